@@ -1,4 +1,4 @@
-# The entry points of people, hooks and CI. `make` alone lists them.
+# All commands of the project; hooks and CI call these. `make` alone lists them.
 
 PYTHON ?= python3
 VENV := .venv
@@ -62,18 +62,18 @@ header: ## Regenerate rust/c/include/sparsebayes.h
 
 # --- the two commands ------------------------------------------------------------------------------------------------
 
-demo: $(VENV)/demo.stamp ## Train on real data beside scikit-learn's SVMs and print a table
+demo: $(VENV)/demo.stamp ## Compare with scikit-learn's SVMs on real data: a table and a picture
 	@$(MAKE) --no-print-directory $(VENV)/build.stamp
 	$(BIN)/python examples/demo.py
 
-examples: $(VENV)/demo.stamp ## Regenerate the tables and pictures of docs/ that examples/ make
+examples: $(VENV)/demo.stamp ## Run examples/ and redraw their pictures in docs/
 	@$(MAKE) --no-print-directory $(VENV)/build.stamp
 	$(BIN)/python examples/healing.py
 	$(BIN)/python examples/log_odds.py
 	$(BIN)/python examples/mrvm.py
 	$(BIN)/python examples/digits_on_a_chip.py
 
-docs: $(VENV)/docs.stamp ## Build the documentation into build/docs, examples included; a warning is an error
+docs: $(VENV)/docs.stamp ## Build the documentation into build/docs; a warning is an error
 	@$(MAKE) --no-print-directory $(VENV)/build.stamp
 	$(BIN)/python -m sphinx -W --keep-going -q -d build/doctrees -b html docs build/docs
 
@@ -81,16 +81,16 @@ test: test-core test-c test-python ## Run the Rust, the C and the Python tests
 
 # --- checks ----------------------------------------------------------------------------------------------------------
 
-test-core: ## Run the Rust tests: with all features, without threads, of the predictor alone, of the C interface
+test-core: ## Run the Rust tests: all features, without threads, predictor only, C interface
 	cargo test --locked --quiet
 	cargo test --locked --quiet --no-default-features --features fit --lib --tests
 	cargo test --locked --quiet --no-default-features --lib --tests
 	cargo test --locked --quiet --package sparsebayes-c
 
-test-c: build-c ## Run the tests and the example in C and C++, against both libraries, under valgrind where it is installed
+test-c: build-c ## Run the C and C++ tests with both libraries, under valgrind if it is installed
 	CC="$(CC)" CXX="$(CXX)" tests/c/run.sh target/release
 
-# Two processes whose BLAS has two threads each would wait for each other: some tests take ten times as long.
+# With two BLAS threads in each of two processes, some tests take ten times as long.
 test-python: install ## Run the Python tests and doctests, two at a time
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
@@ -116,7 +116,7 @@ format-check: install ## Fail if anything is not formatted
 	cargo fmt --manifest-path rust/fuzz/Cargo.toml --check
 	$(BIN)/ruff format --check .
 
-typecheck: install ## Check the types of the Python package, and of what examples/ and README.md do with it
+typecheck: install ## Check the types of the Python package, examples/ and the code in README.md
 	$(BIN)/mypy
 	@mkdir -p build
 	awk '/^```python$$/ { inside = 1; next } /^```/ { inside = 0 } inside' README.md > build/readme.py
@@ -127,7 +127,7 @@ stubs: install ## Check the stubs of the extension against the binary
 
 # No incremental builds: nothing is built twice. One thread links the extension while clippy and the tests are compiled.
 ci: export CARGO_INCREMENTAL = 0
-ci: ## Everything CI runs
+ci: ## Run everything that CI runs
 	@$(MAKE) --no-print-directory --jobs=2 install lint-and-build-tests
 	@$(MAKE) --no-print-directory format-check lint typecheck stubs test
 
@@ -136,53 +136,53 @@ ci: ## Everything CI runs
 bench: ## Run the Rust benchmarks
 	cargo bench --locked
 
-bench-peers: install ## Time and evidence beside libsvm, fastrvm and ARDRegression (docs/notebook/peers.md)
+bench-peers: install ## Compare time and evidence with libsvm, fastrvm and ARDRegression (docs/notebook/peers.md)
 	$(BIN)/python benches/python/bench_peers.py
 
-bench-grid: install ## Time beside libsvm over rows and inputs
+bench-grid: install ## Compare time with libsvm for many numbers of rows and inputs
 	$(BIN)/python benches/python/bench_grid.py
 
-bench-tipping2001: install ## The benchmark tables of Tipping (2001); SPARSEBAYES_DATA names the folder of data files
+bench-tipping2001: install ## Reproduce the tables of Tipping (2001); SPARSEBAYES_DATA is the folder of data files
 	$(BIN)/python benches/python/bench_tipping2001.py
 
 # Finished cross-validations are kept, so that an interrupted run resumes.
-bench-mrvm: install ## The tables of Psorakis et al. (2010) beside ours; SPARSEBAYES_DATA as for bench-tipping2001
+bench-mrvm: install ## Reproduce the tables of Psorakis et al. (2010); SPARSEBAYES_DATA is the folder of data files
 	@mkdir -p target
 	$(BIN)/python benches/python/bench_mrvm.py --keep target/bench-mrvm.jsonl
 
-bench-schemes: install ## The full-basis schemes beside the sequential one
+bench-schemes: install ## Compare MacKay, EM and variational fits with the sequential scheme
 	$(BIN)/python benches/python/bench_schemes.py
 
-bench-search: install ## Gain and cost of the exchange search
+bench-search: install ## Measure the gain and the time of search="exchange"
 	$(BIN)/python benches/python/bench_search.py
 
 # Kept as for bench-mrvm.
-bench-phase: install ## Compressed sensing: spikes recovered by each method
+bench-phase: install ## Compare methods of compressed sensing: spikes recovered
 	@mkdir -p target
 	$(BIN)/python benches/python/bench_phase.py --keep target/bench-phase.jsonl
 
-bench-revm: install ## The tables of Kropotov & Vetrov (2007); SPARSEBAYES_DATA names the folder of data files
+bench-revm: install ## Reproduce the tables of Kropotov & Vetrov (2007); SPARSEBAYES_DATA is the folder of data files
 	$(BIN)/python benches/python/bench_revm.py
 
-bench-fastrvm: install ## Time and evidence beside fastrvm
+bench-fastrvm: install ## Compare time and evidence with fastrvm
 	$(BIN)/python benches/python/bench_fastrvm.py
 
-bench-million: install ## A million rows: time, memory and error beside scikit-learn and LightGBM (docs/scale.md)
+bench-million: install ## Compare fits of a million rows with scikit-learn and LightGBM (docs/notebook/cost.md)
 	$(BIN)/python benches/python/bench_million.py
 
-bench-widths: install ## Learned widths on real tables; SPARSEBAYES_DATA names the folder of data files
+bench-widths: install ## Measure learned widths on real tables; SPARSEBAYES_DATA is the folder of data files
 	$(BIN)/python benches/python/bench_widths.py
 
-bench-friedman1: install ## Learned widths on Friedman's first function, 20 draws
+bench-friedman1: install ## Measure learned widths on Friedman's first function, 20 draws
 	$(BIN)/python benches/python/friedman1.py
 
-bench-dask: install ## Speed-up by a second worker in a Dask cluster on one computer
+bench-dask: install ## Measure the gain from a second Dask worker on one computer
 	$(BIN)/python benches/python/bench_dask.py
 
-bench-serving: install ## Time of a prediction beside SVR, NumPy and onnxruntime (docs/serving.md)
+bench-serving: install ## Compare the time of predictions with SVR, NumPy and onnxruntime (docs/notebook/serving.md)
 	$(BIN)/python benches/python/bench_serving.py
 
-test-service: install ## Test both example services; installs the requirements of the one in Python
+test-service: install ## Test both example services (installs the requirements of the Python one)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r examples/service/requirements.txt
 	$(BIN)/python -m pytest tests/python/test_service.py
 	cargo test --locked --quiet $(SERVICE)
@@ -204,7 +204,7 @@ test-msrv: ## Check that the oldest supported compiler compiles the sources
 	version=$$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml) && rustup toolchain install --profile minimal $$version && \
 		cargo +$$version check --locked --workspace --all-features
 
-test-free-threaded: ## Run fits and predictions under a Python without the global lock (PYTHON names one)
+test-free-threaded: ## Run fits and predictions with a free-threaded Python (set PYTHON)
 	$(PYTHON) -c 'import sys; sys.exit(sys._is_gil_enabled() and "PYTHON has a global lock; name a free-threaded one")'
 	$(PYTHON) -m venv .venv-free-threaded
 	.venv-free-threaded/bin/python -m pip install --quiet --disable-pip-version-check maturin scikit-learn pandas pytest \
@@ -226,32 +226,32 @@ fuzz: ## Fuzz model files, the C interface and fits for SECONDS each (needs nigh
 	$(FUZZ) fits -- -max_total_time=$(SECONDS) -timeout=15
 
 faults: TIMES := 200
-faults: install ## Kill fits, saves and checkpoints TIMES in each way; the same bits under load, flat memory, many threads; seconds from Ctrl-C to the end
+faults: install ## Test signals (TIMES each), Ctrl-C, little memory, memory leaks and threads
 	$(BIN)/python tests/faults/run.py --times $(TIMES)
 	$(BIN)/python tests/faults/endure.py
 	$(BIN)/python tests/faults/little.py
 	$(BIN)/python tests/faults/prompt.py
 
 surface: EXAMPLES := 2000
-surface: install ## Any data and arguments for all that is public in Python, EXAMPLES of each, others each time
+surface: install ## Test every public callable with EXAMPLES random data and arguments, new ones each time
 	SURFACE_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -q tests/python/test_surface.py tests/python/test_surface_calls.py
 
 soak: SECONDS := 600
-soak: install ## Both example services under as much load as they take, for SECONDS each (needs wrk): errors, memory, waiting times
+soak: install ## Test both example services under full load for SECONDS each (needs wrk)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r examples/service/requirements.txt
 	cargo build --release --locked --quiet $(SERVICE)
 	$(BIN)/python tests/faults/soak.py --seconds $(SECONDS)
 
-sanitize: install ## All tests under AddressSanitizer, those of threads under ThreadSanitizer (needs nightly Rust)
+sanitize: install ## Run the tests under AddressSanitizer and ThreadSanitizer (needs nightly Rust)
 	tests/faults/sanitize.sh $(BIN)/python
 
-audit: install ## Check the locked packages for known vulnerabilities; Rust packages where cargo-deny is installed
+audit: install ## Check locked packages for known vulnerabilities (Rust packages need cargo-deny)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-audit
 	$(BIN)/pip-audit --strict --disable-pip --requirement requirements/dev.txt --requirement requirements/demo.txt \
 		--requirement requirements/docs.txt
 	if command -v cargo-deny > /dev/null; then cargo deny --locked check && \
 		cargo deny --manifest-path examples/service/rust/Cargo.toml --locked check; \
-	else echo "cargo-deny is not installed: the Rust packages were not looked up" >&2; fi
+	else echo "cargo-deny is not installed: the Rust packages were not checked" >&2; fi
 
 # A universal resolver writes pins for every supported Python. It needs `uv` on the path.
 LOCK = uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-emit-index-url --no-header \

@@ -1,8 +1,8 @@
-"""Regression and classification on the rows of a Dask cluster, a million of them if asked for.
+"""Fit a regression and a classification on a Dask cluster, with a million rows or fewer.
 
-The rows are made on the workers and never come here. By default they are few and the cluster is one of two
-processes on this machine; ``--scheduler tcp://...`` names another. What is printed: rows, seconds, functions
-in the model, and how well it does on rows that it has not seen.
+The workers generate the rows and keep them. By default there are few rows, and the cluster is two processes
+on this computer; ``--scheduler tcp://...`` names another cluster. The program prints the number of rows,
+the seconds, the number of functions in the model, and its accuracy on new rows.
 """
 
 import argparse
@@ -24,7 +24,7 @@ def main():
 
         regression = DaskRVR(gamma=0.16, candidates=options.centres, random_state=0, client=client)
         seconds = timed(regression.fit, X, y)
-        # Predictions are collections too: this is one number for each chunk, added up.
+        # Predictions are collections too: each chunk sends one number, and the client adds them.
         error = float(da.sqrt(((regression.predict(unseen) - truth) ** 2).mean()).compute())
         report("DaskRVR", len(X), seconds, regression, f"root mean square error {error:.3f}")
 
@@ -49,7 +49,7 @@ def parse():
 
 
 def cluster(address):
-    """Return something to connect to."""
+    """Return a cluster to connect to."""
     if address is not None:
         return Given(address)
     return LocalCluster(
@@ -58,7 +58,7 @@ def cluster(address):
 
 
 class Given:
-    """The address of a cluster that is not ours to end."""
+    """The address of a running cluster, which this program must not close."""
 
     def __init__(self, address):
         self.address = address
@@ -71,7 +71,7 @@ class Given:
 
 
 def rows(n, seed):
-    """Return inputs, the sinc of their distance from the origin, that with noise 0.1, and labels after it."""
+    """Return inputs, the sinc of their distance from the origin, the same with noise 0.1, and labels."""
     random = da.random.default_rng(seed)
     chunk = max(1, n // 8)
     X = random.uniform(-10, 10, (n, 2), chunks=(chunk, 2))

@@ -1,6 +1,6 @@
-"""Trains relevance vector machines on real data beside scikit-learn's support vector machines.
+"""Train relevance vector machines and scikit-learn's support vector machines on the same real data.
 
-Prints a table and saves a picture. Run it with ``make demo``.
+The program prints a table and saves a picture. Run it with ``make demo``.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ def picture() -> Path:
 def main() -> None:
     """Run everything."""
     problems = [
-        # The tube of an SVR is 0.1 wide whatever the unit of y; without a scale it would stand no chance.
+        # The tube of an SVR is 0.1 wide in any unit of y, so y needs a scale.
         real_data(
             "diabetes",
             load_diabetes,

@@ -1,12 +1,13 @@
-"""A recogniser of handwritten digits for a microcontroller.
+"""Recognise handwritten digits on a microcontroller.
 
-Relevance vector machines are trained on half of scikit-learn's digits, 8 x 8 pixels, and written as C
-headers in single precision. Bytes are those of all their tables: a relevance vector is 64 pixels and takes 64
-of them. Where there is a C compiler the headers are compiled, classify the other half, and are timed on this
-machine. The support vector machine beside them is counted as if it were written in the same way.
+The program trains relevance vector machines on half of scikit-learn's digits, 8 x 8 pixels, and writes them
+as C headers in single precision. It counts the bytes of all tables; a relevance vector of 64 pixels takes
+64 bytes. With a C compiler it also compiles the headers, classifies the other half of the digits, and
+measures the time. The bytes of the support vector machine are counted as if it were written in the same
+way.
 
-Prints a table and writes digits.h, the smallest. Run it with ``make examples``; docs/embedding.md has the
-table.
+The program prints a table and writes digits.h, the smallest header. Run it with ``make examples``;
+docs/embedding.md has the table.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from sparsebayes import MRVM2, RVC, to_c
 
 OUTPUT = Path(__file__).parents[1] / "demo-output" / "digits.h"
 HEADINGS = ("method", "functions", "error", "bytes", "microseconds", "with probabilities")
-#: That of scikit-learn's own example on these data, for all.
+#: The gamma of scikit-learn's own example on these data, for all models.
 GAMMA = 0.001
 
 #: Reads rows of pixels; prints the class of each, then microseconds a row for classes and for probabilities.
@@ -105,7 +106,7 @@ def run(header: str, X: Array, compiler: str) -> tuple[list[str], tuple[float, f
 
 
 def measure(row: Row, est: Any, halves: tuple[Array, ...], compiler: str | None) -> str:
-    """Fit on one half and take down what the other shows; return the header."""
+    """Fit on one half, record the errors on the other half, and return the header."""
     X, X_test, y, y_test = halves
     est.fit(X, y)
     header = to_c(est, name="digits", dtype="float")
@@ -123,7 +124,7 @@ def measure(row: Row, est: Any, halves: tuple[Array, ...], compiler: str | None)
 
 
 def measure_svm(row: Row, halves: tuple[Array, ...]) -> None:
-    """Take down what a support vector machine needs: 64 bytes and 9 weights for each vector, 45 offsets."""
+    """Record the size of a support vector machine: 64 bytes and 9 weights for each vector, 45 offsets."""
     X, X_test, y, y_test = halves
     svm = SVC(gamma=GAMMA).fit(X, y)
     n = len(svm.support_)

@@ -1,9 +1,9 @@
 """Error bars of a relevance vector machine far from its data, plain and healed.
 
-The plain predictive variance falls to the noise where no relevance vector is near (Tipping 2001, appendix D).
-``predict(..., healed=True)`` gives each test row a function of its own (Rasmussen and Quinonero-Candela
-2005). Prints what a test row costs in surprise, in nats, over 20 draws of noisy sinc data with a gap; draws
-docs/healed.svg. Run it with ``make examples``.
+The plain predictive variance falls to the noise where no relevance vector is near (Tipping 2001, appendix
+D). ``predict(..., healed=True)`` gives each test row a function of its own (Rasmussen and Quinonero-Candela
+2005). The program prints the mean of -ln p of a test row, in nats, over 20 draws of noisy sinc data with a
+gap, and draws docs/healed.svg. Run it with ``make examples``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def sinc(X: Array) -> Array:
 def draw_rows(n: int, seed: int) -> tuple[Array, Array]:
     """Return ``n`` noisy rows, none of them in the gap."""
     rng = np.random.default_rng(seed)
-    # The range with the gap cut out, put together again afterwards.
+    # Draw from the range without the gap, then shift the rows beyond the gap.
     x = rng.uniform(RANGE[0], RANGE[1] - (GAP[1] - GAP[0]), n)
     X = np.sort(np.where(x > GAP[0], x + (GAP[1] - GAP[0]), x))[:, np.newaxis]
     return X, sinc(X) + NOISE * rng.normal(size=n)
@@ -54,7 +54,7 @@ def surprise(model: Any, region: tuple[float, float], *, healed: bool) -> float:
 
 
 def print_table(models: list[Any]) -> None:
-    """Print the median of the surprise over the models, region by region."""
+    """Print the median of -ln p over the models for each region."""
     print(f"{'-ln p(y), median':<18}  {'plain':>8}  {'healed':>8}")
     for name, region in REGIONS.items():
         plain, healed = (

@@ -1,11 +1,11 @@
 """Posterior log odds of two classifiers beside the true ones.
 
-The problem that Tipping (2001) discusses at the end: two classes, each uniform on an interval, that overlap
-by half. Where they do a row is as likely of one class as of the other, log odds 0; elsewhere its class is
-certain. A relevance vector machine models these odds. A support vector machine models the border alone, and
-the sigmoid that Platt scaling lays over its output cannot add what is not in there.
+The problem is from the end of Tipping (2001): two classes, each uniform on an interval, overlap by half. In
+the overlap both classes are equally likely, so the log odds are 0; elsewhere the class is certain. A
+relevance vector machine models these odds. A support vector machine models only the border, and Platt
+scaling, a sigmoid of its output, cannot recover the odds.
 
-Prints a table and draws docs/log-odds.svg. Run it with ``make examples``.
+The program prints a table and draws docs/log-odds.svg. Run it with ``make examples``.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def logit(p: Array) -> Array:
 
 
 def train(X: Array, y: NDArray[np.int64]) -> list[Method]:
-    """Return both machines, with the same kernel, and the truth."""
+    """Return both models, with the same kernel, and the true log odds."""
     rvm = RVC(Gaussian(WIDTH)).fit(X, y)
     svm: Any = CalibratedClassifierCV(SVC(gamma=WIDTH**-2), method="sigmoid", ensemble=False).fit(X, y)
     support = svm.calibrated_classifiers_[0].estimator.support_
@@ -80,7 +80,7 @@ def train(X: Array, y: NDArray[np.int64]) -> list[Method]:
 
 
 def measure(method: Method) -> tuple[str, ...]:
-    """Return a row of the table: how far the log odds are from 0 in the overlap, and the cost in all."""
+    """Return a row of the table: distance of the log odds from 0 in the overlap, error and log loss."""
     X, y = draw_rows(N_TEST, seed=1)
     grid = np.linspace(*OVERLAP, 501)[:, np.newaxis]
     found, odds = method.log_odds(grid), method.log_odds(X)

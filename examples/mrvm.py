@@ -1,8 +1,8 @@
-"""What the multinomial probit machines of Psorakis et al. (2010) keep, on a toy like theirs and on the wines.
+"""Show which rows the models of Psorakis et al. (2010) keep, on artificial rows and on the wines.
 
-Section VII: 140 rows of three classes out of five Gaussians. Prints how each machine does on fresh rows, and
-whether cross-validation of the wines keeps coming back to the same ones; draws docs/mrvm.svg in the manner of
-figures 3 to 5 and 12. Run it with ``make examples``.
+The artificial rows follow section VII: 140 rows of three classes from five Gaussians. The program prints
+the accuracy of each model on new rows, and how often a cross-validation of the wines keeps the same ones.
+It draws docs/mrvm.svg, similar to figures 3 to 5 and 12. Run it with ``make examples``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ WINE_HEADINGS = ("178 wines", "vectors a fit", "different ones", "in half of the
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine fitted to the toy; of the wines, how many fits keep each."""
+    """A model fitted to the artificial rows, and the number of fits that keep each wine."""
 
     name: str
     toy: Any
@@ -58,7 +58,7 @@ def wines() -> tuple[Array, Array]:
 
 
 def train(folds: RepeatedKFold) -> list[Machine]:
-    """Fit both machines to the toy, and to the wines over and over, without a bias as in the paper."""
+    """Fit both models to the artificial rows, and repeatedly to the wines, without a bias as in the paper."""
     machines = []
     for name, kind in (("mRVM1", MRVM1), ("mRVM2", MRVM2)):
         model = kind(gamma=0.5, fit_intercept=False).fit(*toy(N_ROWS, seed=0))
@@ -71,7 +71,7 @@ def train(folds: RepeatedKFold) -> list[Machine]:
 
 
 def toy_row(machine: Machine) -> tuple[str, ...]:
-    """Return what fresh rows of the toy say of a machine."""
+    """Return the accuracy of a model on new artificial rows."""
     model, test = machine.toy, toy(N_TEST, seed=1)
     return (
         machine.name,
@@ -83,7 +83,7 @@ def toy_row(machine: Machine) -> tuple[str, ...]:
 
 
 def wine_row(machine: Machine) -> tuple[str, ...]:
-    """Return whether the same wines come back."""
+    """Return a row of the table: wines kept per fit, by any fit, and by at least half of the fits."""
     counts, n_fits = machine.counts, machine.n_fits
     return (
         machine.name,
@@ -105,7 +105,7 @@ def print_table(*rows: tuple[str, ...]) -> None:
 
 
 def picture(machines: list[Machine], path: Path) -> None:
-    """Draw borders and relevance vectors, paths, and which wines come back; a column for each machine."""
+    """Draw borders, relevance vectors, paths, and the counts of the wines, in one column per model."""
     X, y = toy(N_ROWS, seed=0)
     _, wine_classes = wines()
     nodes = np.stack(np.meshgrid(np.linspace(-4, 4.5, 100), np.linspace(-4, 4, 100)), axis=-1)

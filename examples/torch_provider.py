@@ -1,8 +1,8 @@
-"""A provider whose rows live in torch, on a GPU if there is one: fit a model without moving them.
+"""Fit a model to rows that stay in torch, on a GPU if there is one, through a provider.
 
     python examples/torch_provider.py
 
-Everything below uses what torch and NumPy have in common, `xp`: the tests run it on NumPy.
+The code uses only functions that torch and NumPy share, as `xp`, so the tests run it on NumPy.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from sparsebayes import PyStatistics, SparseBayesClassifier
 
 
 class ArrayRows(PyStatistics):
-    """Rows of a logistic model, as arrays of `xp`; `place` brings an array to them, on their device."""
+    """Rows of a logistic model as arrays of `xp`; `place` moves an array to their device."""
 
     likelihood = "bernoulli"
 
@@ -51,14 +51,14 @@ class ArrayRows(PyStatistics):
         return float(deviance), host(self.Phi.T @ r), host(w @ self.Phi**2), host(gram)
 
     def variance_drift(self, active, mu, sigma):
-        """Return what moves of the mode do to variances through the weights."""
+        """Return the change of the variances with the mode, through the weights of the rows."""
         columns, _, r, w = self._rows(active, mu)
         T, s = columns @ self.place(sigma), self.t - r
         return host((T * T).T @ ((w * (1.0 - 2.0 * s))[:, None] * T))
 
 
 def host(array):
-    """Return an array as NumPy has it, from whatever device."""
+    """Return an array of any device as a NumPy array."""
     return array.cpu().numpy() if hasattr(array, "cpu") else array
 
 

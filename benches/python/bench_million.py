@@ -48,7 +48,7 @@ FULL = Sizes(1_000_000, 2000, 1000, (10_000, 100_000, 1_000_000), 500, targets=T
 SMALL = Sizes(20_000, 200, 100, (2000, 6000, 20_000), 50, targets=False)
 EXPONENT = 1.05
 
-#: Seconds for a kernel, multiplications with addition per second, both of one core: docs/scale.md.
+#: Seconds for a kernel, multiplications with addition per second, both of one core: docs/notebook/cost.md.
 KAPPA, RHO = 1.45e-9, 14e9
 #: Passes over the dictionary after that for the norms; functions that ever enter, for each that stays.
 PASSES, ENTERING = 2, 1.5
@@ -150,7 +150,7 @@ def cost_row(n, k, found):
 
 
 def predicted_seconds(n, k, m):
-    """CPU seconds by docs/scale.md for a dictionary of one pool, but for what does not depend on the rows."""
+    """CPU seconds by docs/notebook/cost.md for a dictionary of one working set, without the constant part."""
     kernels = (1 + PASSES) * k + k
     products = k * ENTERING * m + k * k / 2
     return n * (KAPPA * kernels + products / RHO)
@@ -210,7 +210,7 @@ def parse():
     )
     parser.add_argument("--all", action="store_true", help="with d, which may take an hour")
     parser.add_argument("--markdown", action="store_true", help="print Markdown")
-    parser.add_argument("--write", type=Path, metavar="PATH", help="put the tables into docs/scale.md")
+    parser.add_argument("--write", type=Path, metavar="PATH", help="put the tables into this document")
     parser.add_argument("--json", type=Path, metavar="PATH", help="save all numbers")
     options = parser.parse_args()
     options.only = options.only or ("abcd" if options.all else "abc")

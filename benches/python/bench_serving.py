@@ -2,8 +2,8 @@
 
 The model has 20 Gaussian functions of 10 inputs and an intercept. All is measured in one run: contenders take
 turns, each on one thread unless it says otherwise, and the table has medians. The Rust part needs cargo; it
-and what else is missing is named and left out. ``--write docs/serving.md`` puts the tables there, ``--picture
-docs/latency.svg`` draws how long single calls took.
+and what else is missing is named and left out. ``--write docs/notebook/serving.md`` puts the tables there,
+``--picture docs/latency.svg`` draws how long single calls took.
 
 Run ``make bench-serving``, or this file with ``--help``.
 """

@@ -1,14 +1,14 @@
 r"""The sinc function with linear splines
 =====================================
 
-The first picture of Tipping (2001), figure 1: noisy rows of :math:`\sin(x)/x`, a linear spline about each of
-them as dictionary, and what is left of it after the fit. A support vector regression is beside it.
+Figure 1 of Tipping (2001): noisy rows of :math:`\sin(x)/x`. The candidate functions are linear splines, one
+about each row, and the fit keeps a few of them. A support vector regression is shown beside it.
 """
 
 # %%
 # A hundred rows
 # --------------
-# The noise has a standard deviation of 0.1, which nobody tells the models.
+# The noise has a standard deviation of 0.1. The models do not know this value.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -22,20 +22,20 @@ X = np.sort(rng.uniform(-10, 10, (100, 1)), axis=0)
 y = np.sinc(X[:, 0] / np.pi) + 0.1 * rng.normal(size=100)
 
 # %%
-# Two machines, one kernel
-# ------------------------
-# The support vector machine has two settings that would have to be cross-validated: C, and the width of the
-# tube in which an error costs nothing, here given the true noise. The relevance vector machine has none: it
-# finds the noise itself. The spline of the paper is meant for positive inputs, so both see x + 10.
+# Two models, one kernel
+# ----------------------
+# The support vector machine has two settings that need cross-validation: C, and the width of the tube inside
+# which errors cost nothing, here set to the true noise. The relevance vector machine has none, and estimates
+# the noise. The spline of the paper is meant for positive inputs, so both models get x + 10.
 
 spline = LinearSpline()
 rvr = RVR(spline).fit(X + 10, y)
 svr = SVR(kernel=spline, C=1.0, epsilon=0.1).fit(X + 10, y)
 
 # %%
-# Circles are the rows whose functions the model is made of. The support vector machine keeps every row that is
-# on its tube or outside of it, and so more of them the more rows there are; the other keeps as many as the
-# shape of the function asks for.
+# Circles are the rows that each model keeps. The support vector machine keeps every row on its tube or
+# outside of it, so their number grows with the rows. The number of relevance vectors depends on the shape of
+# the function instead.
 
 grid = np.linspace(-10, 10, 400)[:, np.newaxis]
 fig, axes = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True, layout="constrained")
@@ -52,8 +52,8 @@ axes[0].set_ylabel("y")
 axes[1].legend(fontsize="small")
 
 # %%
-# The noise that the relevance vector machine found is in ``noise_variance_``. Its error bars are that noise and
-# what is not known of the weights.
+# ``noise_variance_`` contains the estimated noise. The error bars include this noise and the uncertainty of
+# the weights.
 
 mean, std = rvr.predict(grid + 10, return_std=True)
 fig, ax = plt.subplots(figsize=(9, 3.6), layout="constrained")

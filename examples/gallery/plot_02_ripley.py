@@ -1,14 +1,14 @@
 """A border between two classes, beside a support vector machine
 =============================================================
 
-Figure 4 of Tipping (2001): two classes that overlap, each a mixture of two Gaussians in the plane, made like the
-well-known data of Ripley (1996). What is known of them here is also the best that any border can do.
+Figure 4 of Tipping (2001): two overlapping classes, each a mixture of two Gaussians in the plane, similar to
+the data of Ripley (1996). Here the true probabilities are known, so the best possible border is known too.
 """
 
 # %%
 # The rows
 # --------
-# 250 rows to learn from, and many more to count errors on.
+# 250 training rows, and many test rows to count errors.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -39,9 +39,9 @@ X, y = draw(250, seed=0)
 X_test, y_test = draw(20000, seed=1)
 
 # %%
-# The two machines
-# ----------------
-# The same Gaussian kernel for both, with the width of the paper.
+# The two models
+# --------------
+# Both models have the same Gaussian kernel, with the width of the paper.
 
 kernel = Gaussian(0.5)
 rvc = RVC(kernel).fit(X, y)
@@ -49,9 +49,9 @@ svc = SVC(C=1.0, gamma=1 / 0.5**2).fit(X, y)
 best = np.mean((log_odds(X_test) > 0) != y_test)
 
 # %%
-# Dashed is the best border there is, and the share of errors that no border can avoid is in the title. Support
-# vectors lie along the border, where rows are misclassified or nearly so. Relevance vectors are few, and in
-# this draw stay away from it, as prototypes of their class do.
+# The dashed line is the best possible border; the title gives the share of errors that no border can avoid.
+# Support vectors lie along the border, where rows are misclassified or nearly so. Relevance vectors are few,
+# and in this draw lie away from the border, as prototypes of their class.
 
 side = np.linspace(-1.3, 1.1, 121), np.linspace(-0.3, 1.3, 121)
 mesh = np.meshgrid(*side)

@@ -1,15 +1,16 @@
 """The evidence along a fit
 ========================
 
-A fit climbs the marginal likelihood, or evidence: the probability of the targets with all weights integrated out
-(Tipping & Faul 2003). A step adds a function, changes the precision of one or takes one away, and no step goes
-down. A callback sees each of them.
+A fit maximises the marginal likelihood, or evidence: the probability of the targets with all weights
+integrated out (Tipping & Faul 2003). Each step adds a function, deletes one, or changes the precision of one.
+No step lowers the evidence. A callback observes each step.
 """
 
 # %%
 # A function that gets records
 # ----------------------------
-# ``callback`` is called after each step. If it returned True the fit would stop with the model as it is.
+# The fit calls ``callback`` after each step. If the callback returned True, the fit would stop with the
+# current model.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -27,8 +28,8 @@ model = RVR(Gaussian(2.0), callback=records.append).fit(X, y)
 # %%
 # What the steps do
 # -----------------
-# The fit begins with few functions, adds the ones that gain most, and takes out again those that later ones made
-# superfluous. ``log_marginal_likelihood_path_`` keeps the upper curve without any callback.
+# The fit begins with few functions, adds the ones with the largest gain, and deletes those that later
+# functions made superfluous. ``log_marginal_likelihood_path_`` contains the upper curve without any callback.
 
 path = model.log_marginal_likelihood_path_
 steps = np.arange(len(path))
@@ -44,9 +45,9 @@ axes[1].step([record.iteration for record in records], [record.n_active for reco
 axes[1].set(xlabel="step", ylabel="functions in the model")
 
 # %%
-# A long plateau: one function slowly becomes superfluous, and once it is out the rest takes a few steps. The end is
-# no matter of patience: a fit has converged when no precision would change and no function outside has
-# anything to gain, and `sparsebayes.inspection.certificate` checks both anew.
+# On the long plateau one function slowly becomes superfluous; after its deletion the fit needs a few more
+# steps. A fit has converged when no precision would change and no function outside the model would raise the
+# evidence. `sparsebayes.inspection.certificate` checks both conditions independently.
 
 missing = path[-1] - path
 shown = missing > 1e-10

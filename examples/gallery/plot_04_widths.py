@@ -1,15 +1,15 @@
 """Learned widths
 ==============
 
-The kernel has a width, and a relevance vector machine that is given the wrong one pays for it: too narrow, and it
-needs many functions; too wide, and it cannot follow the data. ``gamma="learn"`` chooses the
-width that predicts rows left out best; ``gamma="ard"`` one for each input.
+A kernel of the wrong width makes a bad model: too narrow a kernel needs many functions, and too wide a kernel
+cannot follow the data. ``gamma="learn"`` chooses the width that best predicts rows left out; ``gamma="ard"``
+chooses one for each input.
 """
 
 # %%
-# What the evidence says of the width
-# -----------------------------------
-# A fit for each of thirty widths, and the error of each against the true function.
+# What the evidence says about the width
+# --------------------------------------
+# One fit for each of thirty widths, and its error against the true function.
 
 import warnings
 
@@ -34,15 +34,15 @@ def error(model):
 
 widths = np.geomspace(0.3, 12, 30)
 with warnings.catch_warnings():
-    # Functions that are much too narrow or wide are not fit to the last digit.
+    # Much too narrow or wide functions give convergence warnings.
     warnings.simplefilter("ignore", ConvergenceWarning)
     models = [RVR(Gaussian(width)).fit(X, y) for width in widths]
 learned = RVR(gamma="learn").fit(X, y)
 
 # %%
-# Widths that are too large lose evidence at once. Among narrow ones it hardly tells, at the price of more functions
-# and more error: the evidence alone overfits them. The learned width is the one of those tried that predicts rows
-# left out best.
+# Too large widths have a much lower evidence. Among narrow widths the evidence hardly differs, although the
+# models have more functions and larger errors: the evidence alone overfits. The learned width is the one that
+# best predicts rows left out.
 
 fig, axes = plt.subplots(3, 1, figsize=(8, 7.5), sharex=True, layout="constrained")
 for ax, measure, label in [

@@ -1,16 +1,16 @@
 """Error bars, plain and healed
 ============================
 
-The functions of a relevance vector machine vanish far from the rows that they stand about, and what is not known
-of their weights vanishes with them: where there are no data, only the noise is left of its error bars (Tipping
-2001, appendix D). ``predict(..., healed=True)`` gives each new row a function of its own (Rasmussen and
-Quiñonero-Candela 2005); it needs the training rows, which ``keep_rows=True`` makes the model keep.
+The kernel functions of a relevance vector machine vanish far from their centres, and the uncertainty of their
+weights with them. Away from the data the plain error bars are therefore only the noise (Tipping 2001,
+appendix D). ``predict(..., healed=True)`` gives each new row its own function (Rasmussen and
+Quiñonero-Candela 2005). It needs the training rows, so fit with ``keep_rows=True``.
 """
 
 # %%
 # Rows with a gap
 # ---------------
-# The sinc function once more. There are no rows between 0.5 and 5.5, nor beyond 8 on either side.
+# Noisy rows of the sinc function, with none between 0.5 and 5.5, and none beyond 8 on either side.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -42,9 +42,9 @@ X, y = draw(100, seed=0)
 model = RVR(Gaussian(1.5), keep_rows=True).fit(X, y)
 
 # %%
-# Among the data the two agree. In the gap and beyond the data the plain error bars are the noise and hardly more,
-# and the truth leaves them; the healed ones grow to what the function may well do there. Healing moves the mean a
-# little too, where data are near enough for a function about the new row to see them.
+# Both error bars agree among the data. In the gap and beyond the data the plain error bars are hardly more
+# than the noise, and the true function lies outside of them. The healed error bars grow to the size of the
+# function. Healing also changes the mean a little, where data are near.
 
 grid = np.linspace(-12, 12, 481)[:, np.newaxis]
 fig, axes = plt.subplots(1, 2, figsize=(9, 3.8), sharey=True, layout="constrained")
@@ -60,8 +60,9 @@ axes[1].legend(loc="upper right", fontsize="small")
 # %%
 # Beside a Gaussian process
 # -------------------------
-# A Gaussian process with the same kernel, whose amplitude and noise are fitted too, has no such trouble. Healed error
-# bars are of its kind: as small among the data, of a like size far away, but not the same in between.
+# A Gaussian process with the same kernel, and with fitted amplitude and noise, does not have this problem.
+# Healed error bars are similar to its error bars: equally small among the data, of similar size far away, but
+# different in between.
 
 kernel = ConstantKernel(0.3) * RBF(1.5 / 2**0.5, "fixed") + WhiteKernel(0.01)
 process = GaussianProcessRegressor(kernel).fit(X, y)
@@ -77,10 +78,10 @@ ax.set(xlabel="x", ylabel="standard deviation", ylim=(-0.02, None))
 ax.legend(fontsize="small", loc="center", bbox_to_anchor=(0.36, 0.6))
 
 # %%
-# Are they true?
-# --------------
-# Over forty draws of such rows: how many new observations lie within two standard deviations, 95.4 per cent of them
-# if the error bars are right.
+# Are they right?
+# ---------------
+# The share of new observations within two standard deviations, over forty draws of such rows. It should be
+# 95.4 per cent.
 
 inside = {healed: [] for healed in (False, True)}
 for seed in range(40):

@@ -1,17 +1,18 @@
 """Compressed sensing
 ==================
 
-A signal of 512 samples is zero but for twenty spikes, and only a hundred or so random combinations of its samples are
-measured. The measuring matrix is the design matrix of a sparse Bayesian regression, and its weights are the signal: no
-kernel is needed. Problem and numbers are those of Ji, Xue and Carin (2008).
+A signal of 512 samples is zero except for twenty spikes, and only about a hundred random combinations of its
+samples are measured. The measurement matrix is the design matrix of a sparse Bayesian regression, and its
+weights are the signal; no kernel is needed. The problem and its numbers are from Ji, Xue and Carin (2008).
 """
 
 # %%
 # Fewer measurements than samples
 # -------------------------------
-# A measurement is the signal along a random direction, give or take 0.005. There are more columns than rows, so some
-# set of columns always explains the measurements without any noise, and an estimate of the noise could end at its
-# floor. What an instrument does is known, and all methods below are told: this one by ``noise_variance``.
+# Each measurement is the product of the signal with a random direction, plus noise of 0.005. With more
+# columns than rows, some set of columns explains the measurements without any noise, so an estimated noise
+# could end at its floor. The noise of an instrument is usually known, so all methods below get it: the
+# regression as ``noise_variance``.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -23,7 +24,7 @@ N_SAMPLES, N_SPIKES, NOISE = 512, 20, 0.005
 
 
 def measure(n, seed, *, equal):
-    """Return n directions, what was measured along them, and the signal; its spikes may be equally large."""
+    """Return n random directions, the measurements, and the signal, with equal spikes if asked."""
     rng = np.random.default_rng(seed)
     signal = np.zeros(N_SAMPLES)
     at = rng.choice(N_SAMPLES, N_SPIKES, replace=False)
@@ -35,10 +36,10 @@ def measure(n, seed, *, equal):
 
 def methods(n):
     """Return three regressions that know the noise of n measurements."""
-    column = np.sqrt(n / N_SAMPLES)  # the norm of a column, about
+    column = np.sqrt(n / N_SAMPLES)  # about the norm of a column
     threshold = (
         NOISE * column * np.sqrt(2 * np.log(N_SAMPLES))
-    )  # what noise alone gives the largest of all products
+    )  # expected largest product of a column with the noise
     return {
         "SparseBayesRegressor": SparseBayesRegressor(noise_variance=NOISE**2),
         "orthogonal matching pursuit": OrthogonalMatchingPursuit(tol=n * NOISE**2, fit_intercept=False),
@@ -47,14 +48,14 @@ def methods(n):
 
 
 def error(model, signal):
-    """Return the norm of what is wrong, in parts of the norm of the signal."""
+    """Return the relative error of the weights."""
     return np.linalg.norm(model.coef_ - signal) / np.linalg.norm(signal)
 
 
 # %%
-# One signal from a hundred measurements. All three find the spikes here. Matching pursuit, which takes columns in
-# until what is left is noise, and fits the ones it has by least squares, is closest; the sparse Bayesian model has more
-# weights, and those beside the spikes are tiny; the Lasso shrinks all.
+# One signal from a hundred measurements. All three methods find the spikes. Matching pursuit has the smallest
+# error; it adds columns until only noise is left, and fits them by least squares. The sparse Bayesian model
+# has more weights, but those beside the spikes are tiny. The Lasso shrinks all weights.
 
 Phi, t, signal = measure(100, seed=0, equal=True)
 found = {name: model.fit(Phi, t) for name, model in methods(100).items()}
@@ -71,9 +72,9 @@ axes[-1].set_xlabel("sample")
 # %%
 # How many measurements does it take?
 # -----------------------------------
-# For ten signals of each kind: how many are found, to an error of a fifth. Equal spikes are the hard case for methods
-# that look for the largest first, and there the Lasso, a convex problem, finds them from the fewest measurements. Of
-# spikes of random size, which most signals have, the sparse Bayesian model needs the fewest and the Lasso the most.
+# How many of ten signals are found, to a relative error of 0.2. Equal spikes are hard for methods that look
+# for the largest spike first; there the Lasso, a convex problem, needs the fewest measurements. For spikes of
+# random size, as in most signals, the sparse Bayesian model needs the fewest and the Lasso the most.
 
 numbers = range(50, 131, 10)
 fig, axes = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True, layout="constrained")

@@ -1,14 +1,15 @@
 """Which inputs matter
 ===================
 
-Friedman's first function (section 4 of Tipping 2001) has five inputs; the others given to the model do nothing.
-Learned widths tell which are which: automatic relevance determination, of inputs in place of functions.
+Friedman's first function (section 4 of Tipping 2001) depends on five inputs; the other inputs of the model
+have no effect. Learned widths show which inputs matter: automatic relevance determination, for inputs instead
+of functions.
 """
 
 # %%
 # Twenty inputs, five of which matter
 # -----------------------------------
-# y is 10 sin(pi x1 x2) + 20 (x3 - 0.5)^2 + 10 x4 + 5 x5, and noise of standard deviation 1.
+# y is 10 sin(pi x1 x2) + 20 (x3 - 0.5)^2 + 10 x4 + 5 x5, plus noise of standard deviation 1.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -28,10 +29,11 @@ y = friedman(X) + rng.normal(size=150)
 # %%
 # Two kinds of relevance
 # ----------------------
-# `SparseBayesRegressor` on the inputs themselves has a prior precision for each of twenty weights, as
-# scikit-learn's ``ARDRegression`` has. It is linear and hardly sees what input 3 does, whose parabola rises on both
-# sides: an idle input has a larger weight. `RVR` with a Gaussian kernel of twenty widths, all learned, tells the five
-# from the rest. The height of a bar, ``inputs_``, says how much the prediction changes along an input.
+# `SparseBayesRegressor` on the inputs themselves has a prior precision for each of twenty weights, like
+# scikit-learn's ``ARDRegression``. It is linear and hardly detects input 3, whose parabola rises on both
+# sides: an input without effect has a larger weight. `RVR` with a Gaussian kernel of twenty learned widths
+# separates the five inputs from the rest. The height of a bar, ``inputs_``, measures how much the prediction
+# changes along an input.
 
 linear = SparseBayesRegressor(fit_intercept=True).fit(X, y)
 widths = RVR(gamma="ard").fit(X, y)
@@ -46,10 +48,11 @@ axes[1].set(ylabel="relevance", title="Gaussian kernel: inputs_", xlabel="input 
 axes[1].set_xticks(numbers)
 
 # %%
-# What idle inputs cost
-# ---------------------
-# The same rows with the first 5, 10 and 20 of their inputs. With one width for all inputs, learned too, each idle
-# input sets rows apart that are alike in all that matters, and the error grows. With a width for each it stays.
+# What useless inputs cost
+# ------------------------
+# The same rows with the first 5, 10 and 20 inputs. With one learned width for all inputs, each useless input
+# increases the distance between similar rows, and the error grows. With one width for each input the error
+# stays the same.
 
 given = [5, 10, 20]
 errors = {"one width": [], "a width for each input": []}

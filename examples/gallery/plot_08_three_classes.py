@@ -1,14 +1,15 @@
 """Three classes, bottom up and top down
 =====================================
 
-Figures 2 to 5 of Psorakis et al. (2010): 140 rows of three classes out of five Gaussians, and the two machines of the
-paper on their way. `MRVM1` begins with nothing and takes functions in, `MRVM2` begins with all of them and leaves out.
+Figures 2 to 5 of Psorakis et al. (2010): 140 rows of three classes from five Gaussians, and the two models of
+the paper during their fits. `MRVM1` begins with no function and adds functions; `MRVM2` begins with all
+functions and deletes.
 """
 
 # %%
 # The rows
 # --------
-# The paper has a picture of them and no numbers: these are like them.
+# The paper shows a picture of the rows but no numbers. These rows are similar.
 
 import warnings
 
@@ -40,9 +41,9 @@ ax.legend(fontsize="small")
 # %%
 # Beginning, middle and end
 # -------------------------
-# ``max_iter`` stops a fit on its way. Circles are the rows whose functions it has at that point, and lines the
-# borders between two classes. At the end `MRVM1` has one row in each of the five Gaussians, and `MRVM2` a few more.
-# Errors are those on many fresh rows, in per cent.
+# ``max_iter`` stops a fit early. Circles are the rows whose functions are in the model at that point, and
+# lines are the borders between two classes. At the end `MRVM1` has one row in each of the five Gaussians, and
+# `MRVM2` a few more. The titles give the errors on many new rows, in per cent.
 
 test = draw(5000, seed=1)
 grid = np.stack(np.meshgrid(np.linspace(-4, 4.5, 200), np.linspace(-4, 4, 200)), axis=-1)
@@ -66,8 +67,8 @@ for row, machine in zip(axes, (MRVM1, MRVM2), strict=True):
     paths[name] = model.n_relevance_path_
 
 # %%
-# `MRVM1` takes in more than it needs and leaves some out again. `MRVM2` loses most of its rows in the first few
-# steps, and its last ones creep, as expectation-maximisation does.
+# `MRVM1` adds more functions than it needs and deletes some again. `MRVM2` deletes most of its functions in
+# the first few steps, and the last ones slowly, as is usual for expectation-maximisation.
 
 fig, ax = plt.subplots(figsize=(8, 3.2), layout="constrained")
 for name, path in paths.items():

@@ -1,15 +1,16 @@
 """Which rows come back
 ====================
 
-Section VIII-F of Psorakis et al. (2010), figure 12: a row that a sparse model keeps is a prototype of its class only if
-it is kept whatever else is in the training set. So they fit a hundred times, in a cross-validation, and count.
+Section VIII-F of Psorakis et al. (2010), figure 12. A row that a sparse model keeps is a prototype of its
+class only if the model keeps it for other training sets too. So the authors count how often each row is kept
+in a hundred fits of a cross-validation.
 """
 
 # %%
 # Wines
 # -----
-# 178 wines of three cultivars, thirteen measurements of each, a linear kernel: the paper's set. Three repetitions of a
-# cross-validation of ten folds make thirty fits, and every wine is in 27 of their training sets.
+# The data of the paper: 178 wines of three cultivars, thirteen measurements of each, a linear kernel. Three
+# repetitions of a ten-fold cross-validation make thirty fits, and every wine is in 27 of their training sets.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -36,11 +37,11 @@ for train, _ in folds.split(X):
         counts[name][train[model.support_ if name == "SVC" else model.relevance_]] += 1
 
 # %%
-# Support vectors, rows near the borders, are counted in the same way. The two machines of the paper come with two or three
-# wines a fit, and none of these is in every fit it could be in: where many wines say the same, which of them speaks for
-# its class changes with the training set. A fit has ten times as many support vectors, and most come back. (The paper has
-# `MRVM1` with fewer wines than `MRVM2`, as here, and `MRVM2` with nearly all wines at least a couple of times, which is
-# not seen here.)
+# Support vectors, rows near the borders, are counted in the same way. The two models of the paper keep two or
+# three wines per fit, and no wine is kept by every fit that contains it: many wines carry the same
+# information, and which one is kept depends on the training set. An SVM keeps ten times as many wines, and
+# most of them come back. (In the paper, too, `MRVM1` keeps fewer wines than `MRVM2`. But there `MRVM2` keeps
+# nearly all wines at least a couple of times, which does not happen here.)
 
 fig, axes = plt.subplots(3, 1, figsize=(8, 7), sharex=True, sharey=True, layout="constrained")
 for ax, (name, count) in zip(axes, counts.items(), strict=True):
@@ -54,8 +55,8 @@ for ax, (name, count) in zip(axes, counts.items(), strict=True):
 axes[-1].set_xlabel("wines by class")
 
 # %%
-# Where they lie: the wines in the plane of their two principal components, circles the larger the more often a wine
-# was kept. Relevance vectors are mostly inside their class or at its outer side, support vectors between classes.
+# The wines in the plane of their two principal components; larger circles were kept more often. Relevance
+# vectors are mostly inside their class or at its outer side, support vectors between classes.
 
 plane = PCA(2).fit_transform(X)
 fig, axes = plt.subplots(1, 3, figsize=(10, 3.8), sharex=True, sharey=True, layout="constrained")

@@ -1,15 +1,15 @@
-"""Degrees of freedom in place of weights
-======================================
+"""Degrees of freedom instead of weights
+=====================================
 
-The relevance eigen-vector machines of Kropotov and Vetrov (2007) do not ask which *weights* are needed but which
-*directions* in the space of all weights: the eigenvectors of the likelihood's curvature at its maximum, the one along
-which the data say most first.
+The relevance eigen-vector machines of Kropotov and Vetrov (2007) do not choose *weights* but *directions* in
+the space of all weights. The directions are the eigenvectors of the likelihood's curvature at its maximum, in
+the order of decreasing curvature.
 """
 
 # %%
 # The rows of Tipping's border
 # ----------------------------
-# Two classes that overlap, each a mixture of two Gaussians (figure 4 of Tipping 2001).
+# Two overlapping classes, each a mixture of two Gaussians (figure 4 of Tipping 2001).
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -35,9 +35,10 @@ X_test, y_test = draw(5000, seed=1)
 # %%
 # Which directions stand out
 # --------------------------
-# ``eigenvalues_`` are the curvatures h of the log likelihood along the directions. One is kept if its coordinate is
-# more than a standard deviation of the likelihood, the square root of 1 / h, away from zero: ``alpha_`` is finite there.
-# That the data say much along a direction, as along the first here, does not mean that they say anything but zero.
+# ``eigenvalues_`` contains the curvature h of the log likelihood along each direction. The model keeps a
+# direction if its coordinate differs from zero by more than a standard deviation of the likelihood, the
+# square root of 1 / h; ``alpha_`` is finite there. A large curvature is not enough: the data determine the
+# first coordinate well, but its value is close to zero.
 
 grevm, lrevm = GREVM(Gaussian(0.5)).fit(X, y), LREVM(Gaussian(0.5)).fit(X, y)
 shown = 25
@@ -55,9 +56,10 @@ axes[0].legend(fontsize="small")
 # %%
 # Beside a relevance vector machine
 # ---------------------------------
-# Over kernel widths: the degrees of freedom of each machine, for `RVC` its weights, and the errors on fresh rows. From
-# 0.3 to 0.7 all four err nearly alike. With narrow kernels `RVC` needs fewer and errs less, with wide ones the
-# eigen-vector machines do. `LREVM` never needs more than `GREVM`; `VGREVM` needs most where kernels are narrow.
+# The degrees of freedom of each model (for `RVC` its weights) and the errors on new rows, for many kernel
+# widths. From 0.3 to 0.7 all four models make similar errors. With narrow kernels `RVC` needs fewer degrees
+# of freedom and makes fewer errors; with wide kernels the eigen-vector models do. `LREVM` never needs more
+# than `GREVM`; `VGREVM` needs most with narrow kernels.
 
 
 def log_odds(X):

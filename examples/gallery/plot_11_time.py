@@ -1,16 +1,16 @@
 """Time against the number of rows
 ===============================
 
-How long a fit takes beside libsvm, the library behind scikit-learn's support vector machines. Every time here is
-measured when this page is built, ours and theirs in turns, and shown as a ratio: machines differ, and a ratio
-below 1 means that ours was faster on the one that built this page.
+The time of a fit compared with libsvm, the library behind scikit-learn's support vector machines. All times
+are measured when this page is built, ours and libsvm's in turns, and shown as ratios. A ratio below 1 means
+that ours was faster on that computer; other computers give other ratios.
 """
 
 # %%
 # Two problems
 # ------------
-# The surface sin(r) / r of Tipping and Faul (2003) for regression; two overlapping classes, each a mixture of two
-# Gaussians, for classification. All rows are candidates, and all machines have the same kernel.
+# The surface sin(r) / r of Tipping and Faul (2003) for regression; two overlapping classes, each a mixture of
+# two Gaussians, for classification. All rows are candidates, and all models have the same kernel.
 
 import time
 
@@ -51,8 +51,9 @@ PAIRS = {
 # %%
 # One core each
 # -------------
-# libsvm uses one core, so ours gets one, and what is measured is CPU time: what else the machine does hardly shows. A
-# ratio is the median of five, each of a fit of ours and the fit of libsvm after it; likewise of predictions.
+# libsvm uses one core, so ours gets one too. CPU time is measured, because other programs hardly change it.
+# Each ratio is the median of five ratios, each of one fit of ours and the next fit of libsvm; predictions are
+# measured in the same way.
 
 
 def seconds(call, *data):
@@ -81,7 +82,7 @@ for name, (draw, ours, theirs) in PAIRS.items():
     new, _ = draw(2000, np.random.default_rng(0))
     for n in numbers:
         X, y = draw(n, np.random.default_rng(n))
-        ours.fit(X[:50], y[:50])  # whatever is loaded at the first call is nobody's time
+        ours.fit(X[:50], y[:50])  # the first call loads libraries, so it is not timed
         fits[name].append(ratio(ours.fit, theirs.fit, X, y))
         sizes[name].append((len(ours.relevance_), support(theirs)))
         if name.endswith("probabilities"):
@@ -101,8 +102,9 @@ ax.legend(fontsize="small")
 # %%
 # What a fit buys
 # ---------------
-# The number of support vectors grows with the rows, that of relevance vectors hardly at all, and a prediction costs
-# as much as there are of either. To the left vectors, ours drawn through; to the right the time of 2000 predictions.
+# The number of support vectors grows with the rows; the number of relevance vectors hardly grows. The time of
+# a prediction is proportional to either number. The left plot shows the number of vectors (solid lines are
+# ours), the right plot the time of 2000 predictions.
 
 fig, axes = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained")
 for colour, name in enumerate(["RVR / SVR", "RVC / SVC"]):

@@ -1,14 +1,14 @@
 """Rows that keep coming
 =====================
 
-A regression needs of its rows only sums over pairs of functions. With centres fixed beforehand rows can come chunk by
-chunk and be forgotten, and the model is at each time that of all rows so far.
+A regression needs only sums over its rows. With fixed centres, rows can arrive in chunks and be discarded
+afterwards; at any time the model is that of all rows so far.
 """
 
 # %%
 # Chunks
 # ------
-# Noisy rows of sin(x) / x, a hundred at a time; a grid of 60 centres to choose functions from.
+# Noisy rows of sin(x) / x, a hundred at a time, and a grid of 60 centres as candidates.
 
 import sys
 
@@ -33,8 +33,8 @@ def chunks(number, size=100):
 # %%
 # One call for each chunk
 # -----------------------
-# ``partial_fit`` takes the rows in and ends with the model of all so far. The band is twice what the model says that it
-# does not know of the function, the noise left off; dots are the rows of the last chunk.
+# ``partial_fit`` adds the rows and returns the model of all rows so far. The band is two standard deviations
+# of the function's uncertainty, without the noise; dots are the rows of the last chunk.
 
 grid = np.linspace(-10, 10, 401)[:, np.newaxis]
 truth = np.sinc(grid[:, 0] / np.pi)
@@ -62,8 +62,8 @@ axes[0].legend(fontsize="small", loc="upper right")
 # %%
 # Sums in several places
 # ----------------------
-# `SufficientStatistics` are these sums by themselves. Here four of them take every fourth chunk each, as four processes
-# would, and are merged: the model of the total is that of a fit of all rows in memory.
+# `SufficientStatistics` holds these sums. Here four objects sum every fourth chunk each, as four processes
+# would, and are merged. The model of the total equals a fit of all rows in memory.
 
 parts = [SufficientStatistics(len(CENTRES)) for _ in range(4)]
 for i, (X, y) in enumerate(chunks(100)):
@@ -77,8 +77,8 @@ columns = kernel(grid, CENTRES)
 difference = max(np.ptp([model.predict(grid), whole.predict(grid), merged.predict(columns)], axis=0))
 
 # %%
-# To the left errors and what the model said of them, which is somewhat less. To the right memory: that of the rows
-# grows and that of the sums does not.
+# The left plot shows the errors, and the model's own uncertainty, which is somewhat smaller. The right plot
+# shows the memory: that of the rows grows, that of the sums does not.
 
 fig, axes = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained")
 axes[0].loglog(rows, errors, label="error (RMS)")

@@ -1,19 +1,19 @@
 """How many spikes can there be?
 =============================
 
-A hundred random projections of 256 samples that are zero but for some spikes: with few spikes every method finds
-them, with many none does, and in between lies a threshold that each method has for itself. Where the evidence has
-many maxima, the threshold is also one of the search for its maximum.
+A hundred random projections of 256 samples, of which all but a few spikes are zero. With few spikes every
+method finds them, with many none does, and each method has its own threshold in between. If the evidence has
+many maxima, the threshold also depends on the search for the best one.
 """
 
 # %%
 # Equal spikes, and spikes of random size
 # ---------------------------------------
-# Equal spikes are the hard case for methods that take the largest first; here they come with noise 30 dB below what is
-# measured. Spikes of random size come without any, as noise drowns the smallest. The sparse Bayesian models are told the
-# variance of the noise (if there is none, a millionth of the signal's), orthogonal matching pursuit the number of
-# spikes, and the Lasso is cross-validated. A signal counts as found if its spikes are where the largest weights are: so no
-# method is judged by its own rule for what is zero.
+# Equal spikes are hard for methods that look for the largest spike first; here they have noise 30 dB below
+# the measurements. Spikes of random size have no noise, because noise would hide the smallest. The sparse
+# Bayesian models get the variance of the noise (without noise, a millionth of the signal's), orthogonal
+# matching pursuit gets the number of spikes, and the Lasso is cross-validated. A signal counts as found if
+# the largest weights are at its spikes, so that no method depends on its own rule for which weights are zero.
 
 import warnings
 
@@ -28,7 +28,7 @@ NUMBERS = range(16, 57, 8)
 
 
 def measure(n_spikes, seed, *, equal):
-    """Return the projections, what they show of a signal, the signal, and the variance of the noise."""
+    """Return the projections, the measurements, the signal, and the variance of the noise."""
     rng = np.random.default_rng([seed, n_spikes])
     Phi = rng.normal(size=(N_ROWS, N_SAMPLES)) / N_ROWS**0.5
     signal = np.zeros(N_SAMPLES)
@@ -72,9 +72,9 @@ def shares(*, equal):
 
 
 # %%
-# Each point is four signals only; the benchmarks in the documentation have the curves of fifty, each kind of spikes with
-# noise and without. Of equal spikes a greedy fit finds fewer than MacKay's updates, of spikes of random size far more:
-# exchanges, with a second way in from all columns for models as crowded as these, find the most of both.
+# Each point is only four signals; the benchmarks in the documentation use fifty. For equal spikes a greedy
+# fit finds fewer signals than MacKay's updates, for spikes of random size far more. Exchanges, which for
+# crowded models also start from all columns, find the most of both.
 
 fig, axes = plt.subplots(1, 2, figsize=(9, 3.8), sharey=True, layout="constrained")
 for ax, equal in zip(axes, (True, False), strict=True):
@@ -83,7 +83,7 @@ for ax, equal in zip(axes, (True, False), strict=True):
         warnings.simplefilter("ignore")
         curves = shares(equal=equal)
     for (name, share), marker in zip(curves.items(), "os^DvP", strict=True):
-        # Broad, so that others that find as many do not hide it.
+        # Wide, so that equal curves do not hide it.
         broad = {"lw": 5, "alpha": 0.5} if "exchange" in name else {}
         ax.plot(NUMBERS, share, marker + "-", ms=4, label=name, **broad)
     ax.set(xlabel="spikes", title="spikes of ±1, 30 dB" if equal else "spikes of random size, no noise")

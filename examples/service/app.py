@@ -3,8 +3,8 @@
     SPARSEBAYES_MODEL=diabetes.safetensors uvicorn app:create_app --factory
 
 ``POST /predict`` takes ``{"rows": [...]}``, each row a list of numbers in the model's order or an object with
-its feature names, and answers with means and standard deviations, or with labels and class probabilities.
-``GET /info`` says what is served and ``GET /health`` that it is.
+its feature names, and returns means and standard deviations, or labels and class probabilities.
+``GET /info`` describes the model, and ``GET /health`` returns 200 once it is loaded.
 """
 
 import hashlib
@@ -21,20 +21,20 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 import sparsebayes
 
-#: Of a request. A client with more sends several: while a batch is computed, nobody else is answered.
+#: Largest number of rows in a request: while a batch is computed, no other request is answered.
 MOST_ROWS = 10_000
 MOST_BYTES = 8 << 20
 
-#: No text that looks like a number, and no NaN, which Python's JSON would let through.
+#: Refuses text that looks like a number, and NaN, which Python's JSON accepts.
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 
 
 class Served:
-    """A model, and what the service says of it."""
+    """A model and its description."""
 
     def __init__(self, path: str) -> None:
         with open(path, "rb") as file:
-            # Which file answered: in every response, so that logs can tell one upgrade from the next.
+            # Every response contains the digest of the file, so that logs show which model answered.
             self.version = hashlib.sha256(file.read()).hexdigest()[:12]
         self.model = sparsebayes.load(path)
         names, classes = self.model.feature_names_in_, self.model.classes_
@@ -42,7 +42,7 @@ class Served:
         self.classes = None if classes is None else [as_json(label) for label in classes.tolist()]
 
     def info(self) -> dict[str, Any]:
-        """Return what a client may want to know."""
+        """Return the description of the model for clients."""
         return {
             "model": self.version,
             "estimator": self.model.estimator,
@@ -55,7 +55,7 @@ class Served:
         }
 
     def predict(self, rows: list[Any]) -> dict[str, Any]:
-        """Return predictions for rows that are known to be sound."""
+        """Return predictions for validated rows."""
         X = np.array([row.values() if isinstance(row, NamedRow) else row for row in rows])
         if self.classes is None:
             mean, std = self.model.predict_std(X, n_jobs=1)
@@ -76,7 +76,7 @@ class NamedRow(BaseModel):
 
 
 def request_type(n_features: int, names: list[str] | None) -> type[BaseModel]:
-    """Return the type of a request for a model of so many features, of these names if it has any."""
+    """Return the type of a request for a model with these numbers and names of features."""
     listed = Annotated[list[Number], Field(min_length=n_features, max_length=n_features)]
     row: Any = listed
     if names is not None:
@@ -96,7 +96,7 @@ class LimitBody:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer with 411 or 413, or hand over."""
+        """Answer with 411 or 413, or pass the request on."""
         if scope["type"] == "http" and scope["method"] == "POST":
             length = dict(scope["headers"]).get(b"content-length", b"")
             if not length.isdigit() or len(length) > 18:
@@ -113,7 +113,7 @@ def refusal(status: int, message: str) -> JSONResponse:
 
 
 async def invalid(_: Request, error: Exception) -> JSONResponse:
-    """Say what is wrong with a request, and where; the request itself is not echoed."""
+    """Return the errors of a request and their places, without echoing the request."""
     assert isinstance(error, RequestValidationError)
     errors = [
         {"where": ".".join(str(part) for part in found["loc"][1:]), "what": found["msg"]}
@@ -123,7 +123,7 @@ async def invalid(_: Request, error: Exception) -> JSONResponse:
 
 
 async def refused(_: Request, error: Exception) -> JSONResponse:
-    """Say what FastAPI says, in the form of all errors of the service."""
+    """Return an error of FastAPI in the form of all errors of the service."""
     assert isinstance(error, HTTPException)
     return refusal(error.status_code, error.detail)
 
@@ -145,7 +145,7 @@ def create_app(path: str | None = None) -> FastAPI:
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, refused)
 
-    # Not in FastAPI's pool of threads: a prediction takes less time than to get there.
+    # Called here, not in FastAPI's thread pool: a prediction takes less time than the hand-over.
     @app.post("/predict")
     async def predict(request: Rows) -> JSONResponse:
         return JSONResponse(served.predict(request.rows))

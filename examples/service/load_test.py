@@ -1,8 +1,8 @@
-"""How many predictions a second a service on this machine gives, and how long a client waits for each.
+"""Measure the predictions per second of a local service, and the response times.
 
-A few connections, each sending its next request when the last is answered, for so many requests or so long,
-whichever ends first. It talks to this machine alone, 127.0.0.1. Client and service share the
-processor: what is measured is both. Nothing but the standard library is needed.
+Each connection sends its next request when the last one is answered, until the number of requests or seconds
+is reached. The program connects only to 127.0.0.1. Client and service share the processor, so the results
+include both. It needs only the standard library.
 
     python load_test.py --port 8000 --connections 4 --requests 20000 --seconds 20
 """
@@ -18,12 +18,12 @@ import urllib.request
 from collections.abc import Callable
 
 HOST = "127.0.0.1"
-#: No run is larger or longer, whatever is asked for.
+#: Upper limits of the options.
 MOST_REQUESTS, MOST_SECONDS, MOST_CONNECTIONS = 1_000_000, 120.0, 256
 
 
 class Run:
-    """What all connections of a run share: how much is left to do, and what was found."""
+    """State shared by all connections of a run: the remaining work and the results."""
 
     def __init__(self, requests: int, seconds: float) -> None:
         self.left = requests
@@ -47,13 +47,13 @@ class Connection(asyncio.Protocol):
         self.sent = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Send the first."""
+        """Send the first request."""
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
         self.send()
 
     def send(self) -> None:
-        """Send one more, or end."""
+        """Send the next request, or end."""
         if not self.run.next():
             self.transport.close()
             return
@@ -61,7 +61,7 @@ class Connection(asyncio.Protocol):
         self.transport.write(self.request)
 
     def data_received(self, data: bytes) -> None:
-        """Go on once an answer is whole."""
+        """Continue once an answer is complete."""
         self.buffer += data
         head, end, body = self.buffer.partition(b"\r\n\r\n")
         if not end or len(body) < content_length(head):
@@ -72,7 +72,7 @@ class Connection(asyncio.Protocol):
         self.send()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Tell who waits."""
+        """Report the end to the waiting task."""
         if not self.done.done():
             self.done.set_result(None)
 
@@ -86,7 +86,7 @@ def content_length(head: bytes) -> int:
 
 
 def request(port: int, n_rows: int, seed: int) -> bytes:
-    """Return a request with rows about those that the model has seen, as far as a client can know."""
+    """Return a request with rows similar to the training rows."""
     with urllib.request.urlopen(f"http://{HOST}:{port}/info", timeout=5) as answer:
         info = json.load(answer)
     draw = random.Random(seed)
@@ -100,7 +100,7 @@ def request(port: int, n_rows: int, seed: int) -> bytes:
 
 
 async def measure(options: argparse.Namespace, content: bytes) -> tuple[Run, float]:
-    """Return what a run found, and the seconds it took."""
+    """Return the results of a run and its seconds."""
     run, start = Run(options.requests, options.seconds), time.perf_counter()
     loop = asyncio.get_running_loop()
     pairs = [
@@ -115,7 +115,7 @@ async def measure(options: argparse.Namespace, content: bytes) -> tuple[Run, flo
 
 
 def bounded(kind: Callable[[str], float], most: float) -> Callable[[str], float]:
-    """Return the type of an option above nothing and up to a most."""
+    """Return the type of a positive option with an upper limit."""
 
     def convert(text: str) -> float:
         value = kind(text)

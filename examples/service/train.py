@@ -1,7 +1,7 @@
 """Train the model that the service serves, and save it.
 
 Disease progression of 442 patients from ten measurements: the data come with scikit-learn, as a pandas data
-frame, whose column names the model keeps. A quarter of the rows is held back for a look at the error bars.
+frame, whose column names the model keeps. A quarter of the rows is held out to check the error bars.
 Run it as ``python train.py diabetes.safetensors``.
 """
 
@@ -22,13 +22,13 @@ WIDTH = 6.0
 
 
 def main() -> None:
-    """Fit, save, and say how good the model is."""
+    """Fit the model, save it, and print its accuracy."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("path", type=Path, help="file to write")
     path = parser.parse_args().path
     X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
     X, X_test, y, y_test = train_test_split(X, y, random_state=0)
-    # One width for each input, and the file holds all that a prediction needs: no scaler to carry along.
+    # With one width for each input a prediction needs only the file, and no scaler.
     model = RVR(kernel=Gaussian(WIDTH * X.std().to_numpy())).fit(X, y)
     model.save(path)
     mean, std = model.predict(X_test, return_std=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,9 +36,6 @@ from .kernels._parameters import (
     with_all_log_parameters,
 )
 from .kernels._resolve import is_precomputed
-
-if TYPE_CHECKING:
-    from .kernels import Kernel
 
 #: L-BFGS iterations. Measured: docs/notebook/kernel-learning.md.
 _LBFGS_ITERATIONS: Final = 40
@@ -203,20 +200,11 @@ class LearningData:
     #: The row of each centre; None if centres are not rows.
     centre_rows: IntArray | None = None
 
-    def scale(self) -> float:
-        """Return the standard deviation of the first target; 1 for likelihoods other than the Gaussian."""
-        return self._moments(0)[1] if self.likelihood == "gaussian" else 1.0
-
-    def _moments(self, output: int) -> tuple[float, float]:
-        mean = np.average(self.targets[output], weights=self.weights)
-        square = np.average((self.targets[output] - mean) ** 2, weights=self.weights)
-        return float(mean), float(np.sqrt(square))
-
-    def standardised(self) -> FloatArray:
-        """Return the targets that are not constant, with mean 0 and variance 1, N x C."""
-        moments = [self._moments(output) for output in range(len(self.targets))]
+    def standardised(self) -> tuple[FloatArray, float]:
+        """Return the targets that vary, with mean 0 and variance 1, N x C, and the std of the first."""
+        moments = [_moments(target, self.weights) for target in self.targets]
         pairs = zip(self.targets, moments, strict=True)
-        return np.column_stack([(t - mean) / scale for t, (mean, scale) in pairs if scale > 0.0])
+        return np.column_stack([(t - mean) / std for t, (mean, std) in pairs if std > 0.0]), moments[0][1]
 
     def at(self, rows: IntArray, centres: IntArray) -> LearningData:
         """Return these rows, with functions about these centres."""
@@ -229,6 +217,12 @@ class LearningData:
             weights=self.weights[rows],
             centre_rows=None,
         )
+
+
+def _moments(target: FloatArray, weights: FloatArray) -> tuple[float, float]:
+    """Return mean and standard deviation."""
+    mean = np.average(target, weights=weights)
+    return float(mean), float(np.sqrt(np.average((target - mean) ** 2, weights=weights)))
 
 
 def check_model(
@@ -275,26 +269,10 @@ def learn(kernels: list[Kernel], data: LearningData, settings: Settings) -> list
         return _Learner(kernels, data, settings).run()
 
 
-@dataclass(frozen=True)
-class _Candidate:
-    """Kernels, and their predictions of held-out rows."""
-
-    kernels: list[Kernel]
-    #: Weighted log predictive density of each row; None if a fit was abandoned.
-    densities: FloatArray | None
-
-    @property
-    def score(self) -> float:
-        """Log density of the held-out rows."""
-        return -np.inf if self.densities is None else float(self.densities.sum())
-
-
-@dataclass(frozen=True)
-class _Split:
-    """Rows to fit and rows to predict."""
-
-    data: LearningData
-    held_out: LearningData
+#: Log density of the held-out rows, -inf if a fit was abandoned; and the kernels that it is for.
+_Candidate: TypeAlias = tuple[float, list[Kernel]]
+#: Rows to fit and rows to predict.
+_Split: TypeAlias = tuple[LearningData, LearningData]
 
 
 @dataclass(frozen=True)
@@ -320,14 +298,13 @@ class _Learner:
             found += self._scale_lengths(with_all_log_parameters(self.kernels, theta), splits, (1, -1))
         if len(rows) < len(self.data.X):
             # More rows allow narrower kernels: compare these on all rows, with one fold held out.
-            best = max(found, key=lambda one: one.score)
+            kernels = max(found, key=_score)[1]
             rows = np.arange(len(self.data.X))
             splits = [self._split(rows, self._folds(rows, 0)[0], len(self.data.centres))]
-            found = self._scale_lengths(best.kernels, splits, (-1,))
-        ranked = sorted(found, key=lambda one: one.score, reverse=True)
-        weight = sum(float(split.held_out.weights.sum()) for split in splits)
-        least = ranked[0].score - _MAX_DENSITY_LOSS * weight
-        return [one.kernels for one in ranked if one is ranked[0] or one.score >= least]
+            found = self._scale_lengths(kernels, splits, (-1,))
+        ranked = sorted(found, key=_score, reverse=True)
+        least = ranked[0][0] - _MAX_DENSITY_LOSS * sum(float(out.weights.sum()) for _, out in splits)
+        return [kernels for score, kernels in ranked if score >= least]
 
     def _scale_lengths(
         self, kernels: list[Kernel], splits: list[_Split], directions: tuple[int, ...]
@@ -336,16 +313,17 @@ class _Learner:
         theta, step = _parameters(kernels), self._powers * _LENGTH_STEP
         found = [self._candidate(kernels, splits)]
         for direction in directions if step.any() else ():
-            last = found[0]
+            last = found[0][0]
             # An abandoned fit needs longer lengths.
-            if direction < 0 and last.densities is None:
+            if direction < 0 and last == -np.inf:
                 break
             for n_steps in range(1, _LENGTH_STEPS + 1):
                 moved = with_all_log_parameters(kernels, theta + direction * n_steps * step)
                 found.append(self._candidate(moved, splits))
-                if last.densities is not None and found[-1].score <= last.score:
+                score = found[-1][0]
+                if -np.inf < last >= score:
                     break
-                last = found[-1]
+                last = score
         return found
 
     @cached_property
@@ -368,10 +346,10 @@ class _Learner:
         """Return log parameters that maximise the evidence of a Gaussian process, from these kernels."""
         data = self.data
         rows = _draw(len(data.X), _PROCESS_ROWS)
-        scale = data.scale()
-        noise = None if data.noise_variance is None else data.noise_variance / scale**2
-        Y = data.standardised()[rows]
-        evidence = CovarianceEvidence(kernels, data.X[rows], data.fixed[rows], Y, data.weights[rows], noise)
+        Y, std = data.standardised()
+        noise = None if data.noise_variance is None else data.noise_variance / std**2
+        weights = data.weights[rows]
+        evidence = CovarianceEvidence(kernels, data.X[rows], data.fixed[rows], Y[rows], weights, noise)
         return evidence.maximise(data.X)
 
     def _folds(self, rows: IntArray, repeat: int) -> list[IntArray]:
@@ -393,38 +371,40 @@ class _Learner:
         if data.centre_rows is not None:
             centres = centres[~np.isin(data.centre_rows, held_out)]
         centres = centres[_draw(len(centres), most_centres)]
-        return _Split(data.at(kept, centres), data.at(held_out, centres))
+        return data.at(kept, centres), data.at(held_out, centres)
 
     def _candidate(self, kernels: list[Kernel], splits: list[_Split]) -> _Candidate:
         """Fit each split, and predict its held-out rows."""
         densities = []
-        for split in splits:
+        for data, held_out in splits:
             posteriors = []
-            for output in range(len(self.data.targets)):
-                posterior = self._fit(kernels, split.data, output)
+            for target in data.targets:
+                posterior = self._fit(kernels, data, target)
                 if posterior is None:
-                    return _Candidate(kernels, None)
+                    return -np.inf, kernels
                 posteriors.append(posterior)
-            densities.append(_log_density(kernels, split.held_out, posteriors))
-        return _Candidate(kernels, np.concatenate(densities))
+            densities.append(_log_density(kernels, held_out, posteriors))
+        return float(np.concatenate(densities).sum()), kernels
 
-    def _fit(self, kernels: list[Kernel], data: LearningData, output: int) -> _core.Posterior | None:
+    def _fit(self, kernels: list[Kernel], data: LearningData, target: FloatArray) -> _core.Posterior | None:
         """Fit one output sequentially; None if the fit is abandoned or fails."""
         most = _MAX_ACTIVE_FRACTION * len(data.X)
 
-        def stop(
-            iteration: int, action: str, column: int, gain: float, evidence: float, n: int, *_: Any
-        ) -> bool:
-            return n > most
+        def stop(*step: Any) -> bool:
+            n_active: int = step[5]
+            return n_active > most
 
         settings = replace(self.settings, scheme="sequential", search="greedy", max_iter=_MAX_STEPS)
+        design = _design(kernels, data, settings)
         try:
-            posterior = _design(kernels, data, settings).fit(
-                data.targets[output], data.weights, data.likelihood, settings, stop
-            )
+            posterior = design.fit(target, data.weights, data.likelihood, settings, stop)
         except _core.NumericalError:
             return None
         return None if posterior.status in ("stopped", "max_iter") else posterior
+
+
+def _score(one: _Candidate) -> float:
+    return one[0]
 
 
 def _draw(n: int, most: int) -> IntArray:

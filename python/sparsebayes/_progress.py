@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -81,37 +82,34 @@ class Glance:
         return self._step(*step)
 
 
+@dataclass
 class Watch:
     """Passes the steps of the core to the callback, the bar and the log of one estimator.
 
     Once the callback has asked to stop (``stopped``), the fit ends, and each later fit after its first step.
     """
 
-    def __init__(
-        self,
-        estimator: Any,
-        layout: Layout,
-        n_basis: int,
-        *,
-        has_noise: bool,
-        n_fits: int = 1,
-        n_rows: int = 0,
-        noise: KnownNoise | None = None,
-        stopped: bool = False,
-    ) -> None:
-        self._estimator, self._layout, self._n_basis = estimator, layout, n_basis
-        self._has_noise, self._n_fits, self._n_rows = has_noise, n_fits, n_rows
-        self._units = noise or KnownNoise(None, 1.0, 0.0)
-        self._fit, self._sweep_began, self.stopped = 0, 0.0, stopped
+    estimator: Any
+    layout: Layout
+    n_basis: int
+    has_noise: bool
+    n_fits: int = 1
+    n_rows: int = 0
+    noise: KnownNoise | None = None
+    stopped: bool = False
+
+    def __post_init__(self) -> None:
+        self._units = self.noise or KnownNoise(None, 1.0, 0.0)
+        self._fit, self._sweep_began = 0, 0.0
 
     @contextmanager
     def fit(self) -> Iterator[CoreCallback | None]:
         """Begin the next fit and yield the callback for the core. Call `end` in the context."""
         self._fit += 1
-        self._title = title(self._estimator, self._fit, self._n_fits)
-        LOG.debug("%s: fit begun, %d candidates", self._title, self._n_basis)
-        with progress_bar(self._estimator.verbose, self._title, "steps") as self._show:
-            if self._estimator.callback is not None:
+        self._title = title(self.estimator, self._fit, self.n_fits)
+        LOG.debug("%s: fit begun, %d candidates", self._title, self.n_basis)
+        with progress_bar(self.estimator.verbose, self._title, "steps") as self._show:
+            if self.estimator.callback is not None:
                 yield self._step
             else:
                 yield None if self._show is None else Glance(self._step)
@@ -141,19 +139,19 @@ class Watch:
             sweep = "" if swept is None else f", {swept[0]:,} of {swept[1]:,} candidates swept"
             # A sweep may take long: its beginning is shown at once.
             self._show(iteration, _note(n_active, log_evidence) + sweep, swept is not None and swept[0] == 0)
-        if self._estimator.callback is not None:
+        if self.estimator.callback is not None:
             # The columns of a softmax are ordered by class.
-            index = None if column < 0 else self._layout.name(column % self._n_basis)
-            noise = 1.0 / (beta * self._units.variance) if self._has_noise else None
+            index = None if column < 0 else self.layout.name(column % self.n_basis)
+            noise = 1.0 / (beta * self._units.variance) if self.has_noise else None
             progress = None if swept is None else self._sweep(*swept)
             record = StepRecord(iteration, action, index, gain, log_evidence, n_active, noise, progress)
-            self.stopped = asked_to_stop(self._estimator.callback, record)
+            self.stopped = asked_to_stop(self.estimator.callback, record)
         return self.stopped
 
     def _sweep(self, done: int, total: int) -> Sweep:
         if done == 0:
             self._sweep_began = time.monotonic()
-        return Sweep(done, total, self._n_rows, _seconds_left(self._sweep_began, done, total))
+        return Sweep(done, total, self.n_rows, _seconds_left(self._sweep_began, done, total))
 
 
 class Reading:

@@ -30,6 +30,8 @@ ExtraBasis: TypeAlias = "str | Any | Callable[[FloatArray], ArrayLike] | None"
 #: columns.
 Data: TypeAlias = "ArrayLike | Iterable[Any] | Callable[[], Iterable[Any]] | os.PathLike[str] | Any"
 Target: TypeAlias = "ArrayLike | str | None"
+#: Type of ``sample_weight`` and ``y_std`` for rows in memory: a number for each, or one for all.
+PerRow: TypeAlias = "ArrayLike | None"
 
 #: Type of ``candidates``: a number of training rows, or centres; None: every row.
 Candidates: TypeAlias = "int | ArrayLike | None"
@@ -149,27 +151,33 @@ class Settings:
 
     def of_one_target(self) -> dict[str, Any]:
         """Return the keywords of a fit of one target."""
-        keywords = dict(vars(self))
-        del keywords["noise_variances"]
-        return keywords
+        return {name: value for name, value in vars(self).items() if name != "noise_variances"}
 
 
-@dataclass(frozen=True)
-class Problem:
-    """One fit as dense arrays, from which its certificate is computed."""
+@dataclass(frozen=True, kw_only=True)
+class _DenseModel:
+    """A fitted model as dense arrays, from which its certificate is computed."""
 
     #: Design matrix, N x K, in the column order of the dictionary.
     Phi: FloatArray
-    #: Targets, length N; 0 and 1 for classification, class numbers for a softmax.
-    target: FloatArray
     #: Sample weights, length N, or None.
     weights: FloatArray | None
     #: Indices of the columns in the model, ascending; for a softmax c K + j where class c uses column j.
     active: IntArray
-    #: Prior precision of each active weight.
+    #: Prior precision of each active function's weight or weights.
     alpha: FloatArray
-    #: Posterior mean of each active weight, as the fit published it.
+    #: Posterior means, length n_active or n_active x C, as the fit published them.
     mu: FloatArray
+    #: Log marginal likelihood as the fit reported it.
+    log_evidence: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem(_DenseModel):
+    """One fit of one target."""
+
+    #: Targets, length N; 0 and 1 for classification, class numbers for a softmax.
+    target: FloatArray
     #: Noise precision; 1 for likelihoods without one.
     beta: float
     noise: Literal["estimated", "fixed", "floor", "none"]
@@ -177,8 +185,6 @@ class Problem:
     #: Shape and rate of the Gamma priors.
     alpha_prior: tuple[float, float]
     noise_prior: tuple[float, float]
-    #: Log marginal likelihood as the fit reported it.
-    log_evidence: float
     #: Whether alpha and beta are expectations and the log evidence a lower bound (``scheme="variational"``).
     variational: bool = False
     #: Whether the certificate covers exchanges.
@@ -187,22 +193,12 @@ class Problem:
     log_evidence_of_weights: float = 0.0
 
 
-@dataclass(frozen=True)
-class OutputsProblem:
-    """One fit of several outputs as dense arrays."""
+@dataclass(frozen=True, kw_only=True)
+class OutputsProblem(_DenseModel):
+    """One fit of several outputs."""
 
-    #: Design matrix, N x K, in the column order of the dictionary.
-    Phi: FloatArray
     #: Targets, N x C.
     targets: FloatArray
-    #: Sample weights, length N, or None.
-    weights: FloatArray | None
-    #: Indices of the columns in the model, ascending.
-    active: IntArray
-    #: Prior precision of each active function's weights.
-    alpha: FloatArray
-    #: Posterior means, n_active x C, as the fit published them.
-    mu: FloatArray
     #: Noise precision of each output.
     beta: FloatArray
     #: Whether all outputs have the same noise.
@@ -211,5 +207,3 @@ class OutputsProblem:
     fixed: bool
     #: Whether each noise level is at its lower bound.
     at_floor: NDArray[np.bool_]
-    #: Log marginal likelihood as the fit reported it.
-    log_evidence: float

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,19 +17,13 @@ from ._checks.targets import learn_classes
 from ._estimators.base import SparseBayesEstimator
 from ._estimators.chunked_classes import ChunkedColumnClassification, ChunkedKernelClassification
 from ._estimators.docs import documented
-from ._estimators.probabilities import check_multi_class, normalised, predict_proba, publish, weights_in_order
+from ._estimators.probabilities import check_multi_class, normalised, predict_proba, weights_in_order
 from ._estimators.provider_fit import train_on_providers
 from ._types import (
-    Callback,
-    Candidates,
     Data,
-    ExtraBasis,
     FloatArray,
     IntArray,
-    KernelSpec,
     Likelihood,
-    Scheme,
-    Search,
     Target,
 )
 
@@ -42,11 +37,11 @@ __all__ = ["RVC", "SparseBayesClassifier"]
 
 
 @documented
+@dataclass(kw_only=True, repr=False, eq=False)
 class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[misc] # scikit-learn carries no types
     """Classification: Bernoulli for two classes, a softmax or a fit per class for more."""
 
-    if TYPE_CHECKING:
-        multi_class: str
+    multi_class: str = "ovr"
 
     _labels = True
 
@@ -59,19 +54,7 @@ class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[mi
         memory-mapped array too large for ``memory_limit`` are read in chunks at each step of the fit, some
         tens of times in all. With more than two classes this needs ``multi_class="ovr"``.
 
-        Parameters
-        ----------
-        {X_fit}
-        {y_labels}
-        {sample_weight}
-
-        Returns
-        -------
-        self
-
-        {fit_raises}
-
-        {fit_warns}
+        {labels_fit_sections}
         """
         self._train(X, y, sample_weight)
         return self
@@ -89,16 +72,7 @@ class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[mi
             of ``candidates``, which must be an array of distinct centres.
         classes : array-like of shape (n_classes,)
             The labels, sorted.
-        n_samples : int, optional
-            Number of rows, for `sparsebayes.inspection.certificate` to compare with; None: the provider's
-            ``n_samples``, if it has that.
-
-        Returns
-        -------
-        self
-            With the attributes that ``fit`` publishes, except ``feature_names_in_``.
-
-        {provider_raises}
+        {provider_sections}
         """
         providers = list(provider) if isinstance(provider, (list, tuple)) else [provider]
         train_on_providers(self, providers, n_samples, any_array("classes", classes))
@@ -118,21 +92,29 @@ class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[mi
         return [(labels_or_values == label).astype(np.float64) for label in positive]
 
     def _publish_posteriors(self, posteriors: list[_core.Posterior], layout: Layout) -> None:
-        if self._likelihood == "multinomial":
-            publish(self, posteriors[0], layout, self._n_basis, len(self.classes_))
-            return
-        if len(posteriors) == 1:
+        joint = self._likelihood == "multinomial"
+        if len(posteriors) == 1 and not joint:
             super()._publish_posteriors(posteriors, layout)
             return
-        columns = np.unique(np.concatenate([posterior.active for posterior in posteriors]))
-        m, c = len(columns), len(posteriors)
-        self.active_ = layout.names(columns.astype(np.intp))
-        self.alpha_, self.mu_, self.sigma_ = np.full((m, c), np.inf), np.zeros((m, c)), np.zeros((c, m, m))
+        functions = np.concatenate([posterior.active for posterior in posteriors]).astype(np.intp)
+        classes = np.repeat(np.arange(len(posteriors)), [len(posterior.active) for posterior in posteriors])
+        if joint:
+            classes, functions = np.divmod(functions, self._n_basis)
+        columns, at = np.unique(functions, return_inverse=True)
+        shape = m, c = len(columns), len(self.classes_)
+        self.active_ = layout.names(columns)
+        self.alpha_, self.mu_ = np.full(shape, np.inf), np.zeros(shape)
+        self.alpha_[at, classes] = np.concatenate([posterior.alpha for posterior in posteriors])
+        self.mu_[at, classes] = np.concatenate([posterior.mu for posterior in posteriors])
+        if joint:
+            # For the weights in the model only, class by class: most functions belong to one class, so the
+            # matrix of all n_active * n_classes weights would be almost all zeros.
+            self.sigma_ = posteriors[0].sigma
+            return
+        self.sigma_ = np.zeros((c, m, m))
         for output, posterior in enumerate(posteriors):
-            at = np.searchsorted(columns, posterior.active)
-            self.alpha_[at, output] = posterior.alpha
-            self.mu_[at, output] = posterior.mu
-            self.sigma_[output][np.ix_(at, at)] = posterior.sigma
+            own = at[classes == output]
+            self.sigma_[output][np.ix_(own, own)] = posterior.sigma
 
     def _model_of_output(self, output: int, columns: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
         if self._likelihood != "multinomial":
@@ -188,26 +170,18 @@ class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[mi
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predict the class with the largest probability according to `predict_proba`.
 
-        Parameters
-        ----------
-        {X}
-
-        Returns
-        -------
-        {labels}
-
-        {predict_raises}
+        {predict_sections}
         """
         check_is_fitted(self)
         if len(self.classes_) == 2:
             winners = (self.decision_function(X) > 0.0).astype(np.intp)
         else:
             winners = np.argmax(self.predict_proba(X), axis=1)
-        labels: NDArray[Any] = self.classes_[winners]
-        return labels
+        return self.classes_[winners]
 
 
 @documented
+@dataclass(kw_only=True, repr=False, eq=False)
 class RVC(ChunkedKernelClassification, _Classification):
     r"""Relevance vector classification: sparse Bayesian logistic regression on kernels at the training rows.
 
@@ -269,11 +243,7 @@ class RVC(ChunkedKernelClassification, _Classification):
     intercept_ : ndarray of shape (1 or n_classes,)
         Constant of the linear predictor, as for `RVR`.
     {kernel_coef_}
-    {extra_coef_}
-    {candidates_}
-    {kernel_}
-    {inputs_}
-    {n_features_in_}
+    {kernel_attributes}
 
     Notes
     -----
@@ -294,8 +264,6 @@ class RVC(ChunkedKernelClassification, _Classification):
 
     References
     ----------
-    {bishop}
-
     {tipping}
 
     D. J. C. MacKay (1992). The evidence framework applied to classification networks. Neural Computation 4,
@@ -322,53 +290,11 @@ class RVC(ChunkedKernelClassification, _Classification):
     ('converged', True)
     """
 
-    def __init__(
-        self,
-        kernel: KernelSpec = "rbf",
-        *,
-        gamma: float | str = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        fit_intercept: bool = True,
-        optimize_kernel: bool = False,
-        multi_class: str = "ovr",
-        extra_basis: ExtraBasis = None,
-        scheme: Scheme = "sequential",
-        alpha_prior: tuple[float, float] = (0.0, 0.0),
-        candidates: Candidates = None,
-        random_state: int | np.random.RandomState | None = None,
-        memory_limit: int | str | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
-        search: Search = "greedy",
-        tol: float = 1e-6,
-        max_iter: int = 100_000,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        callback: Callback | None = None,
-    ) -> None:
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.fit_intercept = fit_intercept
-        self.optimize_kernel = optimize_kernel
-        self.multi_class = multi_class
-        self.extra_basis = extra_basis
-        self.scheme = scheme
-        self.alpha_prior = alpha_prior
-        self.candidates = candidates
-        self.random_state = random_state
-        self.memory_limit = memory_limit
-        self.checkpoint = checkpoint
-        self.search = search
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.callback = callback
+    checkpoint: str | os.PathLike[str] | None = None
 
 
 @documented
+@dataclass(kw_only=True, repr=False, eq=False)
 class SparseBayesClassifier(ChunkedColumnClassification, _Classification):
     r"""Sparse Bayesian logistic regression on any basis: the columns of X are the basis functions.
 
@@ -410,8 +336,6 @@ class SparseBayesClassifier(ChunkedColumnClassification, _Classification):
 
     References
     ----------
-    {bishop}
-
     {tipping}
 
     Examples
@@ -424,30 +348,3 @@ class SparseBayesClassifier(ChunkedColumnClassification, _Classification):
     >>> model.active_
     array([-1,  1])
     """
-
-    def __init__(
-        self,
-        *,
-        fit_intercept: bool = True,
-        multi_class: str = "ovr",
-        scheme: Scheme = "sequential",
-        alpha_prior: tuple[float, float] = (0.0, 0.0),
-        memory_limit: int | str | None = None,
-        search: Search = "greedy",
-        tol: float = 1e-6,
-        max_iter: int = 100_000,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        callback: Callback | None = None,
-    ) -> None:
-        self.fit_intercept = fit_intercept
-        self.multi_class = multi_class
-        self.scheme = scheme
-        self.alpha_prior = alpha_prior
-        self.memory_limit = memory_limit
-        self.search = search
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.callback = callback

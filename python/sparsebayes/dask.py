@@ -14,39 +14,195 @@ except ImportError as error:
         "sparsebayes.dask needs Dask, which is not installed: pip install 'sparsebayes[dask]'"
     ) from error
 
-from functools import partial
-from typing import TYPE_CHECKING, Any
+import inspect
+from copy import deepcopy
+from dataclasses import replace
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+import numpy as np
 from dask.base import is_dask_collection
-from dask.delayed import Delayed
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from . import _core
-from ._checks.arguments import check_flag
-from ._checks.targets import learn_classes
-from ._dask.collections import Hits, Moments, Squares, added, added_squares, is_array, lazily, measure_all
-from ._dask.engine import Engine, Partitions, combined, on_each, shared
-from ._dask.estimator import OnDask, Setup, with_client
-from ._dask.parts import Facts, merged_sums, one_against_the_rest, sums
-from ._estimators import outputs as _outputs
+from ._checks.arguments import check_flag, check_n_jobs, check_settings, learning_argument
+from ._dask.collections import is_array, lazily, partitions
+from ._dask.engine import Engine, Partitions, aligned, on_each, shared
+from ._data.chunks import Rows
+from ._data.out_of_core import Moments, Survey
+from ._data.statistics import Kernels, SufficientStatistics
+from ._estimators.basis import KernelEstimator
 from ._estimators.docs import documented
-from ._estimators.healing import KernelRegression
-from ._estimators.provider_fit import offset_of
-from ._progress import Watch
+from ._types import FloatArray
 from .classification import RVC
+from .kernels._resolve import is_precomputed
+from .providers import PyStatistics, RowPart
 from .regression import RVR
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from ._estimators.chunked_classes import Functions
     from ._types import KernelSpec
 
 __all__ = ["DaskRVC", "DaskRVR"]
 
+_Class = TypeVar("_Class", bound="type[_OnDask]")
 
-@with_client
+
+def _with_client(cls: _Class) -> _Class:
+    """Give the constructor the signature of the estimator in memory, with ``client`` added."""
+    constructor: Any = vars(cls)["__init__"]
+    own = inspect.signature(vars(cls._local)["__init__"])
+    client = inspect.Parameter("client", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Any")
+    constructor.__signature__ = own.replace(parameters=[*own.parameters.values(), client])
+    return cls
+
+
+def _lazy(method: Any) -> Any:
+    """Return a method of a classifier in memory, which is evaluated lazily for Dask collections."""
+
+    @wraps(method)
+    def predict(self: Any, X: Any, **options: Any) -> Any:
+        local = self.to_local()
+        return lazily(local, X, partial(getattr(local, method.__name__), **options), local.classes_)
+
+    return predict
+
+
+class _OnDask(KernelEstimator):
+    """A kernel estimator whose rows are in Dask collections.
+
+    It has the arguments of an estimator in memory, which fits what the workers return and whose attributes
+    it takes over.
+    """
+
+    #: The class of the estimator in memory.
+    _local: ClassVar[type]
+
+    if TYPE_CHECKING:
+        client: Any
+        n_jobs: int | None
+
+    def to_local(self) -> Any:
+        """Return the fitted model as an estimator without Dask.
+
+        Returns
+        -------
+        RVR or RVC
+            With the same parameters except ``client``, and the same attributes.
+
+        Raises
+        ------
+        NotFittedError
+            Before ``fit``.
+        """
+        check_is_fitted(self)
+        local = self._unfitted()
+        vars(local).update(self._results(self))
+        return local
+
+    def _unfitted(self, **changes: Any) -> Any:
+        """Return the estimator in memory with these parameters."""
+        parameters = self.get_params(deep=False)
+        del parameters["client"]
+        return self._local(**parameters | changes)
+
+    def _results(self, estimator: Any) -> dict[str, Any]:
+        """Return the attributes of an estimator that are not parameters."""
+        parameters = self.get_params(deep=False)
+        return {name: value for name, value in vars(estimator).items() if name not in parameters}
+
+    def _fit_and_publish(self, X: Any, y: Any, sample_weight: Any, y_std: Any = None) -> None:
+        if y_std is not None:
+            raise ValueError(
+                "y_std needs the rows in memory; give weights in proportion to 1 / y_std**2 with a mean of 1 "
+                "as sample_weight"
+            )
+        settings, engine = check_settings(self), Engine(self.client)
+        # One thread for each task: a worker runs as many tasks at once as it has threads.
+        local = self._unfitted(n_jobs=check_n_jobs(self.n_jobs) or 1)
+        _check_supported(local)
+        if local._labels:
+            local._check_scheme(settings)
+        parts = partitions(local, X, y, sample_weight, reset=True)
+        parts = engine.keep(parts) if local._labels else parts
+        empty = Survey(local, local.n_features_in_)
+        survey = engine.merged(on_each(_surveyed, parts, shared(empty)))
+        if survey.n_rows == 0:
+            raise ValueError("X has no rows: all its partitions are empty")
+        if local._labels:
+            functions = local._functions_after(survey)
+            sent = shared(functions)
+
+            def provider_of(label: Any) -> PyStatistics:
+                rows = engine.keep(on_each(_class_part, parts, sent, label))
+                return Partitions(engine, rows, functions.n_basis)
+
+            local._fit_classes(provider_of, functions, survey, settings)
+        else:
+            local._publish_functions(survey.facts(local))
+            local._fit_sums(engine.merged(on_each(_sums, parts, shared(local._summed()))), settings)
+        for name in self._results(self).keys() - {"_metadata_request"}:
+            delattr(self, name)  # from an earlier fit
+        self.__dict__.update(self._results(local))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return R^2, or the weighted fraction of right labels, computed on the workers.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for ``fit``, or all in memory.
+
+        Returns
+        -------
+        float
+            1 is best. R^2 is 0 where the predictions are as good as the mean of y.
+        """
+        local = self.to_local()
+        if not is_dask_collection(X):
+            return float(local.score(X, y, sample_weight))
+        parts = partitions(local, X, y, sample_weight, reset=False)
+        moments: Moments = Engine(self.client).merged(on_each(_compared, parts, shared(local)))
+        if moments.weight == 0.0:
+            raise ValueError("X has no row of positive weight in any partition")
+        if local._labels:
+            return float(moments.mean[0])
+        squares, errors = moments.squares[0], moments.squares[1] + moments.weight * moments.mean[1] ** 2
+        if squares == 0.0:
+            return 1.0 if errors == 0.0 else 0.0  # as in scikit-learn
+        return float(1.0 - errors / squares)
+
+    def _is_empty(self) -> bool:
+        return bool(self.to_local()._is_empty())
+
+    def _kernel_contribution(self, X: FloatArray) -> FloatArray | None:
+        changes: FloatArray | None = self.to_local()._kernel_contribution(X)
+        return changes
+
+    def _problems(self, *rows: Any, **known: Any) -> Any:
+        return self.to_local()._problems(*rows, **known)  # for certificates
+
+    def __sklearn_tags__(self) -> Any:
+        """Return the scikit-learn tags of the estimator in memory."""
+        return self._unfitted().__sklearn_tags__()
+
+    def __sklearn_clone__(self) -> Any:
+        """Return an unfitted copy with the same client, which cannot be copied."""
+        twin = type(self)(**clone(self._unfitted()).get_params(deep=False), client=self.client)
+        if hasattr(self, "_metadata_request"):
+            twin._metadata_request = self._metadata_request
+        return twin
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without the client, which belongs to this process."""
+        return {**super().__getstate__(), "client": None}
+
+
+@_with_client
 @documented
-class DaskRVR(OnDask, RVR):
+class DaskRVR(_OnDask):
     r"""`RVR` for rows in Dask arrays or data frames.
 
     The workers sum over the rows of their partitions (`SufficientStatistics` of the kernel functions) and
@@ -79,9 +235,8 @@ class DaskRVR(OnDask, RVR):
 
     Notes
     -----
-    The fit reads the rows twice, and a third time to choose centres: persist a collection that is slow to
-    compute. If a worker fails Dask runs its tasks again, and the result is the same to the last bit. y must
-    have one column.
+    The fit reads the rows twice: persist a collection that is slow to compute. If a worker fails Dask runs
+    its tasks again, and the result is the same to the last bit. y must have one column.
 
     See Also
     --------
@@ -106,8 +261,7 @@ class DaskRVR(OnDask, RVR):
     _local = RVR
 
     def __init__(self, kernel: KernelSpec = "rbf", *, client: Any = None, **arguments: Any) -> None:
-        super().__init__(kernel, **arguments)
-        self.client = client
+        self.__dict__.update(RVR(kernel, **arguments).get_params(deep=False), client=client)
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, y_std: Any = None) -> Self:
         """Fit the model by maximising its marginal likelihood.
@@ -140,21 +294,6 @@ class DaskRVR(OnDask, RVR):
         self._train(X, y, sample_weight, y_std=y_std)
         return self
 
-    def _fit_partitions(self, setup: Setup) -> list[Any]:
-        _outputs.check_single(self, setup.settings)
-        tasks = on_each(sums, setup.parts, shared(setup.functions))
-        statistics = setup.engine.result(combined(merged_sums, tasks))
-        layout, n_basis = setup.layout, int(setup.layout.bias) + setup.functions.n_basis
-        watch = Watch(self, layout, n_basis, has_noise=True)
-        with watch.fit() as step:
-            n_centred = self._n_extra if layout.bias else 0
-            posterior = statistics._core.fit(
-                bias=layout.bias, n_centred=n_centred, callback=step, **setup.settings.of_one_target()
-            )
-            watch.end(posterior.status, posterior.n_iter, len(posterior.active), posterior.log_evidence)
-        self._publish_offset(offset_of([posterior], self._n_extra))
-        return [posterior]
-
     def predict(
         self,
         X: Any,
@@ -176,11 +315,9 @@ class DaskRVR(OnDask, RVR):
 
         Returns
         -------
-        mean : of shape (n,)
-            A Dask array for an array, a series with the index of X for a data frame, an ndarray for rows in
-            memory.
-        std : of shape (n,)
-            Only if ``return_std``; computed together with the mean.
+        mean, std : of shape (n,)
+            Dask arrays for an array, series with the index of X for a data frame, ndarrays for rows in
+            memory; ``std`` only if ``return_std``.
 
         Raises
         ------
@@ -189,44 +326,20 @@ class DaskRVR(OnDask, RVR):
         TypeError, ValueError
             If X lacks columns of ``fit``; during computation, if its rows are not finite numbers.
         """
-        check_is_fitted(self)
+        local = self.to_local()
         if check_flag("healed", healed):
             raise ValueError("healed=True needs the training rows, which are not here; fit an RVR in memory")
-        self._noise_of(y_std, 0)  # y_std must be None
-        if not is_dask_collection(X):
-            return KernelRegression.predict(self, X, bool(return_std))  # type: ignore[call-overload] # a bool
-        local = self._local_without_names()
-        if not check_flag("return_std", return_std):
-            return lazily(self, X, local.predict, float)
-        both = lazily(self, X, Moments(local), float, ["mean", "std"])
+        local._noise_of(y_std, 0)  # y_std must be None
+        return_std = check_flag("return_std", return_std)
+        if not return_std or not is_dask_collection(X):
+            return lazily(local, X, partial(local.predict, return_std=return_std))
+        both = lazily(local, X, partial(_mean_and_std, local), ["mean", "std"])
         return (both[:, 0], both[:, 1]) if is_array(X) else (both["mean"], both["std"])
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return R^2 of the predictions, computed on the workers.
 
-        Parameters
-        ----------
-        X, y, sample_weight
-            As for ``fit``, or all in memory.
-
-        Returns
-        -------
-        float
-            1 is best; 0 is as good as the mean of y.
-        """
-        if not is_dask_collection(X):
-            return float(super().score(X, y, sample_weight))
-        check_is_fitted(self)
-        measured = measure_all(self, X, y, sample_weight, Squares(self._local_without_names()), added_squares)
-        _, _, squares, residuals = measured
-        if squares == 0.0:
-            return 1.0 if residuals == 0.0 else 0.0  # as in scikit-learn
-        return float(1.0 - residuals / squares)
-
-
-@with_client
+@_with_client
 @documented
-class DaskRVC(OnDask, RVC):
+class DaskRVC(_OnDask):
     r"""`RVC` for rows in Dask arrays or data frames.
 
     The rows stay on the workers during the fit, which sends them the weights of the active functions and
@@ -256,6 +369,10 @@ class DaskRVC(OnDask, RVC):
     one after another against the rest. If a worker fails Dask recomputes its partitions, and the result is
     the same to the last bit.
 
+    ``predict``, ``predict_proba`` and ``decision_function`` take Dask arrays and data frames, also with
+    chunks of unknown size, and rows in memory. They return lazy Dask arrays for arrays; series, or data
+    frames of several columns, with the index of X for data frames; ndarrays for rows in memory.
+
     See Also
     --------
     sparsebayes.RVC : The estimator for rows in memory, with all parameters and attributes.
@@ -278,20 +395,15 @@ class DaskRVC(OnDask, RVC):
     _local = RVC
 
     def __init__(self, kernel: KernelSpec = "rbf", *, client: Any = None, **arguments: Any) -> None:
-        super().__init__(kernel, **arguments)
-        self.client = client
+        self.__dict__.update(RVC(kernel, **arguments).get_params(deep=False), client=client)
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit the model by maximising the Laplace approximation of its marginal likelihood.
 
         Parameters
         ----------
-        X : dask.array.Array or dask.dataframe.DataFrame, (n_samples, n_features)
-            Training inputs. Some partitions may be empty. Chunks of columns are joined.
-        y : dask.array.Array or dask.dataframe.Series, (n_samples,)
-            Class labels, in the partitions of X; a partition need not contain all classes.
-        sample_weight : dask.array.Array or dask.dataframe.Series, (n_samples,), optional
-            Weight of each row, in the partitions of X: 2 counts like two equal rows, 0 like none.
+        X, y, sample_weight
+            As for `DaskRVR.fit`; y holds class labels, and a partition need not contain all classes.
 
         Returns
         -------
@@ -307,113 +419,61 @@ class DaskRVC(OnDask, RVC):
         self._train(X, y, sample_weight)
         return self
 
-    def _held_parts(self, engine: Engine, parts: list[Delayed]) -> list[Delayed]:
-        return engine.keep(parts)
+    decision_function = _lazy(RVC.decision_function)
+    predict_proba = _lazy(RVC.predict_proba)
+    predict = _lazy(RVC.predict)
 
-    def _learn_from_facts(self, known: Facts) -> None:
-        self.classes_ = learn_classes(known.classes)
 
-    def _fit_partitions(self, setup: Setup) -> list[Any]:
-        layout, bias = setup.layout, setup.layout.bias
-        if setup.likelihood == "multinomial" or setup.settings.scheme == "variational":
-            raise ValueError(
-                "DaskRVC fits one logit at a time by its Laplace approximation: give multi_class='ovr' and a "
-                "scheme other than 'variational', or use RVC"
-            )
-        n_basis = int(bias) + setup.functions.n_basis
-        labels = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
-        watch = Watch(self, layout, n_basis, has_noise=False, n_fits=len(labels))
-        functions = shared(setup.functions)
+def _surveyed(rows: Rows, empty: Survey) -> Survey:
+    survey = deepcopy(empty)
+    survey.add(rows)
+    return survey
 
-        def fit(label: Any) -> Any:
-            rows = on_each(one_against_the_rest, setup.parts, functions, bias, label)
-            # Released when this function returns, before the next class is fitted.
-            provider = Partitions(setup.engine, setup.engine.keep(rows), n_basis, "bernoulli")
-            with watch.fit() as step:
-                posterior = _core.fit_provider(
-                    provider,
-                    n_centred=self._n_extra if bias else 0,
-                    callback=step,
-                    **setup.settings.of_one_target(),
-                )
-                watch.end(posterior.status, posterior.n_iter, len(posterior.active), posterior.log_evidence)
-            return posterior
 
-        posteriors = [fit(label) for label in labels]
-        self._publish_offset(setup.functions.shift + offset_of(posteriors, self._n_extra))
-        return posteriors
+def _sums(rows: Rows, functions: Kernels) -> SufficientStatistics:
+    """Return the sums of a regression over the rows of a partition."""
+    stats = SufficientStatistics(functions.n_basis, n_jobs=functions.n_threads)
+    if len(rows) > 0:
+        functions = replace(functions, centres=aligned(functions.centres))
+        functions.add(stats, aligned(rows.X), aligned(rows.y), aligned(rows.weights))
+    return stats
 
-    def decision_function(self, X: Any) -> Any:
-        r"""Return the linear predictor at the posterior mode, :math:`\mu^T \phi(x)`.
 
-        Parameters
-        ----------
-        X : dask.array.Array, dask.dataframe.DataFrame or array-like, (n, n_features)
+def _class_part(rows: Rows, functions: Functions, label: Any) -> RowPart:
+    """Return the provider of a partition, with target 1 for rows of this label and 0 for others."""
+    summed: Any = functions.summed
+    functions = replace(functions, summed=replace(summed, centres=aligned(summed.centres)))
+    return functions.part(aligned(rows.X), rows.y == label, aligned(rows.weights))
 
-        Returns
-        -------
-        of shape (n,) or (n, n_classes)
-            As for `RVC`: a Dask array for an array, a series or data frame with the index of X for a data
-            frame, an ndarray for rows in memory.
-        """
-        if not is_dask_collection(X):
-            return super().decision_function(X)
-        check_is_fitted(self)
-        columns = None if len(self.classes_) == 2 else self.classes_
-        return lazily(self, X, self._local_without_names().decision_function, float, columns)
 
-    def predict_proba(self, X: Any, *, moderate: bool = True) -> Any:
-        """Return class probabilities.
+def _compared(rows: Rows, local: Any) -> Moments:
+    """Return the moments of y and of its errors; for labels of 1 where the prediction is right, else 0."""
+    predicted = local.predict(rows.X) if len(rows) > 0 else rows.y
+    columns = [rows.y == predicted] if local._labels else [rows.y, rows.y - predicted]
+    moments = Moments(len(columns))
+    moments.add(np.column_stack(columns).astype(np.float64), rows.weights)
+    return moments
 
-        Parameters
-        ----------
-        X : dask.array.Array, dask.dataframe.DataFrame or array-like, (n, n_features)
-        moderate : bool, default=True
-            As for `RVC`.
 
-        Returns
-        -------
-        of shape (n, n_classes)
-            Columns as in ``classes_``; types as for ``decision_function``.
-        """
-        if not is_dask_collection(X):
-            return super().predict_proba(X, moderate=moderate)
-        check_is_fitted(self)
-        probabilities = partial(self._local_without_names().predict_proba, moderate=moderate)
-        return lazily(self, X, probabilities, float, self.classes_)
+def _mean_and_std(local: Any, X: FloatArray) -> FloatArray:
+    return np.column_stack(local.predict(X, return_std=True))
 
-    def predict(self, X: Any) -> Any:
-        """Predict the most probable class.
 
-        Parameters
-        ----------
-        X : dask.array.Array, dask.dataframe.DataFrame or array-like, (n, n_features)
-
-        Returns
-        -------
-        of shape (n,)
-            Elements of ``classes_``; types as for ``decision_function``.
-        """
-        if not is_dask_collection(X):
-            return super().predict(X)
-        check_is_fitted(self)
-        return lazily(self, X, self._local_without_names().predict, self.classes_.dtype)
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the weighted fraction of right predictions, computed on the workers.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As for ``fit``, or all in memory.
-
-        Returns
-        -------
-        float
-            Between 0 and 1.
-        """
-        if not is_dask_collection(X):
-            return float(super().score(X, y, sample_weight))
-        check_is_fitted(self)
-        weight, hits = measure_all(self, X, y, sample_weight, Hits(self._local_without_names()), added)
-        return float(hits / weight)
+def _check_supported(local: Any) -> None:
+    """Raise ValueError for arguments that need all rows in one place."""
+    name, argument = type(local).__name__, learning_argument(local)
+    faults = {
+        "kernel='precomputed' is not for Dask: X would have a column for every row; give the kernel as an "
+        f"object or a callable, or use {name}": is_precomputed(local.kernel),
+        "candidates=None, a function about every row, is not for Dask; give candidates=500, say, for that "
+        "many rows as centres, or an array of centres": local.candidates is None,
+        f"{argument} needs all rows in one place; learn the kernel with {name}({argument}) on a sample of "
+        "rows, and give its kernel_": argument,
+        "memory_limit is not for Dask, whose workers manage memory": local.memory_limit is not None,
+        "checkpoint is not for Dask, which repeats lost work": local.checkpoint is not None,
+        "keep_rows=True is not for Dask, whose rows stay where they are": getattr(local, "keep_rows", False),
+    }
+    for message, applies in faults.items():
+        if applies:
+            raise ValueError(message)
+    local._check_fixed("a fit on Dask")

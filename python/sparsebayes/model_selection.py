@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from ._checks.targets import naming
-from ._types import IntArray
+from ._types import FloatArray, IntArray
 
 __all__ = ["AllRows", "density_score", "evidence_score"]
 
@@ -133,19 +133,29 @@ def density_score(est: Any, X: ArrayLike, y: ArrayLike) -> float:
     last = _last(est, "density_score")
     if _overfitted(last):
         return OVERFITTED
+    if is_classifier(est) and not np.isin(y, est.classes_).all():
+        raise ValueError("y must hold classes of the training rows only; use stratified folds")
+    density = log_densities(est, X, y)
+    return float(density.sum() / len(density))
+
+
+def log_densities(est: Any, X: ArrayLike, y: ArrayLike) -> FloatArray:
+    """Return the log predictive density of each row, (n,) or (n, n_outputs), or that of its class, (n,).
+
+    The probability of a class is ``tiny`` at least, also of a class that ``est`` does not know.
+    """
     if is_classifier(est):
-        p = est.predict_proba(X)
-        known, at = np.asarray(est.classes_), np.searchsorted(est.classes_, y)
-        if not np.array_equal(known[np.minimum(at, len(known) - 1)], np.asarray(y)):
-            raise ValueError("y must hold classes of the training rows only; use stratified folds")
-        return float(np.mean(np.log(np.maximum(p[np.arange(len(p)), at], np.finfo(np.float64).tiny))))
+        p, classes = est.predict_proba(X), np.asarray(est.classes_)
+        at = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
+        of_class = np.where(classes[at] == np.asarray(y), p[np.arange(len(p)), at], 0.0)
+        found: FloatArray = np.log(np.maximum(of_class, np.finfo(np.float64).tiny))
+        return found
     mean, std = est.predict(X, return_std=True)
     target = np.asarray(y, dtype=np.float64)
     if target.shape != mean.shape:
         raise ValueError(f"y must have the shape {mean.shape} of the predictions, got {target.shape}")
-    error = target - mean
-    density = -0.5 * (error / std) ** 2 - np.log(std) - 0.5 * np.log(2.0 * np.pi)
-    return float(density.sum() / len(density))
+    found = -0.5 * ((target - mean) / std) ** 2 - np.log(std) - 0.5 * np.log(2.0 * np.pi)
+    return found
 
 
 def _last(est: Any, scorer: str) -> Any:

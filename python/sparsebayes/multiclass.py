@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +15,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from . import _core
 from ._cancellable import one_blas_thread
-from ._checks.arguments import check_flag, check_integer, check_n_jobs, check_real, check_reporting
+from ._checks.arguments import (
+    check_choice,
+    check_flag,
+    check_integer,
+    check_n_jobs,
+    check_real,
+    check_reporting,
+)
 from ._checks.numbers import check_predictions
 from ._checks.targets import (
     Training,
-    check_square,
     check_training,
     check_weights,
     check_X,
@@ -33,7 +39,7 @@ from ._estimators.status import MAX_CONSTANT_FUNCTIONS, RowSummary
 from ._mrvm.kernel_weights import Composite
 from ._mrvm.updates import Constructive, Outcome, Task, TopDown
 from ._progress import Watch
-from ._types import Callback, Candidates, FloatArray, IntArray, KernelSpec, OutputsProblem
+from ._types import Callback, Candidates, FloatArray, OutputsProblem, PerRow
 from .inspection._probit import written_out
 from .kernels._resolve import is_precomputed
 
@@ -46,48 +52,31 @@ _PREDICT_ROWS = 8192
 
 
 @documented
+@dataclass(kw_only=True, repr=False, eq=False)
 class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # scikit-learn carries no types
     """A multinomial probit model over kernel functions centred at the candidates."""
 
-    if TYPE_CHECKING:
-        min_iter_factor: float
-        n_quadrature: int | None
-        candidates: Candidates
-        random_state: Any
-        tol: float
-        n_jobs: int | None
-        verbose: int
-        callback: Callback | None
+    min_iter_factor: float = 1
+    n_quadrature: int | None = None
+    candidates: Candidates = None
+    random_state: int | np.random.RandomState | None = None
+    tol: float = 1e-6
+    max_iter: int = 100_000
+    callback: Callback | None = None
 
     @abstractmethod
     def _run(self, task: Task) -> Outcome:
         """Fit the model to arrays."""
 
-    @abstractmethod
-    def _publish_paths(self, outcome: Outcome) -> None:
-        """Publish the attributes that only this model has."""
-
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> Self:
         """Fit the model.
 
-        Parameters
-        ----------
-        {X_fit}
-        {y_labels}
-        {sample_weight}
-
-        Returns
-        -------
-        self
-
-        {fit_raises}
-
-        {fit_warns}
+        {labels_fit_sections}
         """
         self._train(X, y, sample_weight)
         return self
 
-    def _fit_and_publish(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+    def _fit_and_publish(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow) -> None:
         check_reporting(self)
         factor = check_real("min_iter_factor", self.min_iter_factor, positive=True)
         if self.n_quadrature is not None:
@@ -120,17 +109,13 @@ class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # sci
         """Return the dictionary and the names of its columns; publish the kernels."""
         _candidates.place(self, training)
         layout = self._layout(training)
-        if is_precomputed(self.kernel):
-            check_square(training)
-            self.kernel_ = "precomputed"
-            blocks = [training.X[:, layout.kept]]
-        else:
-            kernels = self._resolve(training)
-            self.kernel_ = self._as_given(kernels)
+        if kernels := self._publish_kernels(training):
             centres = _candidates.points(self, training, layout.kept)
             blocks = [evaluate(kernel, training.X, centres, n_threads) for kernel in kernels]
             if not all(np.isfinite(block).all() for block in blocks):
                 raise ValueError("the kernel overflows on these rows; rescale X or the kernel")
+        else:
+            blocks = [training.X[:, layout.kept]]
         rows = None if _candidates.are_given(self) else np.searchsorted(training.rows, layout.kept)
         return Composite(blocks, layout.bias, rows), layout
 
@@ -139,14 +124,10 @@ class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # sci
         size, kept = _candidates.block_size(self, training), _candidates.in_use(self, training)
         return Layout(check_flag("fit_intercept", self.fit_intercept), size, kept)
 
-    def _is_empty(self) -> bool:
-        return len(self.relevance_) == 0
-
     def _kernel_contribution(self, X: FloatArray) -> FloatArray | None:
         if len(self.relevance_) > MAX_CONSTANT_FUNCTIONS:
             return None
-        changes: FloatArray = self._relevance_functions(X) @ self.dual_coef_.T
-        return changes
+        return self._relevance_functions(X) @ self.dual_coef_.T
 
     def _publish(self, outcome: Outcome, layout: Layout, training: Training) -> None:
         self._n_samples = training.n_samples
@@ -154,7 +135,7 @@ class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # sci
         if outcome.sigma is not None:  # mRVM1, whose classes share alpha
             effective = float((1.0 - outcome.alpha * outcome.sigma.diagonal()).sum())
         self._row_summary = replace(RowSummary.of(training), n_effective=effective)
-        self.active_: IntArray = layout.names(outcome.columns)
+        self.active_ = layout.names(outcome.columns)
         self.alpha_, self.mu_ = outcome.alpha, outcome.mu
         self.kernel_weights_ = outcome.kernel_weights
         self.n_iter_, self.status_ = len(outcome.path) - 1, outcome.status
@@ -168,7 +149,6 @@ class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # sci
         if not is_precomputed(self.kernel_):
             self.relevance_vectors_ = _candidates.points(self, training, self.relevance_)
         self._publish_linear(self._bias)
-        self._publish_paths(outcome)
 
     def _scores(self, X: ArrayLike) -> FloatArray:
         """Return the score of each class, w_c^T phi(x), (n, n_classes) in Fortran order."""
@@ -184,16 +164,8 @@ class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # sci
 
     def _relevance_functions(self, X: FloatArray) -> FloatArray:
         """Return the composite kernel between these rows and the relevance vectors."""
-        if is_precomputed(self.kernel_):
-            values: FloatArray = X[:, self.relevance_]
-            return values
-        n_threads = check_n_jobs(self.n_jobs)
-        weighted = (
-            b * evaluate(kernel, X, self.relevance_vectors_, n_threads)
-            for b, kernel in zip(self.kernel_weights_, self._kernels(), strict=True)
-            if b > 0.0
-        )
-        return reduce(np.add, weighted)
+        weighted = zip(self.kernel_weights_, self._kernels(), strict=True)
+        return reduce(np.add, (b * self._at_relevance(kernel, X) for b, kernel in weighted if b > 0.0))
 
     def decision_function(self, X: ArrayLike) -> FloatArray:
         r"""Return the scores :math:`w_c^T \phi(x)` of the classes.
@@ -218,15 +190,7 @@ class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # sci
         Equation (1) of Psorakis et al. (2010), with u standard normal and f the scores, computed with
         ``n_quadrature`` nodes.
 
-        Parameters
-        ----------
-        {X}
-
-        Returns
-        -------
-        {probabilities}
-
-        {predict_raises}
+        {predict_proba_sections}
         """
         scores = self._scores(X)
         n_threads = check_n_jobs(self.n_jobs)
@@ -235,23 +199,13 @@ class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # sci
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predict the most probable class, the one with the highest score.
 
-        Parameters
-        ----------
-        {X}
-
-        Returns
-        -------
-        {labels}
-
-        {predict_raises}
+        {predict_sections}
         """
         numbers = np.argmax(self._scores(X), axis=1)
         labels: NDArray[Any] = self.classes_[numbers]
         return labels
 
-    def log_predictive_likelihood(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
-    ) -> float:
+    def log_predictive_likelihood(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> float:
         r"""Return the mean log probability of the true classes: equation (23) of Psorakis et al. (2010).
 
         Parameters
@@ -296,14 +250,8 @@ class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # sci
 __all__ = ["MRVM1", "MRVM2"]
 
 
-def _check_convergence(value: object, rules: tuple[str, str]) -> str:
-    if isinstance(value, str) and value in rules:
-        return value
-    kind = ValueError if isinstance(value, str) else TypeError
-    raise kind(f"convergence must be {rules[0]!r} or {rules[1]!r}, got {value!r}")
-
-
 @documented
+@dataclass(kw_only=True, repr=False, eq=False)
 class MRVM1(ProbitModel):
     r"""Multi-class relevance vector machine that adds functions: mRVM1 of Psorakis et al. (2010).
 
@@ -317,25 +265,20 @@ class MRVM1(ProbitModel):
     Parameters
     ----------
     {mrvm_kernel_parameters}
-        The paper has none.
     convergence : {"conv2", "conv1"}, default="conv2"
         ``"conv1"``: stop once every function in the model contributes, no inactive one does, and no
         :math:`\ln \alpha` changes by ``tol``. ``"conv2"``: in addition, not before ``min_iter_factor *
         n_samples`` iterations.
     min_iter_factor : positive float, default=1
         The :math:`\lambda` of ``"conv2"``.
-    {n_quadrature}
-    {candidates}
-    {random_state}
+    {mrvm_candidates}
     tol : positive float, default=1e-6
         At convergence E-step and M-step together would change no :math:`\ln \alpha` by more.
     {mrvm_run_parameters}
 
     Attributes
     ----------
-    {classes_}
-    active_ : ndarray of shape (n_active,), int
-        Functions in the model, ascending: the training row, and -1 for the bias.
+    {mrvm_functions}
     alpha_ : ndarray of shape (n_active,)
         Prior precision of each function's weights.
     mu_ : ndarray of shape (n_active, n_classes)
@@ -380,60 +323,27 @@ class MRVM1(ProbitModel):
     (True, True)
     """
 
-    def __init__(
-        self,
-        kernel: KernelSpec = "rbf",
-        *,
-        gamma: float | str = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        fit_intercept: bool = True,
-        convergence: str = "conv2",
-        min_iter_factor: float = 1,
-        n_quadrature: int | None = None,
-        candidates: Candidates = None,
-        random_state: int | np.random.RandomState | None = None,
-        tol: float = 1e-6,
-        max_iter: int = 100_000,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        callback: Callback | None = None,
-    ) -> None:
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.fit_intercept = fit_intercept
-        self.convergence = convergence
-        self.min_iter_factor = min_iter_factor
-        self.n_quadrature = n_quadrature
-        self.candidates = candidates
-        self.random_state = random_state
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.callback = callback
+    convergence: str = "conv2"
 
     def _run(self, task: Task) -> Outcome:
-        rule = _check_convergence(self.convergence, ("conv1", "conv2"))
+        rule = check_choice("convergence", self.convergence, ("conv1", "conv2"))
         return Constructive(task, at_once=rule == "conv1").run()
 
-    def _publish_paths(self, outcome: Outcome) -> None:
+    def _publish(self, outcome: Outcome, layout: Layout, training: Training) -> None:
+        super()._publish(outcome, layout, training)
         self.sigma_ = outcome.sigma
         self.log_marginal_likelihood_path_ = np.array(outcome.path)
         self.log_marginal_likelihood_ = outcome.path[-1]
         self.lower_bound_path_ = np.array(outcome.bounds)
         self.lower_bound_ = outcome.bounds[-1]
 
-    def _problems(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
-    ) -> Iterator[OutputsProblem]:
+    def _problems(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> Iterator[OutputsProblem]:
         """Yield the fit with its targets as arrays, for the certificate."""
         yield written_out(self, X, y, sample_weight)
 
 
 @documented
+@dataclass(kw_only=True, repr=False, eq=False)
 class MRVM2(ProbitModel):
     r"""Multi-class relevance vector machine that prunes functions: mRVM2 of Psorakis et al. (2010).
 
@@ -446,7 +356,6 @@ class MRVM2(ProbitModel):
     Parameters
     ----------
     {mrvm_kernel_parameters}
-        The paper has none.
     convergence : {"convA", "convN"}, default="convA"
         ``"convA"``: stop once no :math:`\ln \alpha` changes by ``tol``. ``"convN"``: stop after
         ``min_iter_factor * n_samples`` iterations.
@@ -457,9 +366,7 @@ class MRVM2(ProbitModel):
         \upsilon)`, so with ``upsilon`` above 5e-6 nothing is pruned.
     prune : bool, default=True
         False: keep all functions, the paper's non-sparse E-M model.
-    {n_quadrature}
-    {candidates}
-    {random_state}
+    {mrvm_candidates}
     tol : positive float, default=1e-3
         Tolerance of ``"convA"``.
     {mrvm_run_parameters}
@@ -467,9 +374,7 @@ class MRVM2(ProbitModel):
 
     Attributes
     ----------
-    {classes_}
-    active_ : ndarray of shape (n_active,), int
-        Functions in the model, ascending: the training row, and -1 for the bias.
+    {mrvm_functions}
     alpha_ : ndarray of shape (n_active, n_classes)
         Expected precision of each weight.
     mu_ : ndarray of shape (n_active, n_classes)
@@ -501,49 +406,14 @@ class MRVM2(ProbitModel):
     (True, True)
     """
 
-    def __init__(
-        self,
-        kernel: KernelSpec = "rbf",
-        *,
-        gamma: float | str = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        fit_intercept: bool = True,
-        convergence: str = "convA",
-        min_iter_factor: float = 1,
-        tau: float = 1e-6,
-        upsilon: float = 1e-6,
-        prune: bool = True,
-        n_quadrature: int | None = None,
-        candidates: Candidates = None,
-        random_state: int | np.random.RandomState | None = None,
-        tol: float = 1e-3,
-        max_iter: int = 100_000,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        callback: Callback | None = None,
-    ) -> None:
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.fit_intercept = fit_intercept
-        self.convergence = convergence
-        self.min_iter_factor = min_iter_factor
-        self.tau = tau
-        self.upsilon = upsilon
-        self.prune = prune
-        self.n_quadrature = n_quadrature
-        self.candidates = candidates
-        self.random_state = random_state
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.callback = callback
+    convergence: str = "convA"
+    tau: float = 1e-6
+    upsilon: float = 1e-6
+    prune: bool = True
+    tol: float = 1e-3
 
     def _run(self, task: Task) -> Outcome:
-        rule = _check_convergence(self.convergence, ("convA", "convN"))
+        rule = check_choice("convergence", self.convergence, ("convA", "convN"))
         return TopDown(
             task,
             tau=check_real("tau", self.tau, positive=True),
@@ -552,13 +422,12 @@ class MRVM2(ProbitModel):
             until_converged=rule == "convA",
         ).run()
 
-    def _publish_paths(self, outcome: Outcome) -> None:
+    def _publish(self, outcome: Outcome, layout: Layout, training: Training) -> None:
+        super()._publish(outcome, layout, training)
         self.log_joint_likelihood_path_ = np.array(outcome.path)
         self.log_joint_likelihood_ = outcome.path[-1]
 
-    def _problems(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
-    ) -> Iterator[OutputsProblem]:
+    def _problems(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> Iterator[OutputsProblem]:
         """Raise the TypeError that explains why there is no certificate."""
         raise TypeError(
             "est must be a model that maximises an evidence; MRVM2 has none to certify, as its weights "

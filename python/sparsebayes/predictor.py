@@ -15,12 +15,14 @@ from numpy.typing import ArrayLike, NDArray
 from . import _core
 from ._checks.arguments import check_file, check_flag, check_n_jobs
 from ._checks.numbers import PLAIN, column_names, naming_column, real_array
+from ._estimators.docs import documented
 from ._types import FloatArray
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
+@documented
 class Predictor:
     """A fitted model that only predicts.
 
@@ -67,13 +69,14 @@ class Predictor:
 
     def __init__(self, core: _core.Predictor) -> None:
         header = json.loads(core.header)
+        names = header["feature_names"]
         fields: dict[str, Any] = {
             "_core": core,
             "_flat": header["flat"],
             "estimator": header["estimator"],
             "n_features_in_": core.n_features,
             "n_functions_": core.n_functions,
-            "feature_names_in_": _names(header["feature_names"]),
+            "feature_names_in_": None if names is None else _frozen(np.array(names, dtype=object)),
             "classes_": _labels(header["classes"]),
         }
         for name, value in fields.items():
@@ -132,11 +135,7 @@ class Predictor:
     def predict_std(self, X: ArrayLike, *, n_jobs: int | None = None) -> tuple[FloatArray, FloatArray]:
         """Predict means and standard deviations of regression targets.
 
-        Parameters
-        ----------
-        X : array-like of shape (n, n_features)
-        n_jobs : int, optional
-            As for ``predict``.
+        {predictor_parameters}
 
         Returns
         -------
@@ -153,11 +152,7 @@ class Predictor:
     def predict_proba(self, X: ArrayLike, *, n_jobs: int | None = None) -> FloatArray:
         """Return class probabilities.
 
-        Parameters
-        ----------
-        X : array-like of shape (n, n_features)
-        n_jobs : int, optional
-            As for ``predict``.
+        {predictor_parameters}
 
         Returns
         -------
@@ -177,11 +172,7 @@ class Predictor:
     def decision_function(self, X: ArrayLike, *, n_jobs: int | None = None) -> FloatArray:
         """Return linear predictors, as the estimator's ``decision_function``.
 
-        Parameters
-        ----------
-        X : array-like of shape (n, n_features)
-        n_jobs : int, optional
-            As for ``predict``.
+        {predictor_parameters}
 
         Returns
         -------
@@ -239,7 +230,8 @@ class Predictor:
             infinities, part of ``out`` may have been written.
         """
         if not isinstance(out, np.ndarray) or out.dtype != np.float64:
-            raise TypeError(f"out must be an ndarray of float64, got {_kind(out)}")
+            got = f"dtype {out.dtype}" if isinstance(out, np.ndarray) else type(out).__name__
+            raise TypeError(f"out must be an ndarray of float64, got {got}")
         if not out.flags.carray:  # aligned, writeable, in C order
             raise ValueError("out must be aligned, writeable and in C order; pass np.empty(shape)")
         rows = self._rows(X)
@@ -378,10 +370,6 @@ def _file_errors(path: str | None = None) -> Iterator[None]:
         raise ValueError(message) from None
 
 
-def _names(names: list[str] | None) -> NDArray[Any] | None:
-    return None if names is None else _frozen(np.array(names, dtype=object))
-
-
 def _labels(classes: dict[str, Any] | None) -> NDArray[Any] | None:
     """Return labels in their original type."""
     if classes is None:
@@ -411,7 +399,3 @@ def _labels(classes: dict[str, Any] | None) -> NDArray[Any] | None:
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:
     array.flags.writeable = False
     return array
-
-
-def _kind(value: object) -> str:
-    return f"dtype {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,11 @@ __all__ = ["PyStatistics", "RowPart", "SummedStatistics"]
 
 #: Numbers of basis functions, as the core passes them.
 Functions: TypeAlias = NDArray[np.int64]
+#: Bytes that the core stores for each row and active function, and the number of active functions to expect.
+_BYTES_PER_ACTIVE: Final = 24
+_TYPICAL_ACTIVE: Final = 100
+#: Result of a method of a provider.
+Sums = TypeVar("Sums")
 
 
 class PyStatistics(ABC):
@@ -259,53 +264,7 @@ class Call:
         return method(*self.arguments)
 
 
-class PartsStatistics(PyStatistics):
-    """A provider whose results are the sums of the results of its parts."""
-
-    _cancelled: Callable[[], bool] | None = None
-
-    @abstractmethod
-    def _sum(self, method: str, *arguments: Any) -> Any:
-        """Call a method of each part, and return the sum of the results."""
-
-    def listen(self, cancelled: Callable[[], bool]) -> None:
-        """Store the function that tells whether the fit was cancelled."""
-        self._cancelled = cancelled
-
-    def target_moments(self, centre: float) -> FloatArray:
-        """Return the sum over the parts."""
-        moments: FloatArray = self._sum("target_moments", centre)
-        return moments
-
-    def deviance(self, active: Functions, mu: FloatArray) -> float:
-        """Return the sum over the parts."""
-        deviance: float = self._sum("deviance", active, mu)
-        return deviance
-
-    def gradient(self, active: Functions, mu: FloatArray) -> tuple[float, FloatArray]:
-        """Return the sums over the parts."""
-        deviance, gradient = self._sum("gradient", active, mu)
-        return deviance, gradient
-
-    def among(self, active: Functions, mu: FloatArray, js: Functions) -> tuple[float, FloatArray, FloatArray]:
-        """Return the sums over the parts."""
-        deviance, gradient, gram = self._sum("among", active, mu, js)
-        return deviance, gradient, gram
-
-    def sweep(
-        self, active: Functions, mu: FloatArray, wanted: Functions
-    ) -> tuple[float, FloatArray, FloatArray, FloatArray]:
-        """Return the sums over the parts."""
-        deviance, gradient, diag, gram = self._sum("sweep", active, mu, wanted)
-        return deviance, gradient, diag, gram
-
-    def variance_drift(self, active: Functions, mu: FloatArray, sigma: FloatArray) -> FloatArray:
-        """Return the sum over the parts."""
-        drift: FloatArray = self._sum("variance_drift", active, mu, sigma)
-        return drift
-
-
-class SummedStatistics(PartsStatistics):
+class SummedStatistics(PyStatistics):
     """Several providers as one: their results are added up, in the order of the parts.
 
     Parameters
@@ -367,6 +326,7 @@ class SummedStatistics(PartsStatistics):
         if map is not None and not callable(map):
             raise TypeError(f"map must be None or a callable map(function, parts), got {map!r}")
         self._parts, self._map = parts, map
+        self._cancelled: Callable[[], bool] | None = None
         if n_basis is None or likelihood is None:
             first = next(iter(parts), None)
             if first is None:
@@ -381,8 +341,9 @@ class SummedStatistics(PartsStatistics):
         self.n_basis = check_integer("n_basis", n_basis, least=1)
         self.likelihood = check_row_likelihood(likelihood)
 
-    def _sum(self, method: str, *arguments: Any) -> Any:
-        results = iter((self._map or map)(Call(method, arguments), self._parts))
+    def _sum(self, method: Callable[..., Sums], *arguments: Any) -> Sums:
+        """Call a method of each part, and return the sum of the results."""
+        results = iter((self._map or map)(Call(method.__name__, arguments), self._parts))
         total = next(results, None)
         if total is None:
             raise ValueError("parts must hold at least one part")
@@ -390,11 +351,37 @@ class SummedStatistics(PartsStatistics):
             if self._cancelled is not None and self._cancelled():
                 raise KeyboardInterrupt
             total = add(total, result)
-        return total
+        return cast("Sums", total)
+
+    def target_moments(self, centre: float) -> FloatArray:
+        """Return the sum over the parts."""
+        return self._sum(PyStatistics.target_moments, centre)
+
+    def deviance(self, active: Functions, mu: FloatArray) -> float:
+        """Return the sum over the parts."""
+        return self._sum(PyStatistics.deviance, active, mu)
+
+    def gradient(self, active: Functions, mu: FloatArray) -> tuple[float, FloatArray]:
+        """Return the sums over the parts."""
+        return self._sum(PyStatistics.gradient, active, mu)
+
+    def among(self, active: Functions, mu: FloatArray, js: Functions) -> tuple[float, FloatArray, FloatArray]:
+        """Return the sums over the parts."""
+        return self._sum(PyStatistics.among, active, mu, js)
+
+    def sweep(
+        self, active: Functions, mu: FloatArray, wanted: Functions
+    ) -> tuple[float, FloatArray, FloatArray, FloatArray]:
+        """Return the sums over the parts."""
+        return self._sum(PyStatistics.sweep, active, mu, wanted)
+
+    def variance_drift(self, active: Functions, mu: FloatArray, sigma: FloatArray) -> FloatArray:
+        """Return the sum over the parts."""
+        return self._sum(PyStatistics.variance_drift, active, mu, sigma)
 
     def listen(self, cancelled: Callable[[], bool]) -> None:
         """Check for cancellation between parts, and within local parts."""
-        super().listen(cancelled)
+        self._cancelled = cancelled
         if self._map is not None or not isinstance(self._parts, (list, tuple)):
             return
         for part in self._parts:
@@ -520,27 +507,24 @@ class RowPart(PyStatistics):
 
     def _part(self, cancelled: _core.Cancelled | None = None) -> _core.RowPart:
         """Return the part of the core, made at the first call or by `listen`."""
-        if self._core_part is None:
-            self._core_part = self._make_part(cancelled)
-        return self._core_part
-
-    def _make_part(self, cancelled: _core.Cancelled | None) -> _core.RowPart:
+        if self._core_part is not None:
+            return self._core_part
         # An array unpickled from a message may be misaligned.
-        X, target, weights = (
-            None if a is None else np.require(a, np.float64, ("C", "A")) for a in self._rows
-        )
-        assert X is not None
-        assert target is not None
+        arrays: Any = [
+            None if array is None else np.require(array, np.float64, ("C", "A"))
+            for array in (*self._rows, self._centres)
+        ]
+        X, target, weights, centres = arrays
         options: Any = {"bias": self._bias, "likelihood": self.likelihood, "n_threads": self._n_threads}
-        if self._centres is None or self._kernels is None:
-            return _core.RowPart.dense([X], target, weights, **options)
-        centres = np.require(self._centres, np.float64, ("C", "A"))
-        cores = [core for kernel in self._kernels if (core := kernel.to_core()) is not None]
-        if len(cores) == len(self._kernels):
+        kernels = self._kernels or []
+        cores = [core for kernel in kernels if (core := kernel.to_core()) is not None]
+        if centres is not None and len(cores) == len(kernels):
             options |= {"stored": self._store, "cancelled": cancelled}
-            return _core.RowPart.kernel(X, centres, cores, target, weights, **options)
-        blocks = [evaluate(kernel, X, centres, self._n_threads) for kernel in self._kernels]
-        return _core.RowPart.dense(blocks, target, weights, **options)
+            self._core_part = _core.RowPart.kernel(X, centres, cores, target, weights, **options)
+        else:
+            blocks = [evaluate(kernel, X, centres, self._n_threads) for kernel in kernels]
+            self._core_part = _core.RowPart.dense(blocks or [X], target, weights, **options)
+        return self._core_part
 
     def shifted(self, offset: FloatArray) -> RowPart:
         """Return the same rows with an offset subtracted from each column of X."""
@@ -585,6 +569,11 @@ class RowPart(PyStatistics):
     def __getstate__(self) -> dict[str, Any]:
         """Return the arrays and options, without the part of the core."""
         return self.__dict__ | {"_core_part": None}
+
+    def __sizeof__(self) -> int:
+        """Estimate the bytes of the rows, here and in the core, for Dask's scheduler."""
+        given = sum(values.nbytes for values in self._rows if values is not None)
+        return 2 * given + self.n_samples * _BYTES_PER_ACTIVE * min(self.n_basis, _TYPICAL_ACTIVE)
 
     def __repr__(self) -> str:
         """Return the class and its sizes."""

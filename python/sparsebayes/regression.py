@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from copy import deepcopy
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
@@ -12,25 +14,16 @@ from sklearn.metrics import d2_tweedie_score
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core
-from ._checks.arguments import check_flag, check_prior
+from ._checks.arguments import check_choice, check_flag, check_prior
+from ._checks.targets import Training
 from ._estimators import outputs as _outputs
 from ._estimators.base import SparseBayesEstimator
-from ._estimators.chunked import ChunkedColumnRegression
+from ._estimators.basis import KernelBasis
+from ._estimators.chunked import ChunkedColumnRegression, SumsRegression
 from ._estimators.docs import documented
-from ._estimators.healing import KernelRegression
+from ._estimators.healing import healed_moments
 from ._estimators.provider_fit import train_on_providers
-from ._types import (
-    Callback,
-    Candidates,
-    Data,
-    ExtraBasis,
-    FloatArray,
-    KernelSpec,
-    Likelihood,
-    Scheme,
-    Search,
-    Target,
-)
+from ._types import Data, FloatArray, Likelihood, PerRow, Target
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -41,24 +34,24 @@ __all__ = ["RVR", "SparseBayesRegressor"]
 
 
 @documented
+@dataclass(kw_only=True, repr=False, eq=False)
 class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] # scikit-learn carries no types
     """Regression of numeric targets: one fit, with a Gaussian likelihood by default."""
 
     _labels = False
+    _takes_outputs = True
 
-    if TYPE_CHECKING:
-        noise_variance: float | ArrayLike | None
-        shared_noise: bool
+    noise_variance: float | ArrayLike | None = None
+    shared_noise: bool = False
+    noise_prior: tuple[float, float] = (0.0, 0.0)
+    checkpoint: str | os.PathLike[str] | None = None
 
     def __sklearn_tags__(self) -> Any:
-        """Return the scikit-learn tags of this estimator."""
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = _outputs.are_possible(self)
         return tags
 
-    def fit(
-        self, X: Data, y: Target = None, sample_weight: Target = None, y_std: ArrayLike | None = None
-    ) -> Self:
+    def fit(self, X: Data, y: Target = None, sample_weight: Target = None, y_std: PerRow = None) -> Self:
         """Fit the model by maximising its marginal likelihood.
 
         Parameters
@@ -84,13 +77,7 @@ class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] #
             The unit does not matter. With ``sample_weight`` as well, a row of weight 2 counts like two equal
             rows of that standard deviation. Rows in memory, y of one column and a Gaussian likelihood only.
 
-        Returns
-        -------
-        self
-
-        {fit_raises}
-
-        {fit_warns}
+        {fit_sections}
         """
         self._train(X, y, sample_weight, y_std=y_std)
         return self
@@ -104,16 +91,7 @@ class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] #
             Computes statistics over all rows, for the functions of this estimator in order: the constant one
             if ``fit_intercept``, then the columns of X or, for a kernel estimator, each kernel centred at
             each of ``candidates``, which must be an array of distinct centres.
-        n_samples : int, optional
-            Number of rows, for `sparsebayes.inspection.certificate` to compare with; None: the provider's
-            ``n_samples``, if it has that.
-
-        Returns
-        -------
-        self
-            With the attributes that ``fit`` publishes, except ``feature_names_in_``.
-
-        {provider_raises}
+        {provider_sections}
         """
         train_on_providers(self, [provider], n_samples)
         return self
@@ -123,9 +101,6 @@ class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] #
 
     def _check_likelihood(self) -> Likelihood:
         return "gaussian"
-
-    def _takes_outputs(self) -> bool:
-        return True
 
     def _publish_posteriors(self, posteriors: list[Any], layout: Layout) -> None:
         if isinstance(posteriors[0], _core.OutputPosterior):
@@ -137,7 +112,8 @@ class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] #
 
 
 @documented
-class RVR(KernelRegression, _Regression):
+@dataclass(kw_only=True, repr=False, eq=False)
+class RVR(KernelBasis, SumsRegression, _Regression):
     r"""Relevance vector regression: a sparse Bayesian linear model on kernels centred at the training rows.
 
     .. math:: y = w_0 + \sum_n w_n k(x, x_n) + \epsilon, \quad w_j \sim N(0, \alpha_j^{-1}), \quad
@@ -197,11 +173,7 @@ class RVR(KernelRegression, _Regression):
         ``extra_coef_``: the weight of the bias, 0 if that was pruned, corrected for centred columns.
     coef_ : ndarray of shape (1, n_features)
         Weights of the columns of X; with a linear kernel only.
-    {extra_coef_}
-    {candidates_}
-    {kernel_}
-    {inputs_}
-    {n_features_in_}
+    {kernel_attributes}
 
     Notes
     -----
@@ -238,8 +210,6 @@ class RVR(KernelRegression, _Regression):
 
     References
     ----------
-    {bishop}
-
     {tipping}
 
     C. E. Rasmussen and J. Quinonero-Candela (2005). Healing the relevance vector machine through
@@ -276,59 +246,72 @@ class RVR(KernelRegression, _Regression):
     (True, (2,))
     """
 
-    def __init__(
-        self,
-        kernel: KernelSpec = "rbf",
-        *,
-        gamma: float | str = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        fit_intercept: bool = True,
-        optimize_kernel: bool = False,
-        noise_variance: float | ArrayLike | None = None,
-        shared_noise: bool = False,
-        extra_basis: ExtraBasis = None,
-        keep_rows: bool = False,
-        scheme: Scheme = "sequential",
-        alpha_prior: tuple[float, float] = (0.0, 0.0),
-        noise_prior: tuple[float, float] = (0.0, 0.0),
-        candidates: Candidates = None,
-        random_state: int | np.random.RandomState | None = None,
-        memory_limit: int | str | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
-        search: Search = "greedy",
-        tol: float = 1e-6,
-        max_iter: int = 100_000,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        callback: Callback | None = None,
-    ) -> None:
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.fit_intercept = fit_intercept
-        self.noise_variance = noise_variance
-        self.optimize_kernel = optimize_kernel
-        self.shared_noise = shared_noise
-        self.extra_basis = extra_basis
-        self.keep_rows = keep_rows
-        self.scheme = scheme
-        self.alpha_prior = alpha_prior
-        self.noise_prior = noise_prior
-        self.candidates = candidates
-        self.random_state = random_state
-        self.memory_limit = memory_limit
-        self.checkpoint = checkpoint
-        self.search = search
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.callback = callback
+    keep_rows: bool = False
+
+    #: The training rows, if the model keeps them.
+    _kept: Training | None = field(init=False)
+
+    def _check_sums(self, doing: str) -> None:
+        self._check_fixed(doing)
+        if check_flag("keep_rows", self.keep_rows):
+            raise ValueError(f"keep_rows must be False for {doing}, which keeps no rows")
+
+    def _publish_basis(self, training: Training) -> None:
+        super()._publish_basis(training)
+        self._kept = deepcopy(training) if check_flag("keep_rows", self.keep_rows) else None
+
+    @overload
+    def predict(
+        self, X: ArrayLike, return_std: Literal[False] = False, *, y_std: PerRow = None, healed: bool = False
+    ) -> FloatArray: ...
+    @overload
+    def predict(
+        self, X: ArrayLike, return_std: Literal[True], *, y_std: PerRow = None, healed: bool = False
+    ) -> tuple[FloatArray, FloatArray]: ...
+    def predict(
+        self, X: ArrayLike, return_std: bool = False, *, y_std: PerRow = None, healed: bool = False
+    ) -> FloatArray | tuple[FloatArray, FloatArray]:
+        r"""Predict targets, optionally with error bars.
+
+        The predictive distribution is Gaussian with mean :math:`\mu^T \phi(x)` and variance
+        :math:`\beta^{-1} + \phi(x)^T \Sigma \phi(x)` (Tipping 2001, equations 21 and 22). With local kernels
+        that variance falls to the noise far from the data (appendix D). ``healed=True`` corrects this as in
+        Rasmussen and Quinonero-Candela (2005): for each row a function k(., x) is added to the model, with
+        the prior variance of its weight chosen such that it has the mean square of what its kernel
+        contributes on the training rows. The mean changes too, most between training rows that the model
+        could not fit.
+
+        Parameters
+        ----------
+        {X}
+        {return_std}
+        {y_std}
+        healed : bool, default=False
+            Whether to add a function at each row. Takes about N (n_active + n_features) operations per row,
+            and needs a model that was fitted with ``keep_rows=True``. Not with ``kernel="precomputed"``.
+
+        Returns
+        -------
+        mean : ndarray of shape (n,) or (n, n_outputs)
+        std : ndarray of the same shape
+            Only if ``return_std``.
+
+        Raises
+        ------
+        NotFittedError
+            Before ``fit``.
+        TypeError, ValueError
+            If X is not a finite numeric matrix with the columns that ``fit`` saw; or if ``healed`` and the
+            model has no training rows.
+        """
+        if not check_flag("healed", healed):
+            return self._predict(X, return_std, y_std)
+        mean, variance = healed_moments(self, X)
+        return self._targets_at(mean, variance if check_flag("return_std", return_std) else None, y_std)
 
 
 @documented
+@dataclass(kw_only=True, repr=False, eq=False)
 class SparseBayesRegressor(ChunkedColumnRegression, _Regression):
     r"""Sparse Bayesian regression on any basis: the columns of X are the basis functions.
 
@@ -385,8 +368,6 @@ class SparseBayesRegressor(ChunkedColumnRegression, _Regression):
 
     References
     ----------
-    {bishop}
-
     {tipping}
 
     Examples
@@ -404,51 +385,16 @@ class SparseBayesRegressor(ChunkedColumnRegression, _Regression):
     array([ 3., -1.])
     """
 
-    def __init__(
-        self,
-        *,
-        likelihood: Literal["gaussian", "poisson"] = "gaussian",
-        fit_intercept: bool = True,
-        noise_variance: float | ArrayLike | None = None,
-        shared_noise: bool = False,
-        scheme: Scheme = "sequential",
-        alpha_prior: tuple[float, float] = (0.0, 0.0),
-        noise_prior: tuple[float, float] = (0.0, 0.0),
-        memory_limit: int | str | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
-        search: Search = "greedy",
-        tol: float = 1e-6,
-        max_iter: int = 100_000,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        callback: Callback | None = None,
-    ) -> None:
-        self.likelihood = likelihood
-        self.fit_intercept = fit_intercept
-        self.noise_variance = noise_variance
-        self.shared_noise = shared_noise
-        self.scheme = scheme
-        self.alpha_prior = alpha_prior
-        self.noise_prior = noise_prior
-        self.memory_limit = memory_limit
-        self.checkpoint = checkpoint
-        self.search = search
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.callback = callback
+    likelihood: Literal["gaussian", "poisson"] = "gaussian"
 
     def __sklearn_tags__(self) -> Any:
-        """Return the scikit-learn tags of this estimator."""
         tags = super().__sklearn_tags__()
         tags.target_tags.positive_only = self.likelihood == "poisson"
         tags.target_tags.multi_output &= self.likelihood != "poisson"
         return tags
 
     def _check_likelihood(self) -> Likelihood:
-        if self.likelihood not in ("gaussian", "poisson"):
-            raise ValueError(f"likelihood must be 'gaussian' or 'poisson', got {self.likelihood!r}")
+        check_choice("likelihood", self.likelihood, ("gaussian", "poisson"))
         if self.likelihood == "poisson" and self.noise_variance is not None:
             raise ValueError(
                 "noise_variance must be None with likelihood='poisson', which has its own noise; "
@@ -480,14 +426,14 @@ class SparseBayesRegressor(ChunkedColumnRegression, _Regression):
 
     @overload
     def predict(
-        self, X: ArrayLike, return_std: Literal[False] = False, *, y_std: ArrayLike | None = None
+        self, X: ArrayLike, return_std: Literal[False] = False, *, y_std: PerRow = None
     ) -> FloatArray: ...
     @overload
     def predict(
-        self, X: ArrayLike, return_std: Literal[True], *, y_std: ArrayLike | None = None
+        self, X: ArrayLike, return_std: Literal[True], *, y_std: PerRow = None
     ) -> tuple[FloatArray, FloatArray]: ...
     def predict(
-        self, X: ArrayLike, return_std: bool = False, *, y_std: ArrayLike | None = None
+        self, X: ArrayLike, return_std: bool = False, *, y_std: PerRow = None
     ) -> FloatArray | tuple[FloatArray, FloatArray]:
         r"""Predict targets, optionally with error bars.
 
@@ -527,7 +473,7 @@ class SparseBayesRegressor(ChunkedColumnRegression, _Regression):
             count_variance = np.exp(mean + variance / 2) + np.expm1(variance) * np.exp(2 * mean + variance)
             return np.exp(mean), np.sqrt(count_variance)
 
-    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> float:
         """Return R^2, or with a Poisson likelihood the fraction of deviance explained, D^2.
 
         Parameters

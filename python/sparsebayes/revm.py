@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,9 +18,9 @@ from sklearn.utils.validation import check_is_fitted
 from ._cancellable import in_background
 from ._checks.arguments import check_flag, check_integer, check_n_jobs, check_real
 from ._checks.numbers import check_predictions
-from ._checks.targets import Training, check_square, check_training, check_X, distinct_rows, learn_classes
+from ._checks.targets import Training, check_training, check_X, distinct_rows, learn_classes
 from ._core import NumericalError
-from ._data.design import DenseDesign, Layout, evaluate
+from ._data.design import DenseDesign, Layout
 from ._estimators.basis import KernelEstimator
 from ._estimators.docs import documented
 from ._estimators.probabilities import normalised
@@ -27,19 +28,11 @@ from ._estimators.status import MAX_CONSTANT_FUNCTIONS, REMEDIES, RowSummary
 from ._progress import LOG, progress_bar, title
 from ._revm.eigen import Approximation, Axes, Prior, Rules, Solution, axes, classify, regress
 from ._revm.modes import Pulse
-from ._types import FloatArray, KernelSpec
+from ._types import FloatArray, PerRow
 from .kernels._resolve import is_precomputed
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-#: How a fit may end, best first, and what to do about it.
-_REMEDIES = {
-    "converged": "",
-    "empty": "",
-    "noise_floor": REMEDIES["noise_floor"],
-    "max_iter": "max_iter={max_iter} steps were not enough. Raise max_iter or tol",
-}
 
 #: Bound on the values of the dictionary, so that their squares do not overflow.
 _MAX_VALUE = 1e150
@@ -48,19 +41,15 @@ _MAX_VALUE = 1e150
 _PREDICT_ROWS = 2048
 
 
+@documented
 class EigenModel(KernelEstimator):
     """Template of the relevance eigenvector models."""
 
     if TYPE_CHECKING:
-        n_jobs: int | None
-        verbose: int
         # After a fit.
         _bias: FloatArray
         _directions: FloatArray
 
-    _remedies = _REMEDIES
-    #: Whether y holds class labels.
-    _labels: ClassVar[bool]
     _prior: ClassVar[Prior]
 
     @abstractmethod
@@ -71,7 +60,22 @@ class EigenModel(KernelEstimator):
     def _solve(self, axes: Axes, training: Training, rules: Rules) -> list[Solution]:
         """Fit each target; publishes the attributes of the likelihood."""
 
-    def _fit_and_publish(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        {X_fit}
+        y : array-like of shape (n_samples,)
+            Targets; of a classification labels of any type, at least two different ones.
+        {sample_weight}
+
+        {fit_sections}
+        """
+        self._train(X, y, sample_weight)
+        return self
+
+    def _fit_and_publish(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow) -> None:
         check_n_jobs(self.n_jobs)
         if not isinstance(self.verbose, bool):
             check_integer("verbose", self.verbose, least=0)
@@ -85,7 +89,9 @@ class EigenModel(KernelEstimator):
                 f"kernel values must be below {_MAX_VALUE:g} in size, or squares overflow; scale X or change "
                 "the kernel"
             )
-        found = check_axes(in_background(in_range(lambda pulse: axes(Phi, weights, pulse))))
+        found = in_background(in_range()(lambda pulse: axes(Phi, weights, pulse)))
+        if not np.isfinite(found.squares).all():
+            raise NumericalError(f"the squares of the functions left the range of numbers; {_REMEDY}")
         self._publish(self._solve(found, training, rules), training)
 
     def _dictionary(self, training: Training) -> FloatArray:
@@ -96,28 +102,20 @@ class EigenModel(KernelEstimator):
         )
         self.relevance_ = layout.kept
         self.__dict__.pop("relevance_vectors_", None)  # left by an earlier fit with another kernel
-        if is_precomputed(self.kernel):
-            check_square(training)
-            self.kernel_ = "precomputed"
-            return DenseDesign([training.X[:, layout.kept]], layout).Phi
-        kernels = self._resolve(training)
-        self.kernel_ = self._as_given(kernels)
-        self.relevance_vectors_ = training.at(layout.kept)
+        if self._publish_kernels(training):
+            self.relevance_vectors_ = training.at(layout.kept)
         return DenseDesign(self._blocks(training.X), layout).Phi
 
     def _blocks(self, X: FloatArray) -> list[FloatArray]:
         """Return the functions of each kernel at these rows, each (n, n_relevance)."""
-        if is_precomputed(self.kernel_):
-            return [X[:, self.relevance_]]
-        n_threads = check_n_jobs(self.n_jobs)
-        return [evaluate(kernel, X, self.relevance_vectors_, n_threads) for kernel in self._kernels()]
+        return [self._at_relevance(kernel, X) for kernel in self._kernels()]
 
     def _fit_one(self, work: Callable[[Pulse], Solution], k: int = 1, n: int = 1) -> Solution:
         """Return the solution of the ``k``-th fit of ``n``, with progress bar and log messages."""
         name = title(self, k, n)
         LOG.debug("%s: fit begun", name)
         with progress_bar(self.verbose, name, "steps") as show:
-            found = check_solution(in_background(in_range(work), show))
+            found = check_solution(in_background(in_range()(work), show))
             note = f"{found.n_effective} of {len(found.alpha)} eigenvectors"
             LOG.info("%s: %s after %d steps, %s", name, found.status, found.n_iter, note)
             if show is not None:
@@ -130,25 +128,24 @@ class EigenModel(KernelEstimator):
     def _kernel_contribution(self, X: FloatArray) -> FloatArray | None:
         if np.max(self.n_effective_) > MAX_CONSTANT_FUNCTIONS:
             return None
-        changes: FloatArray = np.hstack(self._blocks(X)) @ self.dual_coef_.T
-        return changes
+        return np.hstack(self._blocks(X)) @ self.dual_coef_.T
 
     def _publish(self, solutions: list[Solution], training: Training) -> None:
         w = np.stack([solution.w for solution in solutions])
         #: Weights of the constant function.
         self._bias = w[:, 0].copy() if self.fit_intercept else np.zeros(len(w))
         self.dual_coef_ = w[:, int(bool(self.fit_intercept)) :]
-        eigenvalues = np.stack([solution.eigenvalues for solution in solutions], axis=1)
-        alpha = np.stack([solution.alpha for solution in solutions], axis=1)
-        effective = np.array([solution.n_effective for solution in solutions])
-        one = len(solutions) == 1
-        self.eigenvalues_ = eigenvalues[:, 0] if one else eigenvalues
-        self.alpha_ = alpha[:, 0] if one else alpha
-        self.n_effective_ = int(effective[0]) if one else effective
-        self.ridge_ = solutions[0].ridge if one else np.array([solution.ridge for solution in solutions])
-        self._row_summary = replace(RowSummary.of(training), n_effective=float(effective.max()))
+
+        def per_output(values: list[Any]) -> Any:
+            return values[0] if len(values) == 1 else np.stack(values, axis=-1)
+
+        self.eigenvalues_ = per_output([solution.eigenvalues for solution in solutions])
+        self.alpha_ = per_output([solution.alpha for solution in solutions])
+        self.n_effective_ = per_output([solution.n_effective for solution in solutions])
+        self.ridge_ = per_output([solution.ridge for solution in solutions])
+        self._row_summary = replace(RowSummary.of(training), n_effective=float(np.max(self.n_effective_)))
         self.n_iter_ = sum(solution.n_iter for solution in solutions)
-        self.status_ = max((solution.status for solution in solutions), key=list(_REMEDIES).index)
+        self.status_ = max((solution.status for solution in solutions), key=list(REMEDIES).index)
         self._publish_linear(self._bias)
 
     def _predictor(self, X: ArrayLike, *, uncertain: bool = False) -> tuple[FloatArray, FloatArray]:
@@ -169,33 +166,21 @@ class EigenModel(KernelEstimator):
         return eta, along
 
 
-_Result = TypeVar("_Result")
-
 _REMEDY = "scale X and y, give less unequal sample weights, or change the kernel, ridge or noise_variance"
 
 
-def in_range(work: Callable[[Pulse], _Result]) -> Callable[[Pulse], _Result]:
-    """Return ``work`` with floating-point warnings off and failed factorisations as NumericalError.
+@contextmanager
+def in_range() -> Iterator[None]:
+    """Turn floating-point warnings off, and failed factorisations into NumericalError.
 
-    The result may be infinite: see `check_solution`.
+    Results may be infinite: see `check_solution`. A decorator, because before NumPy 2 each thread has an
+    error state of its own.
     """
-
-    def guarded(pulse: Pulse) -> _Result:
-        # Set in the thread that works: before NumPy 2 each thread has an error state of its own.
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            try:
-                return work(pulse)
-            except (LinAlgError, OverflowError) as error:
-                raise NumericalError(f"the arithmetic of the fit broke down ({error}); {_REMEDY}") from None
-
-    return guarded
-
-
-def check_axes(found: Axes) -> Axes:
-    """Return the axes of a dictionary; NumericalError if they are not finite."""
-    if not np.isfinite(found.squares).all():
-        raise NumericalError(f"the squares of the functions left the range of numbers; {_REMEDY}")
-    return found
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        try:
+            yield
+        except (LinAlgError, OverflowError) as error:
+            raise NumericalError(f"the arithmetic of the fit broke down ({error}); {_REMEDY}") from None
 
 
 def check_solution(found: Solution) -> Solution:
@@ -208,67 +193,29 @@ def check_solution(found: Solution) -> Solution:
 
 
 @documented
+@dataclass(kw_only=True, repr=False, eq=False)
 class EigenClassifier(ClassifierMixin, EigenModel):  # type: ignore[misc] # scikit-learn carries no types
     """Logistic likelihood: two classes in one fit; more are fitted one against the rest."""
 
-    if TYPE_CHECKING:
-        classes_: NDArray[Any]
+    ridge: float = 3e-3
+    tol: float = 1e-8
+    max_iter: int = 1000
+
+    # After a fit.
+    classes_: NDArray[Any] = field(init=False)
 
     _labels = True
     _approximation: ClassVar[Approximation] = "laplace"
-
-    def __init__(
-        self,
-        kernel: KernelSpec = "rbf",
-        *,
-        gamma: float | str = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        fit_intercept: bool = True,
-        ridge: float = 3e-3,
-        tol: float = 1e-8,
-        max_iter: int = 1000,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.fit_intercept = fit_intercept
-        self.ridge = ridge
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit the model.
-
-        Parameters
-        ----------
-        {X_fit}
-        {y_labels}
-        {sample_weight}
-
-        Returns
-        -------
-        self
-
-        {fit_raises}
-
-        {fit_warns}
-        """
-        self._train(X, y, sample_weight)
-        return self
 
     def _rules(self) -> Rules:
         return Rules(
             prior=self._prior,
             approximation=self._approximation,
             ridge=check_real("ridge", self.ridge, positive=True),
-            tol=check_real("tol", self.tol, positive=True),
-            max_iter=check_integer("max_iter", self.max_iter, least=1),
+            search={
+                "tol": check_real("tol", self.tol, positive=True),
+                "max_iter": check_integer("max_iter", self.max_iter, least=1),
+            },
         )
 
     def _solve(self, axes: Axes, training: Training, rules: Rules) -> list[Solution]:
@@ -304,15 +251,7 @@ class EigenClassifier(ClassifierMixin, EigenModel):  # type: ignore[misc] # scik
         As in the paper (section 2.2) they use the most probable weights. With more than two classes they are
         divided by their sum.
 
-        Parameters
-        ----------
-        {X}
-
-        Returns
-        -------
-        {probabilities}
-
-        {predict_raises}
+        {predict_proba_sections}
         """
         logits, _ = self._predictor(X)
         return normalised(logits)
@@ -320,15 +259,7 @@ class EigenClassifier(ClassifierMixin, EigenModel):  # type: ignore[misc] # scik
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predict the most probable class.
 
-        Parameters
-        ----------
-        {X}
-
-        Returns
-        -------
-        {labels}
-
-        {predict_raises}
+        {predict_sections}
         """
         eta, _ = self._predictor(X)
         winners = (eta[:, 0] > 0.0).astype(np.intp) if eta.shape[1] == 1 else np.argmax(eta, axis=1)
@@ -337,52 +268,13 @@ class EigenClassifier(ClassifierMixin, EigenModel):  # type: ignore[misc] # scik
 
 
 @documented
+@dataclass(kw_only=True, repr=False, eq=False)
 class EigenRegressor(RegressorMixin, EigenModel):  # type: ignore[misc] # scikit-learn carries no types
     """Gaussian likelihood of one target, with noise that is estimated unless it is given."""
 
     _labels = False
 
-    def __init__(
-        self,
-        kernel: KernelSpec = "rbf",
-        *,
-        gamma: float | str = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        fit_intercept: bool = True,
-        noise_variance: float | None = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.fit_intercept = fit_intercept
-        self.noise_variance = noise_variance
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit the model.
-
-        Parameters
-        ----------
-        {X_fit}
-        y : array-like of shape (n_samples,)
-            Targets.
-        {sample_weight}
-
-        Returns
-        -------
-        self
-
-        {fit_raises}
-
-        {fit_warns}
-        """
-        self._train(X, y, sample_weight)
-        return self
+    noise_variance: float | None = None
 
     def _rules(self) -> Rules:
         given = self.noise_variance
@@ -478,11 +370,7 @@ class GREVM(EigenClassifier):
 
     Attributes
     ----------
-    {classes_}
-    alpha_ : ndarray of shape (n_basis,) or (n_basis, n_classes)
-        Prior precision along each eigenvector; inf where that is irrelevant.
-    {revm_attributes}
-    {revm_status_}
+    {revm_gaussian_attributes}
 
     Notes
     -----
@@ -572,11 +460,7 @@ class VGREVM(EigenClassifier):
 
     Attributes
     ----------
-    {classes_}
-    alpha_ : ndarray of shape (n_basis,) or (n_basis, n_classes)
-        Prior precision along each eigenvector; inf where that is irrelevant.
-    {revm_attributes}
-    {revm_status_}
+    {revm_gaussian_attributes}
 
     References
     ----------

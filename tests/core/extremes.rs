@@ -1,4 +1,4 @@
-//! Fits at the ends of arithmetic; what each is held to is in rust/fuzz/extreme.rs.
+//! Fits at the ends of arithmetic; rust/fuzz/extreme.rs has the checks.
 
 use proptest::prelude::*;
 

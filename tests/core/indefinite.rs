@@ -1,4 +1,4 @@
-//! Rounding that takes the definiteness of a posterior precision must not take the model.
+//! A model survives round-off that makes its posterior precision indefinite.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -8,7 +8,7 @@ use sparsebayes::{Observations, Result, Settings, Statistics, Status, Sweep, fit
 
 use crate::problems::{Problem, counts, labels};
 
-/// Rows whose Gram matrix breaks down, once told to, for more than so many functions.
+/// Rows whose Gram matrix is indefinite for more than `MOST` functions once `broken` is set.
 struct Brittle<'a> {
     rows: Observations<'a>,
     broken: &'a Cell<bool>,
@@ -104,7 +104,7 @@ fn stopped_after(problem: &Problem, steps: u64) -> (Status, usize, bool) {
 }
 
 #[test]
-fn a_model_that_is_stopped_where_it_has_no_mode_sheds_functions() {
+fn a_model_stopped_without_a_mode_loses_functions() {
     for problem in [labels(200, 12, 3), counts(200, 12, 3)] {
         for steps in 1..30 {
             let (status, size, sound) = stopped_after(&problem, steps);

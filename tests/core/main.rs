@@ -1,5 +1,5 @@
-//! The core crate from outside: problems of known structure, fitted and held to the formulas written out densely.
-#![allow(clippy::unwrap_used)] // a test that cannot go on had better say where
+//! The core crate from outside: problems of known structure, fitted and compared with dense formulas.
+#![allow(clippy::unwrap_used)] // a panic names its line
 
 mod alloc;
 mod damaged;

@@ -1,4 +1,4 @@
-//! What is nearly so of a likelihood, for choosing functions by.
+//! Approximate passes of a likelihood, by which functions are chosen.
 
 use nalgebra::DVector;
 use sparsebayes::{KernelDesign, Likelihood, Observations, Statistics, Sweep};
@@ -13,8 +13,7 @@ fn gaussians(x: &[f64]) -> KernelDesign {
     KernelDesign::new(x, x, 2, vec![gaussian(0.002)], false).unwrap()
 }
 
-/// Many functions that a few features stand for: were the gradient not made of these too, some weights would promise more the
-/// larger they are, without bound.
+/// The gradient lies in the range of the low-rank Gram matrix: otherwise the quadratic model would be unbounded.
 #[test]
 fn a_gradient_promises_no_more_than_its_gram_matrix_bounds() {
     let (x, t) = surface(1200, 3);
@@ -34,7 +33,7 @@ fn a_gradient_promises_no_more_than_its_gram_matrix_bounds() {
 }
 
 #[test]
-fn a_pass_that_is_nearly_so_is_close_to_one_that_is() {
+fn an_approximate_pass_is_close_to_an_exact_one() {
     let (x, t) = surface(1200, 3);
     let design = gaussians(&x);
     let mut rows = rows_of(&design, &t);
@@ -58,9 +57,8 @@ fn a_pass_that_is_nearly_so_is_close_to_one_that_is() {
     }
 }
 
-/// Rows without features, and a Gaussian likelihood, which does without.
 #[test]
-fn not_everything_has_a_cheaper_pass() {
+fn few_rows_and_gaussian_likelihoods_have_no_approximate_pass() {
     let (x, t) = surface(300, 3);
     let design = gaussians(&x);
     let mut few = rows_of(&design, &t);

@@ -1,4 +1,4 @@
-//! Several outputs: held to the sum of the evidences of each, to one output alone, and to what is refused.
+//! Several outputs: compared with the sum of their evidences; threads, cancellation, refusals.
 
 use nalgebra::{Cholesky, DMatrix, DVector};
 use sparsebayes::internal::{OutputNoise, OutputObservations, OutputPosterior, fit_outputs};
@@ -89,7 +89,7 @@ fn gains_are_achieved_and_add_up_to_the_evidence() {
 }
 
 #[test]
-fn low_noise_that_is_given_is_reached_by_way_of_more() {
+fn given_low_noise_is_approached_from_above() {
     // Exact targets of a few columns among many: with little noise from the start the first to enter would be kept.
     let (n, k) = (40, 150);
     let phi: Vec<f64> = Uniform(5).take(n * k).collect();
@@ -106,7 +106,7 @@ fn low_noise_that_is_given_is_reached_by_way_of_more() {
 }
 
 #[test]
-fn threads_and_lazy_designs_do_not_show() {
+fn threads_and_lazy_designs_change_no_bit() {
     let (x, t) = surface(150, 3);
     let targets: Vec<f64> = t
         .iter()

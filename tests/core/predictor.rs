@@ -1,4 +1,4 @@
-//! Models as they are served: the same numbers alone and in company, nothing taken, nothing believed unchecked.
+//! Predictors: the same numbers row by row and in batches, no allocations, checked input.
 
 use std::collections::BTreeMap;
 
@@ -157,7 +157,7 @@ fn models() -> Vec<Predictor> {
     models.collect::<Result<_, _>>().unwrap()
 }
 
-/// All that a model says about some rows.
+/// All predictions of a model for some rows.
 fn answers(model: &Predictor, x: &[f64]) -> Vec<f64> {
     let rows = x.len() / D;
     let mut all = vec![0.0; rows * model.n_predicted()];
@@ -233,7 +233,7 @@ fn predictions_are_those_of_the_formulas() {
 }
 
 #[test]
-fn probabilities_sum_to_one_and_the_winner_is_the_most_probable() {
+fn probabilities_sum_to_one_and_the_predicted_class_is_the_most_probable() {
     let rows = 40;
     let x = numbers(rows * D, 8);
     for model in models().iter().filter(|model| model.is_classifier()) {
@@ -276,7 +276,7 @@ fn predicting_rows_one_by_one_takes_no_memory() {
 }
 
 #[test]
-fn wrong_questions_are_refused() {
+fn wrong_arguments_are_refused() {
     let regression = Predictor::from_parts(all_parts().swap_remove(0)).unwrap();
     let classes = Predictor::from_parts(all_parts().swap_remove(6)).unwrap();
     let (x, mut one, mut two) = (numbers(D, 1), [0.0], [0.0; 2]);

@@ -1,4 +1,4 @@
-//! Where the numbers come from must not show in the model.
+//! Every data source gives the same model.
 
 use std::ops::Range;
 
@@ -55,9 +55,9 @@ fn stored_and_lazy_designs_give_the_same_bits() {
     }
 }
 
-/// Rows keep what they found at the weights last asked about: of the same functions, under the same bounds.
+/// Rows cache their results at the last weights, for the same functions and bounds.
 #[test]
-fn answers_do_not_hang_on_what_was_asked_before() {
+fn results_do_not_depend_on_earlier_calls() {
     let (x, t) = surface(300, 5);
     let labels = above(0.1, &t);
     let design = design(&x);
@@ -241,7 +241,7 @@ fn sums_give_the_model_of_the_rows() {
 }
 
 #[test]
-fn sums_have_a_constant_function_for_those_who_want_it() {
+fn sums_have_a_constant_function_on_request() {
     let problem = columns(300, 12, 6);
     let t: Vec<f64> = problem.t.iter().map(|t| t + 40.0).collect();
     let sums = sums_of(&by_rows(&problem.design()), 12, &t, None, 0..300);
@@ -262,7 +262,7 @@ fn about(phi: &[f64], n: usize, offset: f64) -> Vec<f64> {
 }
 
 #[test]
-fn offsets_of_columns_do_not_show_in_centred_sums() {
+fn offsets_of_columns_do_not_change_fits_to_centred_sums() {
     let (n, k) = (300, 12);
     let problem = columns(n, k, 6);
     let t: Vec<f64> = problem.t.iter().map(|t| t + 3.0).collect();

@@ -140,7 +140,7 @@ fn parts_add_up_to_the_model_of_all_rows() {
 }
 
 #[test]
-fn questions_about_functions_that_are_not_there_are_errors() {
+fn missing_functions_are_errors() {
     let mut part = part(&[1.0, 2.0], &[0.5, 0.7], &[0, 1], Likelihood::Gaussian);
     let invalid = |error| matches!(error, Some(Error::Invalid { .. }));
     let shape = |error| matches!(error, Some(Error::Shape { .. }));

@@ -1,4 +1,4 @@
-//! Many threads that ask one model while others fit: the same bits as alone. `make sanitize` looks for races in it.
+//! Many threads predict with one model while others fit: the same bits as alone. `make sanitize` looks for races in it.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -22,7 +22,7 @@ fn golden() -> Vec<Predictor> {
     files.map(|file| Predictor::load(file).unwrap()).into()
 }
 
-/// What a model says of rows: as a batch, or row after row.
+/// The predictions of a model: as a batch, or row after row.
 fn asked(model: &Predictor, x: &[f64], one_by_one: bool) -> Vec<u64> {
     let (width, d) = (model.n_predicted(), model.n_features());
     let mut out = vec![0.0; x.len() / d * width];
@@ -97,7 +97,7 @@ fn many_threads_ask_one_model_while_others_fit() {
 
 /// A flag raised by another thread ends a fit.
 #[test]
-fn a_fit_is_given_up_from_another_thread() {
+fn a_fit_is_cancelled_from_another_thread() {
     let problem = columns(400, 200, 5);
     let design = problem.design();
     let flag = Arc::new(AtomicBool::new(false));
@@ -128,8 +128,8 @@ fn a_fit_is_given_up_from_another_thread() {
 }
 
 #[test]
-fn the_number_of_threads_does_not_show_in_a_model_of_many_functions() {
-    // So many that each look at the candidates is cut into pieces.
+fn the_number_of_threads_does_not_change_a_model_of_many_functions() {
+    // So many that each pass over the candidates is cut into pieces.
     let problem = columns(450, 420, 5);
     let (one, three) = (fitted(&problem, 1), fitted(&problem, 3));
     assert!(one.len() > 80, "{}", one.len());

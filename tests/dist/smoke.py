@@ -36,10 +36,10 @@ def check_fits() -> None:
     for other in (same, served):
         np.testing.assert_allclose(other.predict(X), model.predict(X), rtol=1e-12, atol=1e-12)
     classes = np.digitize(X[:, 0], [-1.0, 1.0])
-    for machine in (RVC(), MRVM1()):
-        accuracy = machine.fit(X, classes).score(X, classes)
+    for classifier in (RVC(), MRVM1()):
+        accuracy = classifier.fit(X, classes).score(X, classes)
         if accuracy < 0.9:
-            raise SystemExit(f"{machine} is right on {accuracy:.0%} of its own rows")
+            raise SystemExit(f"{classifier} is right on {accuracy:.0%} of its own rows")
 
 
 def run_blocks(page: Path) -> int:

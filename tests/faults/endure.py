@@ -9,25 +9,20 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import pickle
-import resource
 import sys
 import threading
 import time
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from common import Wrong, report, resident
 from sklearn.exceptions import ConvergenceWarning
 
 from sparsebayes import MRVM1, RVC, RVR, SparseBayesRegressor
 
 ATTRIBUTES = ("active_", "alpha_", "mu_", "sigma_", "log_marginal_likelihood_path_")
-
-
-class Wrong(Exception):
-    """Raised if a check fails."""
 
 
 def surface(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -68,16 +63,6 @@ def same_bits(repeats: int) -> str:
             process.kill()
             process.join()
     return f"same bits: {len(jobs)} models x n_jobs 1, 2, 4 x {repeats} repeats under load"
-
-
-def resident() -> float:
-    """Return the resident memory of this process in MiB."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-    except FileNotFoundError:
-        # Other systems report only the peak.
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return pages * resource.getpagesize() / 2**20
 
 
 def flat_memory(cycles: int, most: float = 4.0) -> str:
@@ -156,14 +141,12 @@ def main() -> int:
     given = parser.parse_args()
     # Fits that are cut short say so.
     warnings.simplefilter("ignore", ConvergenceWarning)
-    try:
-        print(same_bits(given.repeats), flush=True)
-        print(flat_memory(given.cycles), flush=True)
-        print(many_threads(given.threads, given.seconds), flush=True)
-    except Wrong as what:
-        print(f"wrong: {what}")
-        return 1
-    return 0
+    checks = [
+        (same_bits, given.repeats),
+        (flat_memory, given.cycles),
+        (many_threads, given.threads, given.seconds),
+    ]
+    return report(check(*arguments) for check, *arguments in checks)
 
 
 if __name__ == "__main__":

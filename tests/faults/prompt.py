@@ -152,7 +152,7 @@ def main() -> int:
             late.append(name)
         print(f"Ctrl-C, {name}: {seconds[len(seconds) // 2]:.2f} s, at most {seconds[-1]:.2f} s", flush=True)
     if late:
-        print(f"late: {', '.join(late)} went on for more than {given.limit:g} s")
+        print(f"late: {', '.join(late)} continued for more than {given.limit:g} s")
     return int(bool(late))
 
 

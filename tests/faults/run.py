@@ -20,16 +20,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
+from common import Wrong, report
 
 import sparsebayes._data.checkpoint
 from sparsebayes import RVR, load
 from sparsebayes._data.checkpoint import Checkpoint
 
 INTERRUPTED, BROKEN = 130, 1
-
-
-class Lost(Exception):
-    """Raised if a file is lost or damaged, or a child does not end."""
 
 
 def fork(work: Callable[[], object]) -> int:
@@ -61,7 +58,7 @@ def strike(work: Callable[[], object], number: signal.Signals, delay: float, pat
         deadline = time.monotonic() + patience
         while not (ended := os.waitpid(pid, os.WNOHANG))[0]:
             if time.monotonic() > deadline:
-                raise Lost(f"{number.name} after {delay:.3f} s: the child runs on for more than {patience} s")
+                raise Wrong(f"{number.name} after {delay:.3f} s: the child has not ended after {patience} s")
             time.sleep(0.001)
     except BaseException:
         if not os.waitpid(pid, os.WNOHANG)[0]:
@@ -70,7 +67,7 @@ def strike(work: Callable[[], object], number: signal.Signals, delay: float, pat
         raise
     code = os.waitstatus_to_exitcode(ended[1])
     if code == BROKEN:
-        raise Lost(f"{number.name} after {delay:.3f} s: the child failed by itself")
+        raise Wrong(f"{number.name} after {delay:.3f} s: the child failed by itself")
     return {0: "finished", INTERRUPTED: "interrupted"}.get(code, "killed")
 
 
@@ -87,13 +84,13 @@ def check_leftovers(folder: Path, keep: set[str], good: set[bytes]) -> None:
         if path.name in keep:
             continue
         if not path.name.startswith("."):
-            raise Lost(f"a file {path.name} was left")
+            raise Wrong(f"a file {path.name} was left")
         try:
             loaded = load(path).to_bytes()
         except ValueError:
             loaded = None
         if loaded is not None and loaded not in good:
-            raise Lost(f"{path.name} loads, and is no model that was saved")
+            raise Wrong(f"{path.name} loads, and is no model that was saved")
         path.unlink()
 
 
@@ -117,7 +114,7 @@ class Saves:
 
     def check(self) -> None:
         if load(self.path).to_bytes() not in self.good:
-            raise Lost("the file holds another model")
+            raise Wrong("the file holds another model")
         check_leftovers(self.folder, {"model"}, self.good)
 
 
@@ -160,13 +157,13 @@ class Checkpoints:
     def check(self) -> None:
         if self.path.exists():
             if load(self.path).to_bytes() != self.expected:
-                raise Lost("a resumed fit ended at another model")
+                raise Wrong("a resumed fit ended at another model")
             self.path.unlink()
             self.rows, self.fits = -1, self.fits + 1
         elif self.state.exists():
             rows = rows_in(self.state)
             if rows < self.rows:
-                raise Lost(f"the state went back from {self.rows} rows to {rows}")
+                raise Wrong(f"the state went back from {self.rows} rows to {rows}")
             self.rows = rows
         elif self.rows > 0:
             # Removed when the fit was done, before its model was saved.
@@ -205,13 +202,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--patience", type=float, default=5.0)
     given = parser.parse_args()
-    try:
-        for line in runs(given.times, given.seed, given.patience):
-            print(line, flush=True)
-    except Lost as what:
-        print(f"lost: {what}")
-        return 1
-    return 0
+    return report(runs(given.times, given.seed, given.patience))
 
 
 if __name__ == "__main__":

@@ -25,6 +25,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from common import Wrong, report, resident
+
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "examples" / "service"
 HOST = "127.0.0.1"
@@ -33,10 +35,6 @@ PAUSE = 2.0
 #: The longest load in seconds.
 MAX_SECONDS = 3600
 ERRORS = ("connect", "read", "write", "status", "timeout")
-
-
-class Wrong(Exception):
-    """Raised if a check fails."""
 
 
 @dataclass
@@ -50,10 +48,8 @@ class Watch:
 
     def measure(self) -> None:
         """Measure memory and open files."""
-        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         files = len(os.listdir(f"/proc/{self.pid}/fd"))
-        memory = pages * os.sysconf("SC_PAGESIZE") / 2**20
-        self.seen.append((time.monotonic() - self.began, memory, files))
+        self.seen.append((time.monotonic() - self.began, resident(self.pid), files))
 
     def processor(self) -> float:
         """Return the processor seconds it has used."""
@@ -201,13 +197,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / "model.safetensors"
         subprocess.run([sys.executable, str(FOLDER / "train.py"), str(model)], check=True)
-        try:
-            for name, command in commands(given).items():
-                print(soak(name, command, model, given), flush=True)
-        except Wrong as what:
-            print(f"wrong: {what}")
-            return 1
-    return 0
+        return report(soak(name, command, model, given) for name, command in commands(given).items())
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Fitted numbers that releases are held to.
+"""Fitted numbers that later releases must reproduce.
 
 ``PYTHONPATH=python python tests/golden/fitted.py`` writes numbers.json anew. That is for changes that are
 meant to move them, and the changelog says which and why. Beside the values of a model stand relative
-tolerances: what other processors and libraries of linear algebra may make of the same optimum.
+tolerances, for other processors and libraries of linear algebra.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def fitted() -> Iterator[tuple[str, Any, Any, dict[str, float]]]:
     yield "RVR, two outputs", RVR(kernel).fit(X, Y), X, TOLERANCES
     yield "RVC", RVC(kernel).fit(X, two), X, TOLERANCES
     yield "RVC, softmax", RVC(kernel, multi_class="softmax").fit(X, three), X, TOLERANCES
-    for machine in (MRVM1, MRVM2, GREVM, LREVM, VGREVM):
-        labels = three if machine in (MRVM1, MRVM2) else two
-        yield machine.__name__, machine(kernel).fit(X, labels), X, LOOSE
+    for kind in (MRVM1, MRVM2, GREVM, LREVM, VGREVM):
+        labels = three if kind in (MRVM1, MRVM2) else two
+        yield kind.__name__, kind(kernel).fit(X, labels), X, LOOSE
 
 
 def numbers(est: Any, X: Any) -> dict[str, Any]:

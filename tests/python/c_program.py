@@ -1,8 +1,8 @@
 """Compile exported headers, and run programs that predict with them."""
 
+import re
 import shutil
 import subprocess
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -16,6 +16,7 @@ PICKY = ["-Wconversion", "-Wsign-conversion", "-Wshadow", "-Wdouble-promotion", 
 _MAIN = """
 #include "model.h"
 #include <stdio.h>
+#define SHOW(numbers, count) for (int c = 0; c < (count); c++) printf("%.17g ", (double)(numbers)[c])
 
 int main(void)
 {
@@ -33,31 +34,18 @@ BODY
 }
 """
 
-_SHOW = """
-        for (int c = 0; c < COUNT; c++)
-            printf("%.17g ", (double)NUMBERS[c]);
-"""
-
-
-def show(numbers, count):
-    return _SHOW.replace("NUMBERS", numbers).replace("COUNT", count)
-
 
 def body(header):
     """Return code that prints the results for one row: means, deviations, class, probabilities."""
-    text = ""
     if "model_predict_class(" in header:
-        text += 'model_real p[MODEL_N_CLASSES];\nprintf("%d ", model_predict_class(x));\n'
-        return text + "model_predict_proba(x, p);\n" + show("p", "MODEL_N_CLASSES")
-    if "void model_predict(" in header:
-        text += "model_real mean[MODEL_N_OUTPUTS];\nmodel_predict(x, mean);\n" + show(
-            "mean", "MODEL_N_OUTPUTS"
-        )
-    else:
-        text += 'printf("%.17g ", (double)model_predict(x));\n'
+        text = 'model_real p[MODEL_N_CLASSES];\nprintf("%d ", model_predict_class(x));\n'
+        return text + "model_predict_proba(x, p);\nSHOW(p, MODEL_N_CLASSES);\n"
+    text = "model_real mean[MODEL_N_OUTPUTS], sd[MODEL_N_OUTPUTS];\n(void)sd;\n"
+    several = "void model_predict(" in header
+    text += f"{'' if several else 'mean[0] = '}model_predict(x{', mean' if several else ''});\n"
+    text += "SHOW(mean, MODEL_N_OUTPUTS);\n"
     if "model_predict_std(" in header:
-        text += "model_real m[MODEL_N_OUTPUTS], sd[MODEL_N_OUTPUTS];\nmodel_predict_std(x, m, sd);\n"
-        text += show("m", "MODEL_N_OUTPUTS") + show("sd", "MODEL_N_OUTPUTS")
+        text += "model_predict_std(x, mean, sd);\nSHOW(mean, MODEL_N_OUTPUTS);\nSHOW(sd, MODEL_N_OUTPUTS);\n"
     return text
 
 
@@ -72,31 +60,11 @@ def build(directory, files, *, compiler="cc", flags=STRICT):
     return directory / "program"
 
 
-@dataclass
-class Answers:
-    """The output of a program for some rows."""
+def ask(header, X, directory, *, compiler="cc", flags=STRICT):
+    """Return what a header exported with the name "model" predicts.
 
-    numbers: np.ndarray
-    n_outputs: int
-
-    def means(self):
-        return self.numbers[:, : self.n_outputs]
-
-    def stds(self):
-        """Return deviations; the means printed with them must be the means printed alone."""
-        n = self.n_outputs
-        assert np.array_equal(self.numbers[:, n : 2 * n], self.means())
-        return self.numbers[:, 2 * n :]
-
-    def classes(self):
-        return self.numbers[:, 0].astype(int)
-
-    def probabilities(self):
-        return self.numbers[:, 1:]
-
-
-def ask(header, X, directory, *, n_outputs=1, compiler="cc", flags=STRICT):
-    """Return the answers of a header that was exported with the name "model"."""
+    For regression means and standard deviations, (n, n_outputs), for classification class and probabilities.
+    """
     source = "main.c" if compiler == "cc" else "main.cpp"
     files = {"model.h": header, source: _MAIN.replace("BODY", body(header))}
     program = build(directory, files, compiler=compiler, flags=flags)
@@ -104,4 +72,9 @@ def ask(header, X, directory, *, n_outputs=1, compiler="cc", flags=STRICT):
     done = subprocess.run([program], input=rows, capture_output=True, text=True, check=True)
     numbers = np.array([[float(v) for v in line.split()] for line in done.stdout.splitlines()])
     assert len(numbers) == len(X)
-    return Answers(numbers, n_outputs)
+    if "model_predict_class(" in header:
+        return numbers[:, 0].astype(int), numbers[:, 1:]
+    n_outputs = int(re.search(r"_N_OUTPUTS (\d+)", header)[1])
+    means, *again = np.split(numbers, range(n_outputs, numbers.shape[1], n_outputs), axis=1)
+    assert all(np.array_equal(one, means) for one in again[:1])
+    return means, again[-1] if again else None

@@ -7,6 +7,7 @@ infinite for functions that are out. A row of weight w counts w times.
 
 import numpy as np
 
+import reference
 from probit_reference import by_trapezoid
 
 # --- E-step ---------------------------------------------------------------------------------------
@@ -21,28 +22,16 @@ def expectations(scores, labels):
 # --- M-step of mRVM1: precisions shared by the classes --------------------------------------------
 
 
-def covariance(Phi, alpha, w=None):
-    """C = 1 + Phi A^-1 Phi^T, below (6)."""
-    w = np.ones(len(Phi)) if w is None else w
-    inside = np.isfinite(alpha)
-    return np.diag(1.0 / w) + (Phi[:, inside] / alpha[inside]) @ Phi[:, inside].T
-
-
 def log_evidence(Phi, Y, alpha, w=None):
-    """Equation (6); with weights, of w_n equal rows in place of row n."""
-    w = np.ones(len(Y)) if w is None else w
-    C = covariance(Phi, alpha, w)
-    total = 0.0
-    for y in Y.T:
-        total -= 0.5 * (len(y) * np.log(2 * np.pi) + np.linalg.slogdet(C)[1] + y @ np.linalg.solve(C, y))
-        total -= 0.5 * ((w.sum() - len(w)) * np.log(2 * np.pi) + np.log(w).sum())
-    return total
+    """Equation (6); with weights, of w_n equal rows instead of row n."""
+    inside = np.isfinite(alpha)
+    return sum(reference.log_evidence(Phi[:, inside], y, alpha[inside], 1.0, w) for y in Y.T)
 
 
 def factors(Phi, Y, alpha, i, w=None):
-    """s_i and all q_ci (10), function i being left out of the covariance."""
-    C = covariance(Phi, np.where(np.arange(len(alpha)) == i, np.inf, alpha), w)
-    solved = np.linalg.solve(C, Phi[:, i])
+    """s_i and all q_ci (10), with function i left out of C = 1 + Phi A^-1 Phi^T, below (6)."""
+    rest = np.isfinite(alpha) & (np.arange(len(alpha)) != i)
+    solved = np.linalg.solve(reference.covariance(Phi[:, rest], alpha[rest], 1.0, w), Phi[:, i])
     return Phi[:, i] @ solved, Y.T @ solved
 
 
@@ -66,11 +55,9 @@ def share(alpha, s, q):
 
 def posterior(Phi, Y, alpha, w=None):
     """Means (14), m x C, and the covariance, the same for all classes, of the functions that are in."""
-    w = np.ones(len(Y)) if w is None else w
     inside = np.isfinite(alpha)
-    P = Phi[:, inside]
-    Sigma = np.linalg.inv(P.T @ (w[:, np.newaxis] * P) + np.diag(alpha[inside]))
-    return Sigma @ P.T @ (w[:, np.newaxis] * Y), Sigma
+    each = [reference.posterior(Phi[:, inside], y, alpha[inside], 1.0, w) for y in Y.T]
+    return np.column_stack([mu for mu, _ in each]), each[0][1]
 
 
 def lower_bound(Phi, labels, W, alpha, w=None):
@@ -122,7 +109,7 @@ def expected_error(blocks, kernel_weights, bias, mu, Sigma, Y, w=None):
 
 
 def stationarity(Phi, Y, alpha, weights=None):
-    """Return the largest change of a ln alpha that is asked for, and the largest gain of an addition."""
+    """Return the largest change of a ln alpha by (11), and the largest gain of an addition."""
     changes, gains = [0.0], [0.0]
     for i, a in enumerate(alpha):
         s, q = factors(Phi, Y, alpha, i, weights)

@@ -1,5 +1,6 @@
 """Named test problems with fixed seeds, and the check that a fit ended at an optimum."""
 
+import inspect
 import re
 import warnings
 from collections.abc import Callable, Iterator
@@ -7,13 +8,23 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.exceptions import ConvergenceWarning
 
+import sparsebayes
 from sparsebayes import RVC, RVR, SparseBayesClassifier, SparseBayesRegressor
 from sparsebayes.inspection import certificate
 from sparsebayes.kernels import Gaussian, Laplacian, Linear, LinearSpline, Polynomial, Sigmoid
 
+#: All estimators by name.
+ESTIMATORS = {
+    name: value
+    for name in sparsebayes.__all__
+    if inspect.isclass(value := getattr(sparsebayes, name)) and issubclass(value, BaseEstimator)
+}
+#: The estimators with kernels.
+ON_KERNELS = [kind for kind in ESTIMATORS.values() if "kernel" in kind().get_params()]
 #: For columns without an intercept beside them.
 BARE = {"fit_intercept": False}
 
@@ -42,6 +53,30 @@ class Problem(NamedTuple):
 def named(value):
     """Return the name of a test: the repr without addresses, the same in every process."""
     return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+
+
+def each_value(table):
+    """Return the pairs of a name and one of its values, for tests of bad arguments."""
+    return [(name, value) for name, values in table.items() for value in values]
+
+
+def active_functions(model, X, kernels, n_candidates, extra):
+    """Return the active functions at ``X`` one by one, and the number of the kernel of each (-1: none).
+
+    ``extra`` holds the columns beside the kernels at ``X``.
+    """
+    columns, owners = [], []
+    for name in model.active_:
+        block, row = divmod(name, n_candidates)
+        if name < 0:
+            columns.append(np.ones(len(X)))
+        elif block < len(kernels):
+            centre = model.relevance_vectors_[np.searchsorted(model.relevance_, row)]
+            columns.append(kernels[block](X, centre[np.newaxis])[:, 0])
+        else:
+            columns.append(extra[:, name - len(kernels) * n_candidates])
+        owners.append(block if 0 <= block < len(kernels) else -1)
+    return np.array(columns).T.reshape(len(X), -1), np.array(owners, dtype=int)
 
 
 def assert_certified(model, X, y, sample_weight=None, status="converged", **known):
@@ -77,7 +112,19 @@ def assert_same_bits(a, b):
             np.testing.assert_array_equal(getattr(a, name), value, err_msg=name)
 
 
+def predictions(model, X):
+    """Return the probabilities of a classifier, or means and standard deviations."""
+    if is_classifier(model):
+        return model.predict_proba(X)
+    return np.stack(model.predict(X, return_std=True))
+
+
 # --- data -----------------------------------------------------------------------------------------
+
+
+def squares(X):
+    """Return extra columns: the squares of all inputs, and the first input."""
+    return np.c_[X**2, X[:, :1]]
 
 
 def sinc_1d(n, *, noise=0.1, seed=0):
@@ -103,6 +150,14 @@ def two_classes(n, *, std=0.03**0.5, seed=0):
     rng = np.random.default_rng(seed)
     label = rng.permutation(np.arange(n) % 2)
     return RIPLEY_CENTRES[label, rng.integers(0, 2, n)] + std * rng.normal(size=(n, 2)), label
+
+
+def mixture(n, *, seed=0):
+    """The two classes of the benchmarks, drawn with equal probabilities, after Ripley."""
+    rng = np.random.default_rng(seed)
+    label = rng.integers(0, 2, n)
+    noise = 0.03**0.5 * rng.normal(size=(n, 2))
+    return RIPLEY_CENTRES[label, rng.integers(0, 2, n)] + noise, label
 
 
 def spikes(n_rows=100, n_columns=256, n_spikes=20, *, noise=0.005, seed=0):

@@ -132,32 +132,39 @@ def slope_and_curvature(likelihood, eta, t, weights):
     return weights * (t - np.exp(eta)), weights * np.exp(eta)
 
 
-def laplace_mode(Phi_active, t, alpha, likelihood="bernoulli", weights=None):
-    """Mode and covariance of the Laplace approximation (TF 10, 12): Newton, halving steps that overshoot."""
-    w = np.ones(len(t)) if weights is None else weights
-    mu = np.zeros(Phi_active.shape[1])
+def newton(height, derivatives, size):
+    """Maximum of a concave function and its inverse negative Hessian; steps that overshoot are halved.
 
-    def objective(mu):
-        return log_likelihood(likelihood, Phi_active @ mu, t, w) - 0.5 * np.sum(alpha * mu**2)
-
+    ``derivatives`` returns the gradient and the negative Hessian.
+    """
+    x = np.zeros(size)
     for _ in range(1000):
-        slope, B = slope_and_curvature(likelihood, Phi_active @ mu, t, w)
-        gradient = Phi_active.T @ slope - alpha * mu
-        H = np.diag(alpha) + Phi_active.T @ (B[:, np.newaxis] * Phi_active)
-        # Scaled to a unit diagonal: the alphas may be worlds apart.
+        gradient, H = derivatives(x)
+        # Scaled to a unit diagonal: the precisions may be many decades apart.
         scale = 1.0 / np.sqrt(np.diag(H))
         step = scale * np.linalg.solve(scale[:, np.newaxis] * H * scale, scale * gradient)
-        decrement = gradient @ step
-        length = 1.0
-        if decrement > 1e-8:
-            while objective(mu + length * step) <= objective(mu):
-                length /= 2
-        mu = mu + length * step
-        if decrement < 1e-24:
+        decrement, length = gradient @ step, 1.0
+        while decrement > 1e-8 and height(x + length * step) <= height(x):
+            length /= 2
+        x = x + length * step
+        if decrement < 1e-22:
             break
-    _, B = slope_and_curvature(likelihood, Phi_active @ mu, t, w)
-    H = np.diag(alpha) + Phi_active.T @ (B[:, np.newaxis] * Phi_active)
-    return mu, np.linalg.inv(H)
+    return x, np.linalg.inv(derivatives(x)[1])
+
+
+def laplace_mode(Phi_active, t, alpha, likelihood="bernoulli", weights=None):
+    """Mode and covariance of the Laplace approximation (TF 10, 12)."""
+    w = np.ones(len(t)) if weights is None else weights
+
+    def height(mu):
+        return log_likelihood(likelihood, Phi_active @ mu, t, w) - 0.5 * np.sum(alpha * mu**2)
+
+    def derivatives(mu):
+        slope, B = slope_and_curvature(likelihood, Phi_active @ mu, t, w)
+        H = np.diag(alpha) + Phi_active.T @ (B[:, np.newaxis] * Phi_active)
+        return Phi_active.T @ slope - alpha * mu, H
+
+    return newton(height, derivatives, Phi_active.shape[1])
 
 
 def laplace_log_evidence(Phi_active, t, alpha, likelihood="bernoulli", weights=None):
@@ -214,7 +221,7 @@ def maximise(factors, n_basis, start, tol, max_iter=100_000):
     for iteration in range(max_iter):
         active = np.flatnonzero(np.isfinite(alpha))
         s, q, S, _ = factors(active, alpha[active])
-        # A zero column, or one that depends on those inside to the last digit, has nothing to say.
+        # A zero column, or one that depends on active columns to the last digit, gains nothing.
         usable = np.isfinite(alpha) | (S > 0.0)
         s, q = np.where(usable, s, 1.0), np.where(usable, q, 0.0)
         target = best_alpha(s, q)
@@ -224,7 +231,7 @@ def maximise(factors, n_basis, start, tol, max_iter=100_000):
         due = np.where(both, change > tol, np.isfinite(alpha) | (np.isfinite(target) & (gain > 1e-9)))
         if not due.any():
             return alpha, iteration, True
-        # A gain of the order of rounding tells nothing: then take the largest change.
+        # Gains of the order of rounding cannot be ranked: take the largest change.
         rank = np.where(due, gain, -np.inf)
         best = np.argmax(rank) if rank.max() > 1e-10 else np.argmax(np.where(due & both, change, -1.0))
         alpha[best] = target[best]
@@ -244,9 +251,9 @@ def first_function(Phi, t, variance, weights=None):
 
 
 def fit_regression(Phi, t, noise_variance=None, tol=1e-6, weights=None):
-    """Fit at noise var(t)/10 until nothing gains, then re-estimate the noise and go on, in turns.
+    """Fit at noise var(t)/10 until nothing gains, then re-estimate the noise, and repeat.
 
-    Below var(t)/1e6 the noise does not go.
+    The noise variance is at least var(t)/1e6.
     """
     w = np.ones(len(t)) if weights is None else weights
     variance = np.average((t - np.average(t, weights=w)) ** 2, weights=w)
@@ -263,7 +270,7 @@ def fit_regression(Phi, t, noise_variance=None, tol=1e-6, weights=None):
         if noise_variance is not None or not converged:
             break
         old = beta
-        # At these alphas, to the end: it is much cheaper than a step over the dictionary.
+        # To convergence at these alphas: much cheaper than a step over the dictionary.
         for _ in range(1000):
             last = beta
             beta = min(noise_precision(Phi[:, active], t, alpha[active], beta, weights), 1e6 / variance)
@@ -292,14 +299,6 @@ def fit_laplace(Phi, t, likelihood, tol=1e-6, weights=None):
     mu, _ = laplace_mode(Phi[:, active], t, alpha[active], likelihood, weights)
     evidence = laplace_log_evidence(Phi[:, active], t, alpha[active], likelihood, weights)
     return Fit(active, alpha[active], 1.0, mu, evidence, n_iter, converged)
-
-
-def fit_classification(Phi, t, tol=1e-6, weights=None):
-    return fit_laplace(Phi, t, "bernoulli", tol, weights)
-
-
-def fit_poisson(Phi, t, tol=1e-6, weights=None):
-    return fit_laplace(Phi, t, "poisson", tol, weights)
 
 
 # --- kernels, pair by pair ------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The relevance eigen-vector machines in NumPy, slow and obvious. Imports nothing of the package it checks.
+"""The relevance eigenvector machines in NumPy, slow and obvious. Imports nothing of the package it checks.
 
 Equations of Kropotov & Vetrov (2007), KV. Everything is done in the space of the M weights, with full
 matrices; one-dimensional evidences are integrals, or, where those cannot be taken, sixty-digit arithmetic.
@@ -11,7 +11,10 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import expit
 
+from reference import laplace_mode, posterior
+
 #: Digits to work with: in the series for the error function as many as 63 cancel.
+PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459230781640628620899862803")
 CONTEXT = Context(prec=140, Emax=10**17, Emin=-(10**17))
 
 
@@ -48,31 +51,29 @@ def evidence_by_quadrature(kind, h, u_ml, alpha):
 
 def erfcx(x):
     """exp(x^2) erfc(x) of a Decimal: Maclaurin series (A & S 7.1.6), or continued fraction (7.1.14)."""
-    pi = Decimal("3.14159265358979323846264338327950288419716939937510582097494459230781640628620899862803")
     if x < -12:
         return 2 * (x * x).exp() - erfcx(-x)
     if x > 12:
         fraction = Decimal(0)
         for k in range(400, 0, -1):
             fraction = (Decimal(k) / 2) / (x + fraction)
-        return 1 / ((x + fraction) * pi.sqrt())
+        return 1 / ((x + fraction) * PI.sqrt())
     term, total = x, x
     for k in range(1, 2000):
         term *= 2 * x * x / (2 * k + 1)
         total += term
         if abs(term) < Decimal(10) ** -75:
             break
-    return (x * x).exp() - 2 / pi.sqrt() * total
+    return (x * x).exp() - 2 / PI.sqrt() * total
 
 
 def log_evidence_laplace(h, u, alpha):
     """The logarithm of KV (13) as it is printed, in decimal arithmetic."""
-    pi = Decimal("3.14159265358979323846264338327950288419716939937510582097494459230781640628620899862803")
     with localcontext(CONTEXT):
         h, u, alpha = Decimal(float(h)), Decimal(float(u)), Decimal(float(alpha))
         root = (h / 2).sqrt()
         terms = erfcx(root * (alpha / (2 * h) - u)) + erfcx(root * (alpha / (2 * h) + u))
-        return float((alpha / 4 * (pi / (2 * h)).sqrt() * terms).ln() - h * u * u / 2)
+        return float((alpha / 4 * (PI / (2 * h)).sqrt() * terms).ln() - h * u * u / 2)
 
 
 def laplace_moments(h, u_ml, alpha):
@@ -87,26 +88,9 @@ def laplace_moments(h, u_ml, alpha):
 # --- classification -------------------------------------------------------------------------------
 
 
-def regularised_mode(Phi, t, R, weights):
-    """Maximum of log likelihood - w^T R w / 2, by Newton's method with halved steps."""
-    w = np.zeros(Phi.shape[1])
-
-    def height(w):
-        eta = Phi @ w
-        return -np.sum(weights * np.logaddexp(0.0, -t * eta)) - 0.5 * w @ R @ w
-
-    for _ in range(500):
-        eta = Phi @ w
-        gradient = Phi.T @ (weights * t * expit(-t * eta)) - R @ w
-        H = Phi.T @ np.diag(weights * expit(eta) * expit(-eta)) @ Phi + R
-        step = np.linalg.solve(H, gradient)
-        length = 1.0
-        while gradient @ step > 1e-8 and height(w + length * step) <= height(w):
-            length /= 2
-        w = w + length * step
-        if gradient @ step < 1e-22:
-            break
-    return w
+def regularised_mode(Phi, t, precisions, weights):
+    """Maximum of the log posterior of labels -1 and 1."""
+    return laplace_mode(Phi, (1 + t) / 2, precisions, "bernoulli", weights)[0]
 
 
 def hessian(Phi, w, weights):
@@ -128,15 +112,14 @@ def spectrum(H, w):
 
 def grevm(Phi, t, share, weights):
     """Algorithm 1: h, alpha and the weights."""
-    M = Phi.shape[1]
-    w_ml = regularised_mode(Phi, t, ridge_of(Phi, share, weights) * np.eye(M), weights)
+    w_ml = regularised_mode(Phi, t, np.full(Phi.shape[1], ridge_of(Phi, share, weights)), weights)
     h, Q, u = spectrum(hessian(Phi, w_ml, weights), w_ml)
     alpha = np.array(
         [hi / (hi * ui**2 - 1) if hi * ui**2 > 1 else np.inf for hi, ui in zip(h, u, strict=True)]
     )
     kept = np.isfinite(alpha)
     # Without the others, which are held at zero.
-    u_mp = regularised_mode(Phi @ Q[kept].T, t, np.diag(alpha[kept]), weights)
+    u_mp = regularised_mode(Phi @ Q[kept].T, t, alpha[kept], weights)
     return h, alpha, Q[kept].T @ u_mp
 
 
@@ -186,15 +169,8 @@ def divergence_gradients(Phi, t, ridge, mu, Sigma):
 # --- regression -----------------------------------------------------------------------------------
 
 
-def log_evidence_common(Phi, t, beta, precision):
-    """Log density of the targets with one prior precision for all weights."""
-    C = np.eye(len(t)) / beta + Phi @ Phi.T / precision
-    return -0.5 * (len(t) * np.log(2 * np.pi) + np.linalg.slogdet(C)[1] + t @ np.linalg.solve(C, t))
-
-
 def gaussian_posterior(Phi, t, beta, Q, alpha):
     """Posterior of w with the prior along the rows of Q; directions of infinite precision left out."""
     kept = np.isfinite(alpha)
-    Psi = Phi @ Q[kept].T
-    S = np.linalg.inv(beta * Psi.T @ Psi + np.diag(alpha[kept]))
-    return Q[kept].T @ (beta * S @ Psi.T @ t), Q[kept].T @ S @ Q[kept]
+    mu, S = posterior(Phi @ Q[kept].T, t, alpha[kept], beta)
+    return Q[kept].T @ mu, Q[kept].T @ S @ Q[kept]

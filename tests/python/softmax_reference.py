@@ -7,7 +7,7 @@ reference.py; nothing of the package is imported.
 import numpy as np
 from scipy.special import log_softmax
 
-from reference import Fit, leave_out, maximise
+from reference import Fit, leave_out, maximise, newton
 
 
 def expand(Phi, n_classes):
@@ -33,25 +33,16 @@ def slope_and_curvature(eta, labels, weights):
 
 def mode(inside, labels, alpha, weights):
     """Mode and covariance by Newton's method; ``inside`` is N x C x m."""
-    mu = np.zeros(len(alpha))
-    for _ in range(200):
+
+    def height(mu):
+        return log_likelihood(inside @ mu, labels, weights) - 0.5 * alpha @ mu**2
+
+    def derivatives(mu):
         slope, W = slope_and_curvature(inside @ mu, labels, weights)
-        gradient = np.einsum("ncm,nc->m", inside, slope) - alpha * mu
         H = np.einsum("ncm,ncd,ndk->mk", inside, W, inside, optimize=True) + np.diag(alpha)
-        step = np.linalg.solve(H, gradient)
+        return np.einsum("ncm,nc->m", inside, slope) - alpha * mu, H
 
-        def height(m):
-            return log_likelihood(inside @ m, labels, weights) - 0.5 * alpha @ m**2
-
-        length = 1.0
-        while gradient @ step > 1e-8 and height(mu + length * step) <= height(mu):
-            length /= 2
-        mu = mu + length * step
-        if gradient @ step < 1e-24:
-            break
-    _, W = slope_and_curvature(inside @ mu, labels, weights)
-    H = np.einsum("ncm,ncd,ndk->mk", inside, W, inside, optimize=True) + np.diag(alpha)
-    return mu, np.linalg.inv(H)
+    return newton(height, derivatives, len(alpha))
 
 
 def log_evidence(inside, labels, alpha, weights):

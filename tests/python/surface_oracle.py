@@ -122,7 +122,7 @@ def attributes(est):
 
 
 def same_bits(one, other):
-    """Tell whether two models have the same attributes, bit for bit."""
+    """Return whether two models have the same attributes, bit for bit."""
     a, b = attributes(one), attributes(other)
     return a.keys() == b.keys() and all(
         len(a[name]) == len(b[name])

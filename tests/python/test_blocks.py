@@ -236,7 +236,7 @@ def test_steps_are_limited_over_all_rounds(in_blocks, steps):
     assert (model.status_, model.n_iter_) == ("max_iter", steps)
 
 
-def test_small_dictionaries_and_other_schemes_go_in_one_piece(monkeypatch):
+def test_small_dictionaries_and_other_schemes_are_fitted_in_one_piece(monkeypatch):
     X, y = sinc_2d(200)
 
     def fail(*args, **options):

@@ -141,22 +141,6 @@ def test_precomputed_callable_and_named_kernels_agree(request, y_name):
     np.testing.assert_allclose(function, named, rtol=1e-5, atol=1e-8)
 
 
-@pytest.mark.parametrize(
-    "make",
-    [lambda: RVC(Gaussian(1.5), tol=1e-8), lambda: SparseBayesClassifier(fit_intercept=False, tol=1e-8)],
-)
-@pytest.mark.parametrize("y_name", ["classes", "three"])
-def test_integer_weights_count_like_repeated_rows(request, make, y_name):
-    X, y = request.getfixturevalue(y_name)
-    n = np.random.default_rng(0).integers(0, 4, len(y))
-    weighted = make().fit(X, y, sample_weight=n)
-    repeated = make().fit(np.repeat(X, n, axis=0), np.repeat(y, n))
-    np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), rtol=1e-5, atol=1e-8)
-    np.testing.assert_allclose(
-        weighted.log_marginal_likelihood_, repeated.log_marginal_likelihood_, rtol=1e-8
-    )
-
-
 @quietly
 def test_rows_and_classes_of_zero_weight_are_ignored(three):
     X, y = three

@@ -5,21 +5,16 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import clone
+from sklearn.base import clone, is_regressor
 from sklearn.exceptions import ConvergenceWarning
 
-from problems import assert_certified
+from problems import ON_KERNELS, assert_certified
 from provider_reference import NumpyRows
 from sparsebayes import (
-    GREVM,
-    LREVM,
     MRVM1,
-    MRVM2,
     RVC,
     RVR,
-    VGREVM,
     GREVMRegressor,
-    LREVMRegressor,
     OverfitWarning,
     SparseBayesClassifier,
     SparseBayesRegressor,
@@ -28,8 +23,6 @@ from sparsebayes import (
 from sparsebayes.inspection import certificate
 from sparsebayes.kernels import Gaussian, OnColumns
 
-REGRESSORS = [RVR, GREVMRegressor, LREVMRegressor]
-CLASSIFIERS = [RVC, MRVM1, MRVM2, GREVM, LREVM, VGREVM]
 SCALES = np.array([1.0, 1e3, 1e6])
 
 
@@ -62,10 +55,10 @@ def halves(X, y):
 # --- models without functions -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [*REGRESSORS, *CLASSIFIERS])
+@pytest.mark.parametrize("kind", ON_KERNELS)
 def test_the_warning_of_an_empty_model_names_the_inputs(kind):
     X, y = rows()
-    y = y if kind in REGRESSORS else (y > 0).astype(int)
+    y = y if is_regressor(kind()) else (y > 0).astype(int)
     model, warning = warned(lambda: kind(gamma=1e-14).fit(X, y))
     assert (model.status_, warning.category) == ("empty", ConvergenceWarning)
     assert all(text in str(warning.message) for text in ("'empty'", "far too wide", "may not explain y"))
@@ -154,10 +147,10 @@ def test_constant_targets_are_named():
 # --- inputs that were not scaled --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [*REGRESSORS, *CLASSIFIERS])
+@pytest.mark.parametrize("kind", ON_KERNELS)
 def test_unscaled_inputs_are_named(kind):
     X, y = rows()
-    y = y if kind in REGRESSORS else (y > 0).astype(int)
+    y = y if is_regressor(kind()) else (y > 0).astype(int)
     _, warning = warned(lambda: kind().fit(X * SCALES, y))
     most, least = 1e6 * X[:, 2].std(), X[:, 0].std()
     named = f"column 2 has the standard deviation {most:.3g}, column 0 {least:.3g}. Scale X"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 
-from problems import PROBLEMS, RIPLEY_CENTRES
+from problems import PROBLEMS, mixture
 from reference import laplace_log_evidence, log_evidence
 from sparsebayes import RVC
 
@@ -46,31 +46,15 @@ def lead(name):
     return model.log_marginal_likelihood_ - evidence_of_fastrvm(written_out)
 
 
-@pytest.fixture(scope="module")
-def leads():
-    return {name: lead(name) for name in COMPARABLE}
-
-
-@pytest.mark.parametrize("name", COMPARABLE)
-def test_no_evidence_is_more_than_a_nat_below(leads, name):
-    assert leads[name] > -1.0
-
-
-def test_evidences_are_higher_on_average(leads):
+def test_evidences_are_at_most_a_nat_below_and_higher_on_average():
+    leads = {name: lead(name) for name in COMPARABLE}
     assert len(leads) >= 30
+    assert min(leads.values()) > -1.0, leads
     assert np.mean(list(leads.values())) > 0.5
 
 
-def mixture(n, seed):
-    """Draw Ripley's two classes as the benchmark does."""
-    rng = np.random.default_rng(seed)
-    y = rng.integers(0, 2, n)
-    noise = np.sqrt(0.03) * rng.normal(size=(n, 2))
-    return RIPLEY_CENTRES[y, rng.integers(0, 2, n)] + noise, y
-
-
 def lead_of_classification(seed):
-    X, y = mixture(500, seed)
+    X, y = mixture(500, seed=seed)
     Phi = np.asfortranarray(np.column_stack([np.ones(len(X)), rbf_kernel(X, gamma=1.0)]))
     solver = bindings.SparseBayes(bindings.Likelihood.Bernoulli, iterations=10_000)
     active, alpha = precisions(Phi, solver.inference(Phi, y.astype(float)))

@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, PolynomialFeatures, StandardScaler
 
-from problems import assert_certified
+from problems import active_functions, assert_certified, squares
 from reference import log_evidence, posterior, predict
 from sparsebayes import RVC, RVR, _core
 from sparsebayes.inspection import certificate
@@ -18,31 +18,11 @@ from sparsebayes.kernels import Custom, Gaussian, Linear, OnColumns, Polynomial
 WIDE = Gaussian(2.0)
 
 
-def squares(X):
-    return np.c_[X**2, X[:, :1]]
-
-
 def toy(seed, n=100):
     """Draw from Tipping (2001), section 5: the sinc of one input, a line in the other, noise 0.1."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-10, 10, (n, 2))
     return X, np.sinc(X[:, 0] / np.pi) + 0.1 * X[:, 1] + 0.1 * rng.normal(size=n)
-
-
-def columns_of(model, X, kernels, extra, n_samples):
-    """Return the active functions at ``X``, one by one, in the order of ``active_``."""
-    centres = model.relevance_vectors_
-    columns = []
-    for name in model.active_:
-        block, row = divmod(name, n_samples)
-        if name < 0:
-            columns.append(np.ones(len(X)))
-        elif block < len(kernels):
-            centre = centres[np.searchsorted(model.relevance_, row)]
-            columns.append(kernels[block](X, centre[np.newaxis])[:, 0])
-        else:
-            columns.append(extra[:, name - len(kernels) * n_samples])
-    return np.column_stack(columns)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -69,7 +49,7 @@ def test_models_agree_with_the_dense_formulas(kernels, surface):
     w = np.random.default_rng(3).integers(0, 4, len(X)).astype(float)
     model = RVR(kernels, extra_basis=squares).fit(X, y, w)
     extra = squares(X) - np.average(squares(X), axis=0, weights=w)
-    Phi = columns_of(model, X, model.kernel_, extra, len(X))
+    Phi, _ = active_functions(model, X, model.kernel_, len(X), extra)
     used = w > 0
     at = (Phi[used], y[used], model.alpha_, model.beta_, w[used])
     np.testing.assert_allclose(model.log_marginal_likelihood_, log_evidence(*at), rtol=1e-6)
@@ -219,8 +199,6 @@ def test_cross_validation_works(surface):
     search = GridSearchCV(RVR(extra_basis=PolynomialFeatures()), {"extra_basis__degree": [1, 2]}, cv=3)
     assert search.fit(X, y).best_params_ == {"extra_basis__degree": 2}
 
-
-# --- bad input ------------------------------------------------------------------------------------
 
 BAD = {
     "unknown name": ("quadratic", "must be 'linear'"),

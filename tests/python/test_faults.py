@@ -153,44 +153,25 @@ def test_changing_the_data_during_a_fit_affects_at_most_that_fit(make, surface):
         assert "finite" in message
 
 
-def bad_kernel(what):
-    def kernel(A, B):
-        values = np.exp(-((A[:, None] - B[None]) ** 2).sum(axis=2))
-        if what == "raises":
-            raise RuntimeError("the kernel is out of order")
-        if what == "scribbles":
-            A[:] = 0.0
-        if what == "fits":
-            RVR().fit(np.arange(8.0)[:, None], np.arange(8.0))
-        answers = {"wrong shape": values[:-1], "nan": values * np.nan, "text": "no matrix", "none": None}
-        return answers.get(what, values)
-
-    return kernel
-
-
-@pytest.mark.parametrize("what", ["raises", "wrong shape", "nan", "text", "none", "scribbles", "fits"])
 @pytest.mark.parametrize("make", [RVR, RVC])
-def test_a_kernel_that_misbehaves_is_an_error_or_harmless(make, what, surface):
+def test_a_kernel_may_raise_and_may_fit(make, surface):
     X, y = surface
     y = y > np.median(y) if make is RVC else y
-    before = X.copy()
-    model = make(bad_kernel(what))
-    if what == "raises":
-        with pytest.raises(RuntimeError, match="out of order"):
-            model.fit(X, y)
-    elif what in {"wrong shape", "nan", "text", "none"}:
-        with pytest.raises((ValueError, TypeError), match="kernel"):
-            model.fit(X, y)
-    elif what == "fits":
-        np.testing.assert_array_equal(model.fit(X, y).mu_, make(bad_kernel("")).fit(X, y).mu_)
-    else:
-        try:
-            model.fit(X, y)
-        except ValueError:
-            # The arguments of a kernel may be read-only.
-            np.testing.assert_array_equal(X, before)
-    if not hasattr(model, "mu_"):
-        assert not hasattr(model, "status_")
+
+    def raises(A, B):
+        raise RuntimeError("the kernel is out of order")
+
+    def fits(A, B):
+        RVR().fit(np.arange(8.0)[:, None], np.arange(8.0))
+        return Gaussian(1.0)(A, B)
+
+    model = make(raises)
+    with pytest.raises(RuntimeError, match="out of order"):
+        model.fit(X, y)
+    assert not hasattr(model, "mu_")
+    assert not hasattr(model, "status_")
+    expected = make(lambda A, B: Gaussian(1.0)(A, B)).fit(X, y)
+    np.testing.assert_array_equal(make(fits).fit(X, y).mu_, expected.mu_)
 
 
 CASES = "kernel columns classes softmax em outputs provider sums chunks probit top_down eigen"
@@ -219,7 +200,7 @@ MORE_THAN_THERE_IS = {
 
 
 def memory_of_the_machine():
-    """Return the bytes of memory and swap, or None where the system promises more or does not tell."""
+    """Return the bytes of memory and swap, or None where the system overcommits or hides it."""
     try:
         if Path("/proc/sys/vm/overcommit_memory").read_text().strip() == "1":
             return None

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
+from problems import active_functions, squares
 from reference import posterior
 from sparsebayes import RVR
 from sparsebayes.kernels import Custom, Gaussian, Laplacian, Linear, Polynomial
@@ -27,21 +28,10 @@ def keeping(kernel, **options):
 
 def functions(model, kernels, X, extra):
     """Return the active functions at ``X``, and the number of the kernel of each (-1: none)."""
-    columns, owners = [], []
     given = hasattr(model, "candidates_") and not hasattr(model, "candidate_rows_")
     size = len(model.candidates_) if given else model._n_samples
-    for name in model.active_:
-        block, row = divmod(name, size)
-        if name < 0:
-            columns.append(np.ones(len(X)))
-        elif block < len(kernels):
-            centre = model.relevance_vectors_[np.searchsorted(model.relevance_, row)]
-            columns.append(kernels[block](X, centre[np.newaxis])[:, 0])
-        else:
-            j = name - len(kernels) * size
-            columns.append(extra(X)[:, j] - model._extra_offset[j])  # centred beside an intercept
-        owners.append(block if 0 <= block < len(kernels) else -1)
-    return np.array(columns).T.reshape(len(X), -1), np.array(owners, dtype=int)
+    centred = extra(X) - model._extra_offset if model.extra_basis else None
+    return active_functions(model, X, kernels, size, centred)
 
 
 def augmented(model, kernels, X, y, new, weights, extra=None):
@@ -70,10 +60,6 @@ def augmented(model, kernels, X, y, new, weights, extra=None):
         means.append(point @ mu)
         deviations.append(np.sqrt(1.0 / model.beta_ + point @ Sigma @ point))
     return np.array(means), np.array(deviations)
-
-
-def squares(X):
-    return np.c_[X**2, X[:, :1]]
 
 
 CASES = {
@@ -214,9 +200,6 @@ def test_the_model_copies_the_rows_it_keeps(sinc):
     X[3] += 1.0
     y[:], weights[:] = 0.0, 2.0
     np.testing.assert_array_equal(healed_bars(model, sinc[0]), expected)
-
-
-# --- bad input --------------------------------------------------------------------------------------
 
 
 def test_precomputed_kernels_cannot_be_healed(sinc):

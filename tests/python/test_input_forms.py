@@ -44,7 +44,7 @@ def test_every_form_of_input_gives_the_same_bits(kind, form):
     expected = kind().fit(X, Y, WEIGHTS).predict(X)
     X_form, y_form, weights_form = (FORMS[form](a) for a in (X, Y, WEIGHTS))
     if kind in (RVC, SparseBayesClassifier) and form == "objects":
-        y_form = Y  # numbers as objects are no class labels to scikit-learn
+        y_form = Y  # scikit-learn refuses numbers as objects as class labels
     model = kind().fit(X_form, y_form, weights_form)
     np.testing.assert_array_equal(model.predict(X_form), expected)
     # scikit-learn computes scores in the precision of y.

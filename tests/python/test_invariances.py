@@ -7,20 +7,8 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from problems import assert_same_bits, columns, sinc_1d, sinc_2d, two_classes
-from sparsebayes import (
-    GREVM,
-    LREVM,
-    MRVM1,
-    MRVM2,
-    RVC,
-    RVR,
-    VGREVM,
-    GREVMRegressor,
-    LREVMRegressor,
-    SparseBayesClassifier,
-    SparseBayesRegressor,
-)
+from problems import ESTIMATORS, assert_same_bits, columns, predictions, sinc_1d, sinc_2d, two_classes
+from sparsebayes import GREVM, MRVM1, MRVM2, RVC, RVR, SparseBayesClassifier, SparseBayesRegressor
 from sparsebayes.kernels import Gaussian, Linear
 
 X, Y = sinc_2d(90, seed=1)
@@ -55,20 +43,11 @@ CASES = {
 }
 #: Models without steps.
 EIGENVECTOR_MODELS = {
-    "GREVM": (GREVM(NARROW), PLANE, TWO),
-    "LREVM": (LREVM(NARROW), PLANE, TWO),
-    "VGREVM": (VGREVM(NARROW), PLANE, TWO),
+    **{name: (ESTIMATORS[name](NARROW), PLANE, TWO) for name in ("GREVM", "LREVM", "VGREVM")},
+    **{name: (ESTIMATORS[name](Gaussian(3.0)), LINE, WAVE) for name in ("GREVMRegressor", "LREVMRegressor")},
     "GREVM of three classes": (GREVM(NARROW), PLANE, THREE),
-    "GREVMRegressor": (GREVMRegressor(Gaussian(3.0)), LINE, WAVE),
-    "LREVMRegressor": (LREVMRegressor(Gaussian(3.0)), LINE, WAVE),
 }
 every_model = pytest.mark.parametrize("name", [*CASES, *EIGENVECTOR_MODELS])
-
-
-def predictions(model, X):
-    if hasattr(model, "classes_"):
-        return model.predict_proba(X)
-    return np.stack(model.predict(X, return_std=True))
 
 
 @every_model

@@ -15,9 +15,19 @@ from problems import named
 from sparsebayes import MRVM1, RVC, RVR
 from sparsebayes._hyper import CovarianceEvidence
 from sparsebayes.inspection import certificate
-from sparsebayes.kernels import Custom, Gaussian, Laplacian, Linear, LinearSpline, Polynomial, Sigmoid
+from sparsebayes.kernels import (
+    Custom,
+    Gaussian,
+    Laplacian,
+    Linear,
+    LinearSpline,
+    OnColumns,
+    Polynomial,
+    Sigmoid,
+)
 from sparsebayes.kernels._parameters import (
     bounds,
+    length_powers,
     log_parameters,
     natural,
     with_all_log_parameters,
@@ -41,6 +51,13 @@ KERNELS = [
     Custom(lambda X, Z: np.cos(X @ Z.T)) * Laplacian(0.2),
 ]
 LEARNABLE = [kernel for kernel in KERNELS if kernel != Polynomial(2, 0.3)]
+ON_COLUMNS = [
+    OnColumns(Gaussian(1.3), [0, 2]),
+    OnColumns(Gaussian((1.0, 0.7)), [2, 1]),
+    OnColumns(Laplacian(0.4) * Gaussian(2.0) + Polynomial(2, 0.5, 0.8), slice(1, 3)),
+    OnColumns(OnColumns(Sigmoid(0.3, -0.4), -1), [0, 1]) + Gaussian(2.0),
+    OnColumns(Gaussian(1.0), [True, False, True]) * OnColumns(Laplacian(0.2), 1),
+]
 
 
 def process(kernel, likelihood="gaussian", noise_variance=None):
@@ -63,7 +80,7 @@ def derivatives(f, x, h=1e-4):
 
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli"])
-@pytest.mark.parametrize("kernel", KERNELS, ids=named)
+@pytest.mark.parametrize("kernel", [*KERNELS, *ON_COLUMNS], ids=named)
 def test_gradients_agree_with_central_differences(kernel, likelihood):
     evidence = process(kernel, likelihood)[0]
     x = evidence.start() + 0.3 * np.random.default_rng(1).normal(size=len(evidence.start()))
@@ -94,7 +111,7 @@ def test_the_evidence_is_the_density_under_the_covariance():
     assert evidence(x)[0] == pytest.approx(expected, rel=1e-10)
 
 
-@pytest.mark.parametrize("kernel", KERNELS, ids=named)
+@pytest.mark.parametrize("kernel", [*KERNELS, *ON_COLUMNS], ids=named)
 def test_logarithms_of_parameters_can_be_read_and_set(kernel):
     theta = log_parameters(kernel)
     again = with_log_parameters(kernel, theta)
@@ -104,7 +121,7 @@ def test_logarithms_of_parameters_can_be_read_and_set(kernel):
     np.testing.assert_allclose(again(X, X), kernel(X, X), rtol=1e-12)
     moved = with_log_parameters(kernel, theta + 0.3)
     assert not np.allclose(moved(X, X), kernel(X, X))
-    assert natural(kernel, X).shape == theta.shape
+    assert natural(kernel, X).shape == length_powers(kernel).shape == theta.shape
     assert (bounds(kernel, X)[:, 0] < bounds(kernel, X)[:, 1]).all()
 
 
@@ -113,7 +130,7 @@ def test_logarithms_of_parameters_can_be_read_and_set(kernel):
 def test_rows_left_out_are_predicted_no_worse_whatever_the_kernel(kernel):
     X, y, X_test, y_test = noisy_sine(3, 60)
     before, after = RVR(kernel).fit(X, y), RVR(kernel, optimize_kernel=True).fit(X, y)
-    tolerance = 1.0 if "Custom" in repr(kernel) else 0.15  # 60 rows tell little about an oscillating kernel
+    tolerance = 1.0 if "Custom" in repr(kernel) else 0.15  # 60 rows do not determine an oscillating kernel
     assert density_score(after, X_test, y_test) >= density_score(before, X_test, y_test) - tolerance
     assert type(after.kernel_) is type(kernel)
     classes = RVC(kernel, optimize_kernel=True).fit(X, y > 0.0)
@@ -360,10 +377,7 @@ def test_learned_widths_start_at_the_standard_deviations_of_the_inputs():
         (RVR(optimize_kernel=True, alpha_prior=(1.0, 1.0)), "alpha_prior"),
         (RVR(optimize_kernel="yes"), "optimize_kernel must be True or False, got 'yes'"),
         (RVC(optimize_kernel=None), "optimize_kernel must be True or False"),
-        (
-            RVR("precomputed", optimize_kernel=True),
-            "kernel='precomputed' has no parameters",
-        ),
+        (RVR("precomputed", optimize_kernel=True), "kernel='precomputed' has no parameters"),
         (RVC("linear", optimize_kernel=True), "continuous parameters"),
         (RVR(LinearSpline() + Linear(), optimize_kernel=True), "continuous parameters"),
         (RVC(lambda X, Z: X @ Z.T, optimize_kernel=True), "continuous parameters"),

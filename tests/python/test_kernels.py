@@ -14,6 +14,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from reference import kernel_matrix, linear_spline
 from sparsebayes import GREVM, MRVM1, RVC, RVR
 from sparsebayes._checks.numbers import column_means
 from sparsebayes.kernels import (
@@ -28,6 +29,7 @@ from sparsebayes.kernels import (
     Sigmoid,
     Sum,
 )
+from sparsebayes.kernels._parameters import column_stds
 from sparsebayes.kernels._resolve import resolve
 
 RNG = np.random.default_rng(0)
@@ -50,11 +52,6 @@ COMBINED = [
 points = arrays(np.float64, st.tuples(st.integers(1, 4), st.just(3)), elements=st.floats(-20, 20))
 
 
-def spline_by_the_paper(x, z):
-    least = min(x, z)
-    return 1 + x * z + x * z * least - (x + z) / 2 * least**2 + least**3 / 3
-
-
 @pytest.mark.parametrize(
     ("kernel", "expected"),
     [
@@ -64,7 +61,7 @@ def spline_by_the_paper(x, z):
         (Polynomial(3, 0.5, 1.0), pairwise.polynomial_kernel(X, Z, degree=3, gamma=0.5, coef0=1.0)),
         (Linear(), X @ Z.T),
         (Sigmoid(0.2, -0.1), pairwise.sigmoid_kernel(X, Z, gamma=0.2, coef0=-0.1)),
-        (LinearSpline(), [[np.prod(list(map(spline_by_the_paper, x, z))) for z in Z] for x in X]),
+        (LinearSpline(), kernel_matrix(linear_spline, X, Z)),
     ],
 )
 def test_kernels_have_the_values_of_their_formulas(kernel, expected):
@@ -176,10 +173,8 @@ def test_gamma_counts_weighted_rows_as_often_as_their_weight():
 def test_the_fitted_kernel_is_published(surface):
     data, target = surface
     assert RVR(gamma=0.25).fit(data, target).kernel_ == Gaussian(2.0)
-    assert RVR(["linear", Gaussian(1.0)]).fit(data, target).kernel_ == [
-        Linear(column_means(data, None)),
-        Gaussian(1.0),
-    ]
+    both = [Linear(column_means(data, None)), Gaussian(1.0)]
+    assert RVR(["linear", Gaussian(1.0)]).fit(data, target).kernel_ == both
     assert RVR("linear", fit_intercept=False).fit(data, target).kernel_ == Linear()
     assert RVR("precomputed").fit(data @ data.T, target).kernel_ == "precomputed"
 
@@ -290,3 +285,12 @@ def test_a_grid_search_finds_a_width(surface):
     assert kernel == Gaussian(100.0)
     score = cross_val_score(pipeline.set_params(rvr__kernel=Gaussian(2.0)), X, y, cv=3).mean()
     assert search.best_score_ == score
+
+
+def test_a_column_that_is_constant_up_to_rounding_has_no_standard_deviation():
+    rng = np.random.default_rng(0)
+    equal, jitter = np.full(50, 0.1), 7.0 * (1.0 + np.spacing(1.0) * rng.integers(-1, 2, 50))
+    far = 1e6 + 1e-3 * rng.normal(size=50)
+    stds = column_stds(np.column_stack([equal, jitter, far]), rng.uniform(0.5, 1.0, 50))
+    assert stds[:2].tolist() == [0.0, 0.0]
+    np.testing.assert_allclose(stds[2], 1e-3, rtol=0.5)

@@ -145,13 +145,16 @@ def test_a_new_file_is_for_whoever_may_read_new_files(predictor, tmp_path):
     assert (tmp_path / "model").stat().st_mode == (tmp_path / "other").stat().st_mode
 
 
+SECRET = 'SECRET", expected '
+
+
 @pytest.mark.parametrize(
     ("change", "match"),
     [
         (lambda outer, own: own.update(format_version=2), "format version 2.*newer"),
-        (lambda outer, own: own.update(format_version="one"), "header"),
+        (lambda outer, own: own.update(format_version=SECRET), "header"),
         (lambda outer, own: own.pop("link"), "link"),
-        (lambda outer, own: own.update(extra=1), "unknown field"),
+        (lambda outer, own: own.update({SECRET: 1}), "unknown field"),
         (lambda outer, own: own.update(link="probit"), "do not fit"),
         (lambda outer, own: own.update(n_features=10**18), "width must be one number|columns"),
         (lambda outer, own: own.update(n_features=-1), "header"),
@@ -159,19 +162,39 @@ def test_a_new_file_is_for_whoever_may_read_new_files(predictor, tmp_path):
         (lambda outer, own: own.update(outputs=[[0]]), "weights.0 must have shape"),
         (lambda outer, own: own.update(uncertainty="none"), "tables"),
         (lambda outer, own: own["blocks"].append({"columns": [4]}), "column 4"),
-        (lambda outer, own: own["blocks"].append({"code": "import os"}), "header"),
+        (lambda outer, own: own["blocks"].append({SECRET: "import os"}), "header"),
         (lambda outer, own: outer.pop("weights.0"), "safetensors|missing"),
         (lambda outer, own: outer["weights.0"].update(dtype="I64"), "F64"),
         (lambda outer, own: outer["points.1"].update(shape=[2**40, 4]), "safetensors"),
         (lambda outer, own: outer["points.1"].update(shape=[4, -1]), "safetensors"),
+        (lambda outer, own: own.update(link=SECRET), r"\w{3}"),
+        (lambda outer, own: own.update(n_features=SECRET), r"\w{3}"),
+        (lambda outer, own: own["blocks"].append(SECRET), r"\w{3}"),
+        (lambda outer, own: own.update(classes={"dtype": SECRET, "values": [1, 2]}), r"\w{3}"),
+        (lambda outer, own: own.update(classes={"dtype": "<i8", "values": [SECRET, "b"]}), r"\w{3}"),
+        (lambda outer, own: own.update(estimator=[SECRET]), r"\w{3}"),
+        (lambda outer, own: outer["weights.0"].update(dtype=SECRET), r"\w{3}"),
+        (lambda outer, own: outer["weights.0"].update(shape=SECRET), r"\w{3}"),
+        (lambda outer, own: outer.update({SECRET: {**outer.pop("weights.0"), "dtype": "I64"}}), r"\w{3}"),
+        (
+            lambda outer, own: outer.update({SECRET: {"dtype": "F64", "shape": [1], "data_offsets": [0, 8]}}),
+            r"\w{3}",
+        ),
     ],
 )
-def test_a_file_with_something_wrong_in_it_is_refused(predictor, tmp_path, change, match):
+def test_a_file_with_something_wrong_in_it_is_refused_and_not_quoted(predictor, tmp_path, change, match):
     outer, own, numbers = split(predictor.to_bytes())
     change(outer, own)
-    (tmp_path / "model").write_bytes(joined(outer, own, numbers))
-    with pytest.raises(ValueError, match=match):
-        load(tmp_path / "model")
+    content = joined(outer, own, numbers)
+    path = tmp_path / "model"
+    path.write_bytes(content)
+    for action, words in (
+        (lambda: load(path), rf"model: (.*)({match})"),
+        (lambda: Predictor.from_bytes(content), match),
+    ):
+        with pytest.raises(ValueError, match=words) as refused:
+            action()
+        assert "SECRET" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -251,41 +274,6 @@ def test_a_missing_file_is_named_as_python_names_it(predictor, tmp_path):
             action(path)
         assert refused.value.filename == path
         assert str(refused.value) == f"[Errno 2] No such file or directory: {path!r}"
-
-
-SECRET = 'SECRET", expected '
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda outer, own: own.update(link=SECRET),
-        lambda outer, own: own.update(n_features=SECRET),
-        lambda outer, own: own.update(format_version=SECRET),
-        lambda outer, own: own.update({SECRET: 1}),
-        lambda outer, own: own["blocks"].append(SECRET),
-        lambda outer, own: own["blocks"].append({SECRET: 1}),
-        lambda outer, own: own.update(classes={"dtype": SECRET, "values": [1, 2]}),
-        lambda outer, own: own.update(classes={"dtype": "<i8", "values": [SECRET, "b"]}),
-        lambda outer, own: own.update(estimator=[SECRET]),
-        lambda outer, own: outer["weights.0"].update(dtype=SECRET),
-        lambda outer, own: outer["weights.0"].update(shape=SECRET),
-        lambda outer, own: outer.update({SECRET: {**outer.pop("weights.0"), "dtype": "I64"}}),
-        lambda outer, own: outer.update({SECRET: {"dtype": "F64", "shape": [1], "data_offsets": [0, 8]}}),
-    ],
-)
-def test_no_message_quotes_a_file(predictor, tmp_path, change):
-    outer, own, numbers = split(predictor.to_bytes())
-    change(outer, own)
-    content = joined(outer, own, numbers)
-    path = tmp_path / "model"
-    path.write_bytes(content)
-    for action in (lambda: load(path), lambda: Predictor.from_bytes(content)):
-        with pytest.raises(ValueError, match=r"\w{3}") as refused:
-            action()
-        assert "SECRET" not in str(refused.value)
-    with pytest.raises(ValueError, match="model: "):
-        load(path)
 
 
 def test_reading_while_another_thread_saves_gives_one_model_or_the_other(predictor, tmp_path):

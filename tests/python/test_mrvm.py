@@ -1,4 +1,4 @@
-"""mRVM1 and mRVM2 held against the dense reference, step by step and at their ends."""
+"""mRVM1 and mRVM2 compared with the dense reference, step by step and at convergence."""
 
 import numpy as np
 import pytest
@@ -58,7 +58,7 @@ def test_with_one_target_the_m_step_is_the_sequential_scheme(n_columns, seed):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_an_m_step_ends_where_every_precision_obeys_the_rule(three, weighted):
+def test_an_m_step_ends_at_a_stationary_point(three, weighted):
     K, labels = three
     w = np.random.default_rng(0).uniform(0.3, 3.0, 45) if weighted else None
     Y = first_targets(labels, 3) + np.random.default_rng(1).normal(size=(45, 3))
@@ -77,7 +77,7 @@ def test_an_m_step_ends_where_every_precision_obeys_the_rule(three, weighted):
     np.testing.assert_allclose(found.sigma[0], Sigma, rtol=1e-7, atol=1e-12)
 
 
-def test_every_update_of_an_m_step_gains_what_it_says(three):
+def test_every_update_of_an_m_step_achieves_its_predicted_gain(three):
     K, labels = three
     Y = np.asfortranarray(first_targets(labels, 3) + np.random.default_rng(1).normal(size=(45, 3)))
     fit, steps = _core.RetargetedFit(np.asfortranarray(K), Y, **NOTHING), []
@@ -103,7 +103,7 @@ def test_every_update_of_an_m_step_gains_what_it_says(three):
     assert trace[1] == pytest.approx(reference.log_evidence(K, Y, alpha), rel=1e-9)
 
 
-def test_an_m_step_begins_where_it_is_told(three):
+def test_an_m_step_starts_from_the_given_functions(three):
     K, labels = three
     Y = np.asfortranarray(first_targets(labels, 3))
     start, alpha = np.array([7, 30]), np.array([0.3, 2.0])
@@ -119,7 +119,7 @@ def test_an_m_step_begins_where_it_is_told(three):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_a_climb_ends_at_the_top_of_the_bound(three, weighted):
+def test_joint_ascent_ends_at_the_maximum_of_the_bound(three, weighted):
     K, labels = three
     w = np.random.default_rng(2).uniform(0.3, 3.0, 45) if weighted else None
     model = MRVM1("precomputed", fit_intercept=False, n_quadrature=48).fit(K, labels, w)
@@ -131,7 +131,7 @@ def test_a_climb_ends_at_the_top_of_the_bound(three, weighted):
     np.testing.assert_allclose(fit.posterior().alpha, model.alpha_, rtol=1e-5)
     expected, _ = reference.expectations(K[:, start] @ model.mu_, labels)
     np.testing.assert_allclose(targets, expected, atol=1e-5)
-    # This is a maximum: of B as the reference has it, in every weight and precision.
+    # A maximum of the reference's bound in every weight and precision.
     top = reference.lower_bound(K[:, start], labels, model.mu_, model.alpha_, w)
     for k in range(len(start)):
         for c in range(3):
@@ -144,7 +144,7 @@ def test_a_climb_ends_at_the_top_of_the_bound(three, weighted):
             assert reference.lower_bound(K[:, start], labels, model.mu_, a, w) < top
 
 
-def test_a_climb_stops_at_its_limits_and_when_told(three):
+def test_joint_ascent_stops_at_its_limits(three):
     K, labels = three
     Y = np.asfortranarray(first_targets(labels, 3))
     start, alpha = np.arange(12), np.full(12, 0.5)
@@ -187,7 +187,7 @@ def test_a_converged_mrvm1_is_a_fixed_point(three, intercept, weighted):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_the_bound_never_falls_and_ends_where_the_reference_has_it(three, weighted):
+def test_the_bound_never_falls_and_agrees_with_the_reference(three, weighted):
     K, labels = three
     w = np.random.default_rng(0).integers(1, 4, 45).astype(float) if weighted else None
     model = MRVM1("precomputed").fit(K, labels, w)
@@ -205,8 +205,8 @@ def test_the_bound_never_falls_and_ends_where_the_reference_has_it(three, weight
     [(np.eye(4), 2, False), (np.eye(6), 3, False), (np.array([[1.0, 0.6], [0.6, 1.0]]), 2, True)],
 )
 @pytest.mark.filterwarnings("ignore:.*status 'empty'")
-def test_rows_that_stand_alone_leave_mrvm1_empty_as_they_should(K, n_classes, intercept):
-    """Functions of one row each, or two rows of two classes: nothing has a higher bound than no model."""
+def test_mrvm1_is_empty_if_rows_have_nothing_in_common(K, n_classes, intercept):
+    """Functions of one row each, or two rows of two classes: the empty model has the highest bound."""
     labels = np.arange(len(K)) % n_classes
     model = MRVM1("precomputed", fit_intercept=intercept).fit(K, labels)
     assert (model.status_, len(model.active_)) == ("empty", 0)

@@ -1,4 +1,4 @@
-"""mRVM1 and mRVM2 about some rows or about given centres: against explicit matrices and the reference."""
+"""mRVM1 and mRVM2 with chosen rows or given centres, compared with explicit matrices and the reference."""
 
 import copy
 import pickle
@@ -12,7 +12,7 @@ from reference import gaussian, kernel_matrix
 from sparsebayes import MRVM1, MRVM2, inspection, load
 from sparsebayes.kernels import Custom, Gaussian, Laplacian, Linear, OnColumns, Polynomial
 
-MACHINES = [MRVM1, MRVM2]
+MRVMS = [MRVM1, MRVM2]
 WIDE = Gaussian(1.0)
 GRID = np.stack(np.meshgrid(np.linspace(-2.5, 2.5, 5), np.linspace(-2.5, 2.5, 6)), axis=-1).reshape(-1, 2)
 KERNELS = {
@@ -33,8 +33,8 @@ def some_weights(n):
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("kind", MACHINES)
-def test_a_machine_is_that_of_the_explicit_matrix(kind, intercept, weighted, three):
+@pytest.mark.parametrize("kind", MRVMS)
+def test_a_model_with_centres_agrees_with_the_explicit_matrix(kind, intercept, weighted, three):
     """Inner products with unit vectors are the columns of X."""
     X, y = three
     w = some_weights(len(X)) if weighted else None
@@ -55,7 +55,7 @@ def test_a_machine_is_that_of_the_explicit_matrix(kind, intercept, weighted, thr
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("seed", range(3))
-def test_the_reference_finds_nothing_to_gain_about_given_centres(seed, weighted):
+def test_fits_with_given_centres_are_optimal_by_the_reference(seed, weighted):
     rng = np.random.default_rng(seed)
     X, centres = rng.normal(size=(60, 2)), rng.normal(scale=1.5, size=(20, 2))
     labels = np.digitize(np.sin(2.0 * X[:, 0]) + X[:, 1] + 0.3 * rng.normal(size=60), [-0.6, 0.6])
@@ -76,7 +76,7 @@ def test_the_reference_finds_nothing_to_gain_about_given_centres(seed, weighted)
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
-def test_fits_about_any_centres_are_certified(kernel, seed):
+def test_fits_with_any_centres_are_certified(kernel, seed):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(70, 2))
     y = np.argmax(np.c_[X, 0.5 - X[:, 0] * X[:, 1]] + 0.4 * rng.normal(size=(70, 3)), axis=1)
@@ -87,7 +87,7 @@ def test_fits_about_any_centres_are_certified(kernel, seed):
     assert assert_certified(chosen, X, y, w).n_basis == 26
 
 
-def test_there_may_be_more_centres_than_rows_and_but_one(three):
+def test_there_may_be_more_centres_than_rows_or_a_single_one(three):
     X, y = three
     centres = np.random.default_rng(0).normal(size=(200, 2))
     many = MRVM1(WIDE, candidates=centres).fit(X, y)
@@ -102,8 +102,8 @@ def test_there_may_be_more_centres_than_rows_and_but_one(three):
 
 
 @pytest.mark.parametrize("kernel", [WIDE, Custom(WIDE), OnColumns(WIDE, [1, 0])], ids=repr)
-@pytest.mark.parametrize("kind", MACHINES)
-def test_chosen_rows_are_as_if_given(kind, kernel, three):
+@pytest.mark.parametrize("kind", MRVMS)
+def test_chosen_rows_give_the_model_of_given_centres(kind, kernel, three):
     X, y = three
     model = kind(kernel, candidates=25, random_state=0).fit(X, y)
     rows = model.candidate_rows_
@@ -119,8 +119,8 @@ def test_chosen_rows_are_as_if_given(kind, kernel, three):
 
 
 @pytest.mark.parametrize("kernel", [WIDE, [WIDE, Laplacian(0.5)]])
-@pytest.mark.parametrize("kind", MACHINES)
-def test_as_many_as_there_are_rows_is_every_row(kind, kernel, three):
+@pytest.mark.parametrize("kind", MRVMS)
+def test_as_many_candidates_as_rows_are_all_rows(kind, kernel, three):
     X, y = three
     X, y = np.r_[X, X[:9]], np.r_[y, y[:9]]
     w = some_weights(len(X))
@@ -134,7 +134,7 @@ def test_as_many_as_there_are_rows_is_every_row(kind, kernel, three):
     assert not hasattr(every, "candidate_rows_")
 
 
-@pytest.mark.parametrize("kind", MACHINES)
+@pytest.mark.parametrize("kind", MRVMS)
 def test_precomputed_columns_are_chosen(kind, three):
     X, y = three
     K, w = WIDE(X, X), some_weights(len(X))
@@ -155,14 +155,14 @@ def test_precomputed_columns_are_chosen(kind, three):
         assert assert_certified(model, K, y, w).n_basis == 26
 
 
-# --- together with all the rest -------------------------------------------------------------------
+# --- copies, files, certificates -------------------------------------------------------------------
 
 CANDIDATES = {"rows": 25, "centres": GRID}
 
 
 @pytest.mark.parametrize("candidates", CANDIDATES.values(), ids=CANDIDATES)
 @pytest.mark.parametrize("kernel", [WIDE, [WIDE, Linear()], OnColumns(WIDE, [0])], ids=repr)
-@pytest.mark.parametrize("kind", MACHINES)
+@pytest.mark.parametrize("kind", MRVMS)
 def test_models_are_copied_pickled_and_served(kind, kernel, candidates, three, tmp_path):
     X, y = three
     model = kind(kernel, candidates=candidates, random_state=0).fit(X, y)
@@ -178,7 +178,7 @@ def test_models_are_copied_pickled_and_served(kind, kernel, candidates, three, t
         np.testing.assert_array_equal(served.predict(X), model.predict(X))
 
 
-def test_a_certificate_is_of_the_rows_once_chosen_and_refuses_other_data(three):
+def test_certificates_use_the_chosen_rows_and_refuse_other_data(three):
     X, y = three
     model = MRVM1(WIDE, candidates=20, random_state=np.random.RandomState(0)).fit(X, y)
     model.set_params(candidates=None)
@@ -195,7 +195,7 @@ def test_a_certificate_is_of_the_rows_once_chosen_and_refuses_other_data(three):
     assert inspection.certificate(given, X, y).max_log_alpha_change > 0.05
 
 
-@pytest.mark.parametrize("kind", MACHINES)
+@pytest.mark.parametrize("kind", MRVMS)
 def test_given_centres_have_no_precomputed_values(kind, three):
     X, y = three
     with pytest.raises(ValueError, match=r"candidates must be None or an integer .*SparseBayes"):

@@ -1,4 +1,4 @@
-"""mRVM1 and mRVM2 as a user meets them: probabilities, labels, weights, rules of convergence, odd data."""
+"""mRVM1 and mRVM2 as estimators: probabilities, labels, weights, rules of convergence, odd data."""
 
 import numpy as np
 import pytest
@@ -7,35 +7,23 @@ from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.exceptions import NotFittedError
 
-from problems import assert_certified
-from sparsebayes import MRVM1, MRVM2, NumericalError
+from problems import assert_certified, each_value
+from sparsebayes import MRVM1, MRVM2, NumericalError, StepRecord
 from sparsebayes.inspection import certificate
 from sparsebayes.kernels import Gaussian
 
-MACHINES = [MRVM1, MRVM2]
-BITS = ("active_", "alpha_", "mu_", "kernel_weights_", "n_relevance_path_")
-
-
-def path(model):
-    return model.lower_bound_path_ if isinstance(model, MRVM1) else model.log_joint_likelihood_path_
-
-
-def assert_same_bits(one, other):
-    for name in BITS:
-        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
-    np.testing.assert_array_equal(path(one), path(other))
+MRVMS = [MRVM1, MRVM2]
+CLOUD = np.random.default_rng(0).normal(size=(36, 2))
+THIRDS = np.repeat([0, 1, 2], 12)
 
 
 def assert_same_predictions(one, other, X):
-    """The two to what the fits leave open: mRVM2 ends while precisions still move."""
+    """Compare to the tolerance of the fits: mRVM2 ends while precisions still change."""
     atol = 1e-5 if isinstance(one, MRVM1) else 1e-4
     np.testing.assert_allclose(one.predict_proba(X), other.predict_proba(X), atol=atol)
 
 
-# --- what comes out --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", MACHINES)
+@pytest.mark.parametrize("kind", MRVMS)
 def test_attributes_have_the_shapes_promised(kind, three):
     X, y = three
     model = kind(gamma=0.5).fit(X, y)
@@ -64,7 +52,7 @@ def test_attributes_have_the_shapes_promised(kind, three):
     np.testing.assert_allclose(linear.decision_function(X), scores, atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", MACHINES)
+@pytest.mark.parametrize("kind", MRVMS)
 def test_probabilities_are_those_of_the_likelihood(kind):
     X, y = load_iris(return_X_y=True)
     model = kind(gamma=0.25).fit(X, y)
@@ -86,7 +74,7 @@ def test_probabilities_are_those_of_the_likelihood(kind):
     assert model.log_predictive_likelihood(X, y, w) == pytest.approx(weighted, abs=1e-6)
 
 
-@pytest.mark.parametrize("kind", MACHINES)
+@pytest.mark.parametrize("kind", MRVMS)
 def test_two_classes_are_a_probit_of_the_difference(kind, classes):
     X, y = classes
     model = kind(gamma=0.5).fit(X, y)
@@ -114,10 +102,7 @@ def test_the_predictive_likelihood_names_bad_input(three, change, message):
         model.log_predictive_likelihood(**{"X": X, "y": y, **change})
 
 
-# --- the same again --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", MACHINES)
+@pytest.mark.parametrize("kind", MRVMS)
 def test_permuting_the_classes_permutes_the_model(kind, three):
     X, y = three
     model = kind(gamma=0.5).fit(X, y)
@@ -129,10 +114,7 @@ def test_permuting_the_classes_permutes_the_model(kind, three):
     np.testing.assert_allclose(other.predict_proba(X)[:, swapped], model.predict_proba(X), atol=1e-5)
 
 
-# --- rules of convergence --------------------------------------------------------------------------
-
-
-def test_conv2_goes_on_to_the_least_number_of_iterations(three):
+def test_conv2_continues_to_the_smallest_number_of_iterations(three):
     X, y = three
     early = MRVM1(gamma=0.5, convergence="conv1").fit(X, y)
     late = MRVM1(gamma=0.5, convergence="conv2", min_iter_factor=8).fit(X, y)
@@ -151,14 +133,15 @@ def test_convn_counts_iterations(factor, three):
     assert model.status_ == "converged"
 
 
-def test_conva_ends_once_the_precisions_rest(three):
+def test_conva_ends_once_the_precisions_converged(three):
     X, y = three
     loose, tight = (MRVM2(gamma=0.5, tol=tol).fit(X, y) for tol in (1e-2, 1e-5))
     assert loose.n_iter_ < tight.n_iter_
     expected = (2 * 1e-6 + 1) / (tight.mu_**2 + 2e-6)
     assert np.abs(np.log(tight.alpha_ / expected)).max() < 1e-5
     longer = MRVM2(gamma=0.5, convergence="convN", min_iter_factor=tight.n_iter_ / 120).fit(X, y)
-    assert_same_bits(tight, longer)
+    for name in ("active_", "alpha_", "mu_", "n_relevance_path_", "log_joint_likelihood_path_"):
+        np.testing.assert_array_equal(getattr(tight, name), getattr(longer, name))
 
 
 def test_without_pruning_all_functions_stay(three):
@@ -168,29 +151,56 @@ def test_without_pruning_all_functions_stay(three):
     assert (full.n_relevance_path_ == 121).all()
 
 
-# --- weights and odd data --------------------------------------------------------------------------
+@pytest.mark.parametrize("kind", MRVMS)
+def test_the_callback_sees_each_step(kind, three):
+    X, y = three
+    records = []
+    model = kind(gamma=0.5, callback=records.append).fit(X, y)
+    assert all(isinstance(record, StepRecord) for record in records)
+    assert [record.iteration for record in records] == list(range(1, model.n_iter_ + 1))
+    assert [record.n_active for record in records] == model.n_relevance_path_[1:].tolist()
+    path = model.log_marginal_likelihood_path_ if kind is MRVM1 else model.log_joint_likelihood_path_
+    np.testing.assert_array_equal([record.log_marginal_likelihood for record in records], path[1:])
+    assert {record.noise_variance for record in records} == {None}
+    plain = kind(gamma=0.5).fit(X, y)
+    for name in ("active_", "alpha_", "mu_", "n_relevance_path_"):
+        np.testing.assert_array_equal(getattr(model, name), getattr(plain, name))
 
 
-@pytest.mark.parametrize("kind", MACHINES)
+BAD_SETTINGS = {
+    "convergence": ["conv3", 2, None],
+    "min_iter_factor": [0, np.nan, "one"],
+    "n_quadrature": [0, 2.0, "many"],
+    "tau": [0.0, -1e-6, "flat"],
+    "upsilon": [0, np.inf, None],
+    "prune": ["no", None],
+}
+
+
+@pytest.mark.parametrize("kind", MRVMS)
+@pytest.mark.parametrize(("name", "value"), each_value(BAD_SETTINGS))
+def test_bad_settings_are_refused_by_name(kind, name, value):
+    if name in kind().get_params():
+        with pytest.raises((TypeError, ValueError), match=rf"^{name}\b"):
+            kind(**{name: value}).fit(CLOUD, THIRDS)
+
+
+@pytest.mark.parametrize("kind", MRVMS)
 def test_weights_count_rows(kind, three):
     X, y = three[0][:60], three[1][:60]
-    w = np.random.default_rng(0).integers(0, 3, 60).astype(float)
+    w = np.random.default_rng(0).integers(0, 3, 60)
     weighted = kind(gamma=0.5, convergence="conv1" if kind is MRVM1 else "convA").fit(X, y, w)
-    repeated = clone(weighted).fit(np.repeat(X, w.astype(int), axis=0), np.repeat(y, w.astype(int)))
+    repeated = clone(weighted).fit(np.repeat(X, w, axis=0), np.repeat(y, w))
     assert (w[weighted.relevance_] > 0).all()
     np.testing.assert_allclose(weighted.relevance_vectors_, repeated.relevance_vectors_)
     assert_same_predictions(weighted, repeated, X)
-    left_out = clone(weighted).fit(X, y, (w > 0).astype(float))
-    assert_same_bits_but_names(left_out, clone(weighted).fit(X[w > 0], y[w > 0]))
+    zero, left_out = clone(weighted).fit(X, y, w > 0), clone(weighted).fit(X[w > 0], y[w > 0])
+    np.testing.assert_array_equal(zero.mu_, left_out.mu_)
+    np.testing.assert_array_equal(zero.relevance_vectors_, left_out.relevance_vectors_)
 
 
-def assert_same_bits_but_names(one, other):
-    np.testing.assert_array_equal(one.mu_, other.mu_)
-    np.testing.assert_array_equal(one.relevance_vectors_, other.relevance_vectors_)
-
-
-@pytest.mark.parametrize("kind", MACHINES)
-def test_precomputed_kernels_are_kernels(kind, three):
+@pytest.mark.parametrize("kind", MRVMS)
+def test_precomputed_and_named_kernels_agree(kind, three):
     X, y = three
     kernel = Gaussian(1.5)
     by_name, by_values = kind(kernel).fit(X, y), kind("precomputed").fit(kernel(X, X), y)
@@ -201,9 +211,6 @@ def test_precomputed_kernels_are_kernels(kind, three):
     np.testing.assert_allclose(P, by_name.predict_proba(new), atol=1e-6)
 
 
-RNG = np.random.default_rng(0)
-CLOUD = RNG.normal(size=(36, 2))
-THIRDS = np.repeat([0, 1, 2], 12)
 CORNERS = CLOUD / 4 + np.array([[5.0, 0.0], [-5.0, 0.0], [0.0, 5.0]])[THIRDS]
 ODD = {
     "a class with one row": (CLOUD, np.where(np.arange(36) == 7, 9, THIRDS)),
@@ -222,7 +229,7 @@ ODD = {
 @pytest.mark.filterwarnings("ignore:.*status 'empty'")
 @pytest.mark.parametrize("case", ODD)
 @pytest.mark.parametrize("kernel", ["rbf", "linear"])
-@pytest.mark.parametrize("kind", MACHINES)
+@pytest.mark.parametrize("kind", MRVMS)
 def test_odd_data_end_in_a_model(kind, kernel, case):
     X, y = ODD[case]
     model = kind(kernel).fit(X, y)
@@ -238,7 +245,7 @@ def test_odd_data_end_in_a_model(kind, kernel, case):
 
 @pytest.mark.filterwarnings("ignore:.*status 'empty'")
 def test_pruning_costs_nothing_where_kernel_values_are_of_order_one():
-    """Where they are not it does: precisions are in the kernel's units."""
+    """For other values it lowers the likelihood: precisions have the units of the kernel."""
     model = MRVM2("linear").fit(100 * CORNERS, THIRDS)
     assert (len(model.active_), np.diff(model.log_joint_likelihood_path_).min() < -10.0) == (0, True)
     model = MRVM2("linear").fit(CORNERS / 5, THIRDS)
@@ -265,10 +272,7 @@ def test_rows_out_of_reach_are_refused_with_a_remedy(kind, size, remedy, three):
         model.predict_proba(size * X)
 
 
-# --- the certificate -------------------------------------------------------------------------------
-
-
-def test_the_certificate_sees_what_is_wrong(three):
+def test_the_certificate_detects_changed_models(three):
     X, y = three
     model = MRVM1(gamma=0.5).fit(X, y)
     alpha, active, mu = model.alpha_, model.active_, model.mu_
@@ -280,7 +284,7 @@ def test_the_certificate_sees_what_is_wrong(three):
     assert certificate(model, X, y).max_gain_outside > 1.0
 
 
-def test_the_certificate_refuses_other_data_and_other_machines(three):
+def test_the_certificate_refuses_other_data_and_other_models(three):
     X, y = three
     model = MRVM1().fit(X, y)
     for other in ((X[::-1], y[::-1]), (X[:50], y[:50]), (X, np.where(y == "a", "b", y))):

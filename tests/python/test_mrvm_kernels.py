@@ -1,4 +1,4 @@
-"""Several kernels in one: the step on their weights, and what mRVM1 and mRVM2 make of them."""
+"""mRVM1 and mRVM2 with several kernels, and the step that learns their weights."""
 
 import numpy as np
 import pytest
@@ -9,17 +9,11 @@ from sparsebayes import MRVM1, MRVM2, _core
 from sparsebayes._mrvm.kernel_weights import Composite, JointAscent, learn_kernel_weights
 from sparsebayes.kernels import Gaussian, Linear, OnColumns
 
-MACHINES = [MRVM1, MRVM2]
+MRVMS = [MRVM1, MRVM2]
 
 
 def path(model):
     return model.lower_bound_path_ if isinstance(model, MRVM1) else model.log_joint_likelihood_path_
-
-
-def quick(kind, kernel, **settings):
-    """A machine that does not run long: enough where two fits are compared."""
-    convergence = "conv1" if kind is MRVM1 else "convN"
-    return kind(kernel, convergence=convergence, **settings)
 
 
 def pairs(n, *, shift, seed, n_noise=2):
@@ -44,14 +38,11 @@ def simplex(centre, reach, n):
     return points[(points >= -1e-12).all(axis=1)]
 
 
-# --- the step on the weights -----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("spread", [False, True])
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("seed", range(3))
-def test_the_step_is_the_least_of_a_fine_grid(seed, bias, spread, weighted):
+def test_the_step_is_the_minimum_on_a_fine_grid(seed, bias, spread, weighted):
     rng = np.random.default_rng(seed)
     blocks = [rng.normal(size=(25, 6)) for _ in range(3)]
     columns = np.array([0, 2, 3, 6]) if bias else np.array([0, 3, 5])
@@ -61,7 +52,7 @@ def test_the_step_is_the_least_of_a_fine_grid(seed, bias, spread, weighted):
     Sigma = root @ root.T if spread else None
     w = rng.uniform(0.3, 2.0, 25) if weighted else None
     at = columns[int(bias) :] - int(bias)
-    # So that a mixture is wanted, not a corner.
+    # So that the minimum is a mixture, not a corner.
     inner = [block[:, at] for block in blocks]
     targets += inner[0] @ mu[int(bias) :] / 2.0 + inner[1] @ mu[int(bias) :] / 3.0
     found = learn_kernel_weights(composite(blocks, bias), columns, mu, Sigma, targets, w)
@@ -78,17 +69,11 @@ def test_the_step_is_the_least_of_a_fine_grid(seed, bias, spread, weighted):
     assert found.sum() == pytest.approx(1.0, abs=1e-12)
 
 
-# --- the machines ----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("bias", [False, True])
-def test_the_bound_of_all_together_and_its_slopes_are_right(bias):
+def test_the_joint_bound_and_its_gradient_agree_with_the_reference(bias):
     rng = np.random.default_rng(0)
-    blocks, labels, w = (
-        [rng.normal(size=(30, 8)) for _ in range(3)],
-        np.arange(30) % 3,
-        rng.uniform(0.5, 2, 30),
-    )
+    blocks = [rng.normal(size=(30, 8)) for _ in range(3)]
+    labels, w = np.arange(30) % 3, rng.uniform(0.5, 2, 30)
     columns = np.array([0, 2, 5, 6])
 
     def expectations(scores):
@@ -124,9 +109,9 @@ def three_kernels():
     return [OnColumns(Gaussian(1.5), columns) for columns in ([0, 1], [2, 3], [4, 5])]
 
 
-@pytest.mark.parametrize("kind", MACHINES)
+@pytest.mark.parametrize("kind", MRVMS)
 @pytest.mark.parametrize("seed", [0, 1])
-def test_a_kernel_of_noise_is_found_out(kind, seed):
+def test_a_kernel_of_noise_gets_hardly_any_weight(kind, seed):
     kernels = [OnColumns(Gaussian(2.0), columns) for columns in ([0, 1], [2, 3], range(4, 16))]
     X, y = pairs(120, shift=4.0, seed=seed, n_noise=12)
     model = kind(kernels).fit(X, y)
@@ -147,7 +132,7 @@ def test_a_kernel_of_noise_is_found_out(kind, seed):
     np.testing.assert_allclose(model.decision_function(new), expected, atol=1e-10)
 
 
-@pytest.mark.parametrize("kind", MACHINES)
+@pytest.mark.parametrize("kind", MRVMS)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_with_several_kernels_paths_do_not_fall(kind, seed, three_kernels):
     X, y = pairs(45, shift=2.5, seed=seed)
@@ -171,13 +156,13 @@ def test_the_weights_are_at_the_minimum_when_mrvm1_ends(three_kernels):
     np.testing.assert_allclose(again, model.kernel_weights_, atol=1e-4)
 
 
-@pytest.mark.parametrize("kind", MACHINES)
-def test_equal_kernels_share(kind):
+@pytest.mark.parametrize("kind", MRVMS)
+def test_equal_kernels_have_equal_weights(kind):
     X, y = pairs(45, shift=2.5, seed=0)
-    alone, twice = (quick(kind, kernel).fit(X, y) for kernel in ("rbf", ["rbf", "rbf"]))
+    short = {"convergence": "conv1" if kind is MRVM1 else "convN"}
+    alone, twice, listed = (kind(kernel, **short).fit(X, y) for kernel in ("rbf", ["rbf", "rbf"], ["rbf"]))
     np.testing.assert_allclose(twice.kernel_weights_, 0.5, atol=1e-6)
     np.testing.assert_array_equal(twice.active_, alone.active_)
     np.testing.assert_allclose(twice.predict_proba(X), alone.predict_proba(X), atol=1e-3)
-    listed = quick(kind, ["rbf"]).fit(X, y)
     np.testing.assert_array_equal(listed.kernel_weights_, [1.0])
     np.testing.assert_array_equal(listed.mu_, alone.mu_)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.model_selection import train_test_split
 
-from problems import assert_certified
+from problems import assert_certified, predictions
 from sparsebayes import (
     GREVM,
     MRVM2,
@@ -22,6 +22,7 @@ from sparsebayes.kernels import Gaussian, Linear, OnColumns
 from sparsebayes.providers import RowPart, SummedStatistics
 
 N = 200
+PARTS = (slice(0, 90), slice(90, N))
 
 
 def rows():
@@ -36,6 +37,7 @@ X, ETA, NOISE, WEIGHTS = rows()
 VALUES = ETA + 0.3 * NOISE
 CLASSES = ETA + NOISE > 0
 THREE = np.digitize(ETA + 0.5 * NOISE, [-1.0, 1.0])
+OUTPUTS = np.column_stack([VALUES, 0.5 * X[:, 3] - VALUES + 0.2 * NOISE**2])
 COUNTS = np.round(np.exp(0.5 * ETA + 0.2 * NOISE))
 
 
@@ -44,28 +46,23 @@ def fit(model, y):
 
 
 def on_sums(X):
-    stats = SufficientStatistics(4).update(X[:50], VALUES[:50], WEIGHTS[:50])
-    rest = SufficientStatistics(4).update(X[50:], VALUES[50:], WEIGHTS[50:])
-    return SparseBayesRegressor().fit_statistics(rest.merge(stats))
+    first, rest = (SufficientStatistics(4).update(X[part], VALUES[part], WEIGHTS[part]) for part in PARTS)
+    return SparseBayesRegressor().fit_statistics(rest.merge(first))
 
 
 def bit_by_bit(X):
     model = SparseBayesRegressor()
-    for part in (slice(0, 90), slice(90, N)):
+    for part in PARTS:
         model.partial_fit(X[part], VALUES[part], WEIGHTS[part])
     return model
 
 
 def in_chunks(model, y):
-    parts = (slice(0, 90), slice(90, N))
-    return lambda X: clone(model).fit([(X[part], y[part], WEIGHTS[part]) for part in parts])
+    return lambda X: clone(model).fit([(X[part], y[part], WEIGHTS[part]) for part in PARTS])
 
 
 def through_a_provider(X):
-    parts = [
-        RowPart(X[part], VALUES[part], WEIGHTS[part], fit_intercept=True)
-        for part in (slice(0, 90), slice(90, N))
-    ]
+    parts = [RowPart(X[part], VALUES[part], WEIGHTS[part], fit_intercept=True) for part in PARTS]
     return SparseBayesRegressor().fit_provider(SummedStatistics(parts))
 
 
@@ -74,13 +71,10 @@ def classes_through_a_provider(X):
     return SparseBayesClassifier().fit_provider(rows, classes=[False, True])
 
 
-#: Fits by name: of X to a model.
+#: Functions from X to a fitted model.
 PATHS = {
     "gaussian": fit(SparseBayesRegressor(), VALUES),
-    "several outputs": fit(
-        SparseBayesRegressor(),
-        np.column_stack([VALUES, 0.5 * X[:, 3] - VALUES + 0.2 * NOISE**2]),
-    ),
+    "several outputs": fit(SparseBayesRegressor(), OUTPUTS),
     "poisson": fit(SparseBayesRegressor(likelihood="poisson"), COUNTS),
     "mackay": fit(SparseBayesRegressor(scheme="mackay"), VALUES),
     "variational": fit(SparseBayesRegressor(scheme="variational"), VALUES),
@@ -106,19 +100,13 @@ PATHS = {
 }
 
 
-def predictions(model, X):
-    if hasattr(model, "predict_proba"):
-        return model.predict_proba(X)
-    return np.stack(model.predict(X, return_std=True))
-
-
 def centred(X):
     """X with columns about 0, and of few digits, so that constants are added to it without rounding."""
     return np.round((X - np.average(X, axis=0, weights=WEIGHTS)) * 2**20) / 2**20
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_offsets_of_columns_do_not_show(path):
+def test_offsets_of_columns_do_not_change_the_model(path):
     at_zero = centred(X)
     expected = PATHS[path](at_zero)
     assert expected.status_ == "converged"
@@ -135,7 +123,7 @@ def test_offsets_of_columns_do_not_show(path):
     path=st.sampled_from(["gaussian", "poisson", "two classes", "softmax", "sums", "linear kernel"]),
     offsets=st.lists(st.floats(-1e6, 1e6), min_size=4, max_size=4),
 )
-def test_whatever_the_offsets(path, offsets):
+def test_random_offsets_do_not_change_the_model(path, offsets):
     at_zero = centred(X)
     rounded = np.round(offsets)
     expected, found = PATHS[path](at_zero), PATHS[path](at_zero + rounded)
@@ -152,7 +140,7 @@ def test_predictions_are_still_good_where_few_digits_are_left(path):
 @pytest.mark.parametrize(
     "path", ["gaussian", "two classes", "softmax", "linear kernel", "columns beside kernels"]
 )
-def test_what_is_served_subtracts_the_same(path):
+def test_predictors_subtract_the_same_offsets(path):
     model = PATHS[path](X + 1e6)
     served = model.to_predictor()
     answers = served.predict_proba if hasattr(model, "predict_proba") else served.predict_std
@@ -198,9 +186,6 @@ def test_a_fit_far_from_0_is_certified(path):
     y = CLASSES if path == "two classes" else VALUES
     model = PATHS[path](X + 1e3)
     assert_certified(model, X + 1e3, y, WEIGHTS)
-
-
-# What a new user does, with the right value of each.
 
 
 def test_many_columns_far_from_zero_by_a_linear_kernel():

@@ -70,7 +70,7 @@ def take_in(model, *rows):
         model.partial_fit(*rows)
 
 
-def test_pickles_between_calls_go_on_and_saved_models_predict(tmp_path):
+def test_pickles_between_calls_continue_and_saved_models_predict(tmp_path):
     X, y, w = noisy(1)
     model = RVR(gamma=0.7, candidates=CENTRES).partial_fit(X[:300], y[:300], w[:300])
     other = pickle.loads(pickle.dumps(model)).partial_fit(X[300:], y[300:], w[300:])
@@ -114,7 +114,7 @@ def test_a_number_of_candidates_is_chosen_from_the_first_chunk():
         ),
     ],
 )
-def test_what_sums_cannot_do_says_so(arguments, remedy):
+def test_settings_that_need_rows_are_refused(arguments, remedy):
     X, y, _ = noisy(5)
     assert not hasattr(RVR(**arguments), "partial_fit")
     with pytest.raises(AttributeError, match="partial_fit") as caught:
@@ -135,7 +135,7 @@ def test_too_many_candidates_for_the_memory_are_an_error_that_says_how_many_fit(
         RVR(candidates=fits + 20, memory_limit="10MB").partial_fit(X, y)
 
 
-def test_too_many_candidates_are_seen_before_the_rows_are_read():
+def test_too_many_candidates_are_refused_before_the_rows_are_read():
     X, y, _ = noisy(6, n=3000)
     records = []
     model = RVR(candidates=1000, memory_limit=500_000, callback=records.append)
@@ -180,7 +180,7 @@ def test_sums_of_kernels_check_their_arguments():
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2, None])
-def test_the_number_of_threads_does_not_show(n_jobs):
+def test_the_number_of_threads_does_not_change_the_sums(n_jobs):
     rng = np.random.default_rng(0)
     X, t, centres = rng.normal(size=(9000, 3)), rng.normal(size=9000), rng.normal(size=(120, 3))
     first = SufficientStatistics(120, n_jobs=1).update_kernel(X, t, centres, Gaussian(1.0))

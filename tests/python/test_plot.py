@@ -41,19 +41,15 @@ def circles(ax):
         (MRVM1(gamma=0.5), "log_marginal_likelihood_path_", "log evidence"),
         (MRVM2(gamma=0.5), "log_joint_likelihood_path_", "log joint likelihood"),
         (RVC(gamma=0.5, alpha_prior=(1e-3, 1e-3)), "log_marginal_likelihood_path_", "log posterior"),
+        (RVC(gamma=0.5, scheme="variational"), "log_marginal_likelihood_path_", "lower bound"),
     ],
-    ids=["RVC", "MRVM1", "MRVM2", "prior"],
+    ids=["RVC", "MRVM1", "MRVM2", "prior", "variational"],
 )
 def test_the_path_is_the_one_of_the_fit(model, path, label, three):
     display = EvidencePathDisplay.from_estimator(model.fit(*three), ax=axes(), color="red")
     np.testing.assert_array_equal(display.line_.get_ydata(), getattr(model, path))
     assert display.line_.get_color() == "red"
     assert display.ax_.get_ylabel().startswith(label)
-
-
-def test_a_bound_is_called_a_bound(sinc):
-    model = RVR(gamma=0.1, scheme="variational").fit(*sinc)
-    assert "bound" in EvidencePathDisplay.from_estimator(model, ax=axes()).ax_.get_ylabel()
 
 
 def test_alphas_are_all_there_and_ascend(sinc, three):

@@ -1,4 +1,4 @@
-"""The relevance eigen-vector machines as estimators: classes, kernels, weights, bad input, interruption."""
+"""The relevance eigenvector machines as estimators: classes, kernels, bad input."""
 
 import numpy as np
 import pytest
@@ -13,15 +13,15 @@ REGRESSORS = [GREVMRegressor, LREVMRegressor]
 ALL = CLASSIFIERS + REGRESSORS
 
 
-# Some of the checks have labels that the inputs tell nothing about, or targets without noise.
+# Some of the checks have labels that do not depend on the inputs, or targets without noise.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks([kind() for kind in ALL] + [LREVM(["rbf", "linear"], fit_intercept=False)])
-def test_scikit_learn_has_no_complaint(estimator, check):
+def test_scikit_learn_s_checks_pass(estimator, check):
     check(estimator)
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_attributes_have_the_shapes_they_should(kind, classes):
+def test_attributes_have_the_shapes_promised(kind, classes):
     X, y = classes
     model = kind(Gaussian(1.5)).fit(X, y)
     assert model.eigenvalues_.shape == model.alpha_.shape == (151,)
@@ -42,7 +42,7 @@ def test_probabilities_belong_to_the_decision_function(kind, classes):
     model = kind(Gaussian(1.5)).fit(X, y)
     np.testing.assert_allclose(model.predict_proba(X)[:, 1], 1 / (1 + np.exp(-model.decision_function(X))))
     assert model.score(X, y) > 0.8
-    # Not far from another machine of the same family.
+    # Similar to the predictions of an RVC.
     assert np.mean(model.predict(X) == RVC(Gaussian(1.5)).fit(X, y).predict(X)) > 0.85
 
 
@@ -91,19 +91,10 @@ def test_several_kernels_make_one_dictionary(kind, classes):
 
 
 @pytest.mark.parametrize("kind", CLASSIFIERS)
-@pytest.mark.parametrize(
-    ("settings", "error"),
-    [
-        ({"ridge": 0.0}, ValueError),
-        ({"ridge": "auto"}, TypeError),
-        ({"tol": np.nan}, ValueError),
-        ({"max_iter": 0}, ValueError),
-        ({"max_iter": 2.5}, TypeError),
-    ],
-)
-def test_bad_settings_of_classifiers_are_refused_by_name(kind, settings, error, classes):
-    with pytest.raises(error, match=next(iter(settings))):
-        kind(**settings).fit(*classes)
+@pytest.mark.parametrize(("ridge", "error"), [(0.0, ValueError), ("auto", TypeError)])
+def test_bad_ridges_are_refused_by_name(kind, ridge, error, classes):
+    with pytest.raises(error, match="ridge"):
+        kind(ridge=ridge).fit(*classes)
 
 
 @pytest.mark.parametrize("kind", ALL)

@@ -112,7 +112,7 @@ def test_schemes_agree_on_classification():
     np.testing.assert_allclose(max(others), sequential, rtol=0.01)
 
 
-def test_functions_that_leave_too_early_come_back():
+def test_deleted_functions_are_added_again():
     X, y = sinc_2d(100)
     steps = []
     model = RVR(Gaussian(2.5), scheme="mackay", callback=steps.append).fit(X, y)

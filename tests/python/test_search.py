@@ -46,7 +46,7 @@ def test_better_optima_are_found():
     assert max(gains) > 0.01
 
 
-def test_a_crowded_model_is_left_for_a_sparse_one():
+def test_a_sparse_model_replaces_a_crowded_one():
     # 30 spikes from 100 projections: the greedy model has a function for most of the rows.
     Phi, y = spikes(n_spikes=32, seed=0)
     greedy, better = (
@@ -144,7 +144,7 @@ def test_an_exchange_that_would_gain_is_noticed():
     assert certificate(model, X, y).max_gain_exchange > 1.0
 
 
-def test_exchanges_are_looked_at_where_that_is_wanted():
+def test_exchanges_are_certified_on_request():
     X, y = columns(60, 10)
     greedy, searched = (
         SparseBayesRegressor(fit_intercept=False, search=s).fit(X, y) for s in ("greedy", "exchange")
@@ -165,7 +165,7 @@ def test_exchanges_of_a_softmax_are_certified():
     assert certificate(model, X, y).max_gain_exchange >= 0.0
 
 
-# --- classes and counts -------------------------------------------------------------------------------
+# --- classes ----------------------------------------------------------------------------------------
 
 
 def test_a_move_of_a_classifier_raises_the_laplace_evidence():
@@ -190,9 +190,6 @@ def test_a_classifier_of_few_functions_exchanges_them_unasked():
         greedy, better = (RVC(gamma=1.0, search=s).fit(X, y) for s in ("greedy", "exchange"))
         assert len(greedy.active_) <= 20
         assert 0.0 <= better.log_marginal_likelihood_ - greedy.log_marginal_likelihood_ < 0.01
-
-
-# --- how it is asked for ------------------------------------------------------------------------------
 
 
 def test_a_dictionary_too_large_for_one_pool_is_searched_too():

@@ -157,6 +157,6 @@ def test_cases_known_by_hand(Omega, f, expected):
         (np.eye(2), [np.inf, 0.0], "finite"),
     ],
 )
-def test_bad_input_is_told(Omega, f, words):
+def test_bad_input_is_refused(Omega, f, words):
     with pytest.raises(ValueError, match=words):
         minimise_on_simplex(Omega, f)

@@ -1,4 +1,4 @@
-"""Smooth kernels, whose dictionaries are a few features: another way to a model that is no worse."""
+"""Smooth kernels, whose dictionaries have few features: a first model from these, and a certified end."""
 
 import numpy as np
 import pytest
@@ -65,7 +65,7 @@ def test_targets_of_nothing_but_noise_keep_the_model_small():
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_targets_all_but_free_of_noise_are_no_matter_of_features():
+def test_fits_with_little_noise_do_not_use_features():
     X, y = surface(noise=0.0)
     model, on_rows = (
         RVR(kernel=WIDE, noise_variance=1e-5, max_iter=steps).fit(X, y) for steps in (100_000, 999)
@@ -74,7 +74,7 @@ def test_targets_all_but_free_of_noise_are_no_matter_of_features():
 
 
 @pytest.mark.parametrize("lazy_threads", [1, 2])
-def test_threads_do_not_show(lazy_threads):
+def test_threads_change_no_bit(lazy_threads):
     X, y = surface()
     reference, model = (RVR(kernel=WIDE, n_jobs=n).fit(X, y) for n in (None, lazy_threads))
     np.testing.assert_array_equal(model.alpha_, reference.alpha_)

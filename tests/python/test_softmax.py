@@ -1,4 +1,4 @@
-"""Softmax over several classes: held to dense formulas, its symmetries, and the model of two classes."""
+"""Softmax over several classes: compared with dense formulas, and its symmetries and two classes."""
 
 import numpy as np
 import pytest
@@ -256,7 +256,7 @@ def test_other_values_of_multi_class_are_refused(classes, kind, value, error):
 
 
 @pytest.mark.parametrize("bad", [[0.0, 0.0, 0.0], [0.0, 2.0, 2.0], [0.0, 0.5, 1.0], [0.0, 1.0, 1e300]])
-def test_the_core_refuses_what_are_no_class_numbers(bad):
+def test_the_core_refuses_numbers_that_are_not_classes(bad):
     with pytest.raises(ValueError, match="class numbers"):
         _core.fit_dense(np.asfortranarray(np.eye(3)), np.array(bad), likelihood="multinomial")
 
@@ -268,5 +268,5 @@ def test_the_core_refuses_what_are_no_class_numbers(bad):
         "check_decision_proba_consistency": "moderated probabilities rank differently, by design"
     },
 )
-def test_scikit_learn_has_no_complaint(estimator, check):
+def test_scikit_learn_s_checks_pass(estimator, check):
     check(estimator)

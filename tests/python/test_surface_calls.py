@@ -1,4 +1,4 @@
-"""All that is public beside ``fit``, given anything: an answer, or an error that says what is wrong."""
+"""Public names except ``fit`` with arbitrary arguments: a result, or an error with a reason."""
 
 import functools
 import inspect
@@ -17,6 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import sparsebayes
+from problems import ESTIMATORS
 from sparsebayes import (
     MRVM1,
     RVC,
@@ -35,18 +36,18 @@ from sparsebayes.providers import RowPart, SummedStatistics
 from surface_data import Given, arrays, labels, weights
 from surface_oracle import assert_finite, attempt
 from surface_strategies import JUNK, KERNELS, UNSOUND_KERNELS
-from test_surface import BASE, BASE_Y, ESTIMATORS, OUTCOMES, fast, surface, tell_outcomes  # noqa: F401
+from test_surface import BASE, BASE_Y, OUTCOMES, fast, surface, tell_outcomes  # noqa: F401
 
 N = len(BASE)
 
 
 @pytest.fixture(autouse=True)
 def elsewhere(monkeypatch, tmp_path):
-    """Files are named by texts too."""
+    """Run in an empty folder: drawn texts are names of files too."""
     monkeypatch.chdir(tmp_path)
 
 
-# --- models to ask ----------------------------------------------------------------------------------
+# --- models ----------------------------------------------------------------------------------------
 
 
 def lambda_kernel(X, Z):
@@ -116,7 +117,7 @@ def axes():
 
 
 def parts():
-    """Rows that answer for themselves."""
+    """Row providers of each kind."""
     return [
         RowPart(BASE, BASE[:, 0]),
         RowPart(BASE, BASE[:, 0], kernels=Gaussian(1.0), centres=BASE[:3], fit_intercept=True),
@@ -126,32 +127,19 @@ def parts():
 
 
 def bad_parts():
-    """Providers whose answers are none."""
-
-    class Lying(RowPart):
-        def sweep(self, *arguments):
-            return self.lie
-
+    """Providers whose sweeps return no sums."""
     found = []
-    for lie in (
-        None,
-        1,
-        (1.0, 2.0),
-        (np.nan,) * 4,
-        (1.0, [1.0], [1.0], [1.0]),
-        "abcd",
-        (1.0, *[np.zeros((2, 0))] * 3),
-    ):
-        one = Lying(BASE, BASE[:, 0])
-        one.lie = lie
-        found.append(one)
+    no_ends = (1.0, *[np.zeros((2, 0))] * 3)
+    for answer in (None, 1, (1.0, 2.0), (np.nan,) * 4, (1.0, [1.0], [1.0], [1.0]), "abcd", no_ends):
+        found.append(RowPart(BASE, BASE[:, 0]))
+        found[-1].sweep = lambda *arguments, answer=answer: answer
     return found
 
 
 def any_provider():
     two = SummedStatistics(parts()[:1] * 2)
-    nobody = SummedStatistics([None], n_basis=2, likelihood="gaussian")
-    return some(*parts(), two, *bad_parts(), [parts()[2]] * 3, [parts()[0], None], nobody)
+    empty = SummedStatistics([None], n_basis=2, likelihood="gaussian")
+    return some(*parts(), two, *bad_parts(), [parts()[2]] * 3, [parts()[0], None], empty)
 
 
 def sums():

@@ -10,27 +10,14 @@ import scipy.sparse
 from sklearn.base import is_classifier
 from sklearn.metrics.pairwise import chi2_kernel
 
-from sparsebayes import (
-    GREVM,
-    LREVM,
-    MRVM1,
-    MRVM2,
-    RVC,
-    RVR,
-    VGREVM,
-    GREVMRegressor,
-    LREVMRegressor,
-    SparseBayesClassifier,
-    SparseBayesRegressor,
-    SufficientStatistics,
-    inspection,
-)
+import problems
+from problems import ON_KERNELS, each_value
+from sparsebayes import RVC, RVR, SparseBayesClassifier, SparseBayesRegressor, SufficientStatistics
+from sparsebayes.inspection import certificate
 from sparsebayes.kernels import Gaussian
 
 ESTIMATORS = [RVR, RVC, SparseBayesRegressor, SparseBayesClassifier]
-EIGENVECTOR_MODELS = [GREVM, LREVM, VGREVM, GREVMRegressor, LREVMRegressor]
-ON_KERNELS = [RVR, RVC, MRVM1, MRVM2, *EIGENVECTOR_MODELS]
-ALL = [*ON_KERNELS, SparseBayesRegressor, SparseBayesClassifier]
+ALL = list(problems.ESTIMATORS.values())
 BAD = (ValueError, TypeError)
 
 X = np.random.default_rng(0).normal(size=(12, 2))
@@ -76,7 +63,7 @@ def test_bad_X_is_refused_by_name(kind, case):
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize("settings", [{}, {"fit_intercept": True}])
 @pytest.mark.parametrize("kind", [SparseBayesRegressor, SparseBayesClassifier])
-def test_what_is_not_finite_in_columns_is_said_as_elsewhere(kind, settings, value):
+def test_errors_for_values_that_are_not_finite_have_one_text(kind, settings, value):
     bad = spoiled(X, value)
     with pytest.raises(ValueError, match="X contains") as elsewhere:
         kind(**settings).fit(bad.tolist(), Y)
@@ -106,13 +93,13 @@ FRAME = pd.DataFrame(X, columns=["height", "weight"]).assign(age=X.sum(axis=1))
 
 
 @pytest.mark.parametrize("case", COLUMNS)
-def test_the_bad_column_of_a_table_is_named_at_every_door(case):
+def test_every_call_names_the_bad_column_of_a_table(case):
     column, words = COLUMNS[case]
     bad = FRAME.assign(age=column)
     model = RVR().fit(FRAME, Y)
     served = model.to_predictor()
-    doors = [
-        *(lambda kind=kind: kind().fit(bad, Y) for kind in [*ESTIMATORS, MRVM1, GREVM]),
+    calls = [
+        *(lambda kind=kind: kind().fit(bad, Y) for kind in ALL),
         lambda: model.predict(bad),
         lambda: served.predict(bad),
         lambda: served.predict_std(bad),
@@ -124,9 +111,9 @@ def test_the_bad_column_of_a_table_is_named_at_every_door(case):
         lambda: SufficientStatistics(3).update(bad, Y),
         lambda: RVR(candidates=FRAME.to_numpy()[:2], gamma=1.0).fit([(bad, Y)]),
     ]
-    for door in doors:
+    for call in calls:
         with pytest.raises(BAD, match=words):
-            door()
+            call()
 
 
 @pytest.mark.parametrize("case", ["text", "NaN", "None", "infinity", "dates", "categories"])
@@ -142,7 +129,7 @@ def test_bad_columns_of_arrow_tables_and_arrays_are_named(kind, case):
 
 
 @pytest.mark.parametrize("kind", ESTIMATORS)
-def test_sparse_X_is_told_what_to_do(kind):
+def test_the_error_for_sparse_X_names_the_remedy(kind):
     with pytest.raises(TypeError, match=r"X.*toarray"):
         kind().fit(scipy.sparse.csr_array(X), Y)
 
@@ -220,30 +207,20 @@ def test_bad_weights_are_refused_by_name(kind, case):
         kind().fit(X, Y, sample_weight=BAD_WEIGHTS[case])
 
 
+BAD_SETTINGS = {
+    "scheme": ["fast", None],
+    "search": ["best", ["exchange"]],
+    "tol": [0, -1e-3, np.nan, "small"],
+    "max_iter": [0, 10.0, None],
+    "n_jobs": [0, -2, 1.5],
+    "verbose": [-1, "yes"],
+    "callback": [3],
+    "fit_intercept": ["no"],
+}
+
+
 @pytest.mark.parametrize("kind", ALL)
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("scheme", "fast"),
-        ("scheme", None),
-        ("search", "best"),
-        ("search", ["exchange"]),
-        ("tol", 0),
-        ("tol", -1e-3),
-        ("tol", np.nan),
-        ("tol", "small"),
-        ("max_iter", 0),
-        ("max_iter", 10.0),
-        ("max_iter", None),
-        ("n_jobs", 0),
-        ("n_jobs", -2),
-        ("n_jobs", 1.5),
-        ("verbose", -1),
-        ("verbose", "yes"),
-        ("callback", 3),
-        ("fit_intercept", "no"),
-    ],
-)
+@pytest.mark.parametrize(("name", "value"), each_value(BAD_SETTINGS))
 def test_bad_settings_are_refused_by_name(kind, name, value):
     if name not in kind().get_params():
         pytest.skip("not an argument of this estimator")
@@ -251,7 +228,7 @@ def test_bad_settings_are_refused_by_name(kind, name, value):
         kind(**{name: value}).fit(X, Y)
 
 
-@pytest.mark.parametrize("kind", [RVR, SparseBayesRegressor, GREVMRegressor, LREVMRegressor])
+@pytest.mark.parametrize("kind", [kind for kind in ALL if "noise_variance" in kind().get_params()])
 @pytest.mark.parametrize("value", [0, -0.1, np.inf, "low", True])
 def test_bad_noise_is_refused_by_name(kind, value):
     with pytest.raises(BAD, match=r"^noise_variance must be.*None"):
@@ -269,18 +246,7 @@ def test_likelihood_and_noise_have_to_agree():
 @pytest.mark.parametrize("kernel", ["rbf", "linear", Gaussian(1.0)])
 @pytest.mark.parametrize(
     ("name", "value"),
-    [
-        ("gamma", -1.0),
-        ("gamma", 0),
-        ("gamma", "wide"),
-        ("gamma", np.nan),
-        ("gamma", None),
-        ("degree", 0),
-        ("degree", -2),
-        ("degree", 2.5),
-        ("coef0", np.inf),
-        ("coef0", "one"),
-    ],
+    each_value({"gamma": [-1.0, 0, "wide", np.nan, None], "degree": [0, -2, 2.5], "coef0": [np.inf, "one"]}),
 )
 def test_bad_kernel_parameters_are_refused_used_or_not(kind, kernel, name, value):
     with pytest.raises(BAD, match=rf"^{name} must be"):
@@ -289,16 +255,7 @@ def test_bad_kernel_parameters_are_refused_used_or_not(kind, kernel, name, value
 
 @pytest.mark.parametrize("kind", ON_KERNELS)
 @pytest.mark.parametrize(
-    "kernel",
-    [
-        "gaussian",
-        3.0,
-        None,
-        [],
-        ["rbf", "nonsense"],
-        ["rbf", "precomputed"],
-        Gaussian,
-    ],
+    "kernel", ["gaussian", 3.0, None, [], ["rbf", "nonsense"], ["rbf", "precomputed"], Gaussian]
 )
 def test_bad_kernels_are_refused_by_name(kind, kernel):
     with pytest.raises(BAD, match=r"^kernel"):
@@ -341,14 +298,6 @@ def test_kernel_functions_are_checked_when_predicting_too():
         model.predict(X)
 
 
-def test_errors_inside_a_kernel_function_come_through():
-    def kernel(A, B):
-        raise ZeroDivisionError("mine")
-
-    with pytest.raises(ZeroDivisionError, match="mine"):
-        RVR(kernel).fit(X, Y)
-
-
 def reading(A, B):
     """A Gaussian kernel."""
     return np.exp(-0.5 * ((A[:, np.newaxis] - B) ** 2).sum(axis=2))
@@ -362,7 +311,7 @@ def writing(A, B):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("kind", [RVR, RVC, MRVM1, MRVM2, GREVM, GREVMRegressor])
+@pytest.mark.parametrize("kind", ON_KERNELS)
 def test_a_kernel_function_may_write_to_its_arguments(kind):
     data, target = X.copy(), X[:, 0] > np.median(X[:, 0]) if is_classifier(kind()) else X[:, 0] + 0.1 * Y
     data.flags.writeable = False
@@ -397,7 +346,7 @@ def test_certificates_refuse_other_outputs(fitted, given):
     targets = np.column_stack([Y, Y + 0.1 * X[:, 1], X[:, 0]])
     model = RVR().fit(X, np.squeeze(targets[:, :fitted]))
     with pytest.raises(ValueError, match=f"y must be the training data, with {fitted} outputs; got {given}"):
-        inspection.certificate(model, X, np.squeeze(targets[:, :given]))
+        certificate(model, X, np.squeeze(targets[:, :given]))
 
 
 @pytest.mark.parametrize("settings", [{"kernel": "linear"}, {"kernel": "poly", "degree": 5}])
@@ -421,6 +370,6 @@ def test_columns_too_small_to_square_are_named_and_others_fit(row):
     assert 0 in SparseBayesRegressor(fit_intercept=False).fit(X, y).active_
 
 
-def test_a_variance_that_overflows_is_no_width():
+def test_a_variance_that_overflows_is_refused():
     with pytest.raises(ValueError, match=r"gamma=.scale. .* rescale X"):
         RVR().fit(1e160 * np.linspace(1, 2, 20)[:, np.newaxis], np.arange(20.0))

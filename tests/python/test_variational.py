@@ -1,4 +1,4 @@
-"""The variational RVM (Bishop & Tipping 2000): its fixed points, its lower bound, what it does not offer."""
+"""The variational RVM (Bishop & Tipping 2000): its fixed points, its lower bound, unsupported settings."""
 
 import warnings
 
@@ -156,7 +156,7 @@ def test_every_fit_ends_at_a_certified_fixed_point(name, prior):
 
 @pytest.mark.parametrize("prior", [FLAT, (0.2, 0.1)])
 @pytest.mark.parametrize("case", ["regression", "classification"])
-def test_the_certificate_sees_a_model_that_is_off(case, prior):
+def test_the_certificate_detects_a_changed_model(case, prior):
     kind, (X, y), settings_ = CASES[case]
     model = kind(scheme="variational", alpha_prior=prior, **settings_).fit(X, y)
     good = certificate(model, X, y)
@@ -264,8 +264,8 @@ def test_what_it_does_not_offer_is_refused(case):
 
 
 @pytest.mark.parametrize("width", [0.1, 0.4, 0.8])
-def test_functions_that_hardly_touch_other_rows_come_to_an_end(width: float) -> None:
-    """Narrow kernels leave precisions that rounding cannot tell; such functions go, the rest is certified."""
+def test_fits_with_narrow_kernels_converge(width: float) -> None:
+    """Narrow kernels leave precisions below rounding; these functions are deleted, the rest is certified."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((50, 10))
     y = (X[:, 0] + 0.5 * rng.standard_normal(50) > 0.0).astype(int)

@@ -24,7 +24,7 @@ def _plain(n: int = 40, d: int = 3, seed: int = 0) -> tuple[np.random.Generator,
 
 
 def designs() -> Iterator[Problem]:
-    """Columns and rows that depend on one another, or on nothing."""
+    """Dependent columns, equal rows, columns on different scales."""
     rng, X, y = _plain(40, 12)
     left, _ = np.linalg.qr(rng.normal(size=(40, 12)))
     right, _ = np.linalg.qr(rng.normal(size=(12, 12)))
@@ -80,7 +80,7 @@ def kernels() -> Iterator[Problem]:
 
 
 def borders() -> Iterator[Problem]:
-    """Classes that are easily told apart, or hardly there."""
+    """Separable classes, random labels and rare classes."""
     rng, X, y = _plain(60, 2)
     yield Problem("separable classes", X, y, labels=(X[:, 0] > 0).astype(int))
     gap = X + 1e6 * (X[:, :1] > 0)

@@ -7,6 +7,7 @@ import numbers
 import os
 import reprlib
 import sys
+from collections.abc import Sequence
 from typing import Any, Final, cast, get_args
 
 import numpy as np
@@ -72,6 +73,15 @@ def check_flag(name: str, value: object) -> bool:
     return bool(value)
 
 
+def check_choice(name: str, value: object, choices: Sequence[str]) -> Any:
+    """Return ``value``; TypeError if it is not a string, ValueError if it is not among the choices."""
+    if isinstance(value, str) and value in choices:
+        return value
+    kind = ValueError if isinstance(value, str) else TypeError
+    first, last = ", ".join(map(repr, choices[:-1])), choices[-1]
+    raise kind(f"{name} must be {first} or {last!r}, got {value!r}")
+
+
 def check_row_likelihood(value: object) -> Likelihood:
     """Return the likelihood of a provider; ValueError if it is invalid."""
     known = [name for name in get_args(Likelihood) if name != "multinomial"]
@@ -86,13 +96,11 @@ def check_file(name: str, value: object) -> str:
         raise TypeError(f"{name} must be a path, got {reprlib.repr(value)}")
     try:
         path = os.fsdecode(value)
-        os.fsencode(path)
+        named = b"\0" not in os.fsencode(path)
     except UnicodeError:
-        raise ValueError(
-            f"{name} must be a name that files can have here, got {reprlib.repr(value)}"
-        ) from None
-    if "\0" in path:
-        raise ValueError(f"{name} must be a name that files can have, got {reprlib.repr(value)}")
+        named = False
+    if not named:
+        raise ValueError(f"{name} must be a name that files can have here, got {reprlib.repr(value)}")
     return path
 
 
@@ -109,10 +117,11 @@ def check_reporting(estimator: Any) -> None:
 def check_settings(estimator: Any) -> Settings:
     """Check the constructor arguments common to regression and classification."""
     check_reporting(estimator)
-    scheme = _scheme(estimator.scheme)
+    noise_variance, noise_variances = _noise_variance(getattr(estimator, "noise_variance", None))
+    scheme: Scheme = check_choice("scheme", estimator.scheme, get_args(Scheme))
     return Settings(
-        noise_variance=_noise_variance(getattr(estimator, "noise_variance", None)),
-        noise_variances=_noise_variances(getattr(estimator, "noise_variance", None)),
+        noise_variance=noise_variance,
+        noise_variances=noise_variances,
         tol=check_real("tol", estimator.tol, positive=True),
         max_iter=check_integer("max_iter", estimator.max_iter, least=1),
         scheme=scheme,
@@ -126,12 +135,6 @@ def check_settings(estimator: Any) -> Settings:
 def _is_array(value: object) -> bool:
     # A pandas series has __array__.
     return isinstance(value, (list, tuple)) or (hasattr(value, "__array__") and np.ndim(value) == 1)
-
-
-def _noise_variances(value: object) -> tuple[float, ...] | None:
-    if not _is_array(value):
-        return None
-    return tuple(check_real("noise_variance", one, positive=True) for one in value)  # type: ignore[attr-defined] # an array
 
 
 def check_prior(name: str, value: object) -> tuple[float, float]:
@@ -180,25 +183,20 @@ def learning_argument(estimator: Any) -> str:
 
 def _search(estimator: Any, scheme: Scheme) -> Search:
     """Return ``search``; ValueError if it is invalid, or incompatible with the scheme."""
-    search = getattr(estimator, "search", "greedy")
-    if not isinstance(search, str) or search not in get_args(Search):
-        raise ValueError(f"search must be 'greedy' or 'exchange', got {search!r}")
+    search: Search = check_choice("search", getattr(estimator, "search", "greedy"), get_args(Search))
     if search != "greedy" and scheme != "sequential":
         raise ValueError(f"search={search!r} needs scheme='sequential'; or set search='greedy'")
-    return cast(Search, search)
+    return search
 
 
-def _scheme(value: object) -> Scheme:
-    if isinstance(value, str) and value in get_args(Scheme):
-        return cast(Scheme, value)
-    raise ValueError(f"scheme must be 'sequential', 'mackay', 'em' or 'variational', got {value!r}")
-
-
-def _noise_variance(value: object) -> float | None:
-    if value is None or _is_array(value):
-        return None
+def _noise_variance(value: object) -> tuple[float | None, tuple[float, ...] | None]:
+    """Return the noise variance, and that of each output if ``value`` is an array."""
+    if value is None:
+        return None, None
+    if _is_array(value):
+        return None, tuple(check_real("noise_variance", one, positive=True) for one in value)  # type: ignore[attr-defined] # an array
     try:
-        return check_real("noise_variance", value, positive=True)
+        return check_real("noise_variance", value, positive=True), None
     except (TypeError, ValueError) as error:
         raise type(error)(
             f"{error}; leave it None to estimate it, or give one for each column of y"

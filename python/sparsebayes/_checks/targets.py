@@ -15,7 +15,7 @@ from sklearn.utils import assert_all_finite, check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._types import FloatArray, IntArray
+from .._types import FloatArray, IntArray, PerRow
 from .numbers import PLAIN, as_float64, naming_column, refuse_mask
 
 
@@ -61,21 +61,20 @@ class Training:
 
     def at(self, rows: IntArray) -> FloatArray:
         """Return these rows of X, numbered as in the given data."""
-        values: FloatArray = self.X[np.searchsorted(self.rows, rows)]
-        return values
+        return self.X[np.searchsorted(self.rows, rows)]
 
 
 def check_training(
     estimator: Any,
     X: ArrayLike,
     y: ArrayLike,
-    sample_weight: ArrayLike | None,
+    sample_weight: PerRow,
     *,
     labels: bool,
     reset: bool = True,
     outputs: bool = False,
     unread: bool = False,
-    y_std: ArrayLike | None = None,
+    y_std: PerRow = None,
 ) -> Training:
     """Check training data: finite numbers, shapes that agree, valid weights.
 
@@ -99,22 +98,18 @@ def check_training(
         values, target, weights = values[rows], target[rows], weights[rows]
     if weights is not None and (weights == 1.0).all():
         weights = None
-    if y_std is None:
-        return Training(values, target, weights, rows, n)
-    if target.ndim == 2:
-        raise ValueError("y_std must be None where y has several columns; fit each column with its own")
-    known, weights = _known_noise(check_y_std(y_std, n)[rows], weights)
+    known = None
+    if y_std is not None:
+        if target.ndim == 2:
+            raise ValueError("y_std must be None where y has several columns; fit each column with its own")
+        known, weights = _known_noise(check_y_std(y_std, n)[rows], weights)
     return Training(values, target, weights, rows, n, known)
 
 
 def check_y_std(y_std: ArrayLike, n_samples: int) -> FloatArray:
     """Check standard deviations of targets: one per row (or one for all), positive and finite."""
     with naming("y_std"):
-        refuse_mask("y_std", y_std)
-        given = np.full(n_samples, y_std) if isinstance(y_std, Number) else y_std
-        stds = as_float64("y_std", check_array(given, dtype="numeric", ensure_2d=False, input_name="y_std"))
-        if stds.shape != (n_samples,):
-            raise ValueError(f"y_std must have the shape ({n_samples},), one per row, got {stds.shape}")
+        stds = _one_per_row("y_std", y_std, n_samples)
         if not (stds > 0.0).all():
             raise ValueError(
                 f"y_std must be positive, got {stds.min():g}; give a target that is known exactly a small "
@@ -126,6 +121,17 @@ def check_y_std(y_std: ArrayLike, n_samples: int) -> FloatArray:
                 "and y_std"
             )
         return stds
+
+
+def _one_per_row(name: str, values: ArrayLike, n_samples: int, *, least: int = 1) -> FloatArray:
+    """Return numbers, one per row (or one for all), as float64; ``least``: the smallest number of rows."""
+    refuse_mask(name, values)
+    given = np.full(n_samples, values) if isinstance(values, Number) else values
+    given = check_array(given, dtype="numeric", ensure_2d=False, ensure_min_samples=least, input_name=name)
+    numbers = as_float64(name, given, PLAIN)
+    if numbers.shape != (n_samples,):
+        raise ValueError(f"{name} must have the shape ({n_samples},), one per row, got {numbers.shape}")
+    return numbers
 
 
 def _known_noise(stds: FloatArray, counts: FloatArray | None) -> tuple[KnownNoise, FloatArray | None]:
@@ -187,8 +193,7 @@ def first_of_equal(X: FloatArray) -> IntArray:
     column = np.sort(X[:, 0])
     if (column[1:] != column[:-1]).all():
         return np.arange(len(X))
-    first: IntArray = np.sort(np.unique(X, axis=0, return_index=True)[1])
-    return first
+    return np.sort(np.unique(X, axis=0, return_index=True)[1])
 
 
 def _columns(y: ArrayLike) -> NDArray[Any]:
@@ -282,7 +287,7 @@ def check_chunk(name: str, values: ArrayLike, n_columns: int) -> FloatArray:
 
 
 def check_chunk_targets(
-    name: str, target: ArrayLike, sample_weight: ArrayLike | None, n_rows: int
+    name: str, target: ArrayLike, sample_weight: PerRow, n_rows: int
 ) -> tuple[FloatArray, FloatArray | None]:
     """Check targets and weights of some rows; all weights may be zero."""
     if target is None:
@@ -302,27 +307,12 @@ def check_chunk_targets(
     return numbers, check_weights(sample_weight, n_rows, may_vanish=True)
 
 
-def check_weights(
-    sample_weight: ArrayLike | None, n_samples: int, *, may_vanish: bool = False
-) -> FloatArray | None:
+def check_weights(sample_weight: PerRow, n_samples: int, *, may_vanish: bool = False) -> FloatArray | None:
     """Check sample weights: one per row (or one for all), finite, none negative, not all zero."""
     if sample_weight is None:
         return None
     with naming("sample_weight"):
-        refuse_mask("sample_weight", sample_weight)
-        given = np.full(n_samples, sample_weight) if isinstance(sample_weight, Number) else sample_weight
-        weights = check_array(
-            given,
-            dtype="numeric",
-            ensure_2d=False,
-            ensure_min_samples=0 if may_vanish else 1,
-            input_name="sample_weight",
-        )
-        weights = as_float64("sample_weight", weights, PLAIN)
-        if weights.shape != (n_samples,):
-            raise ValueError(
-                f"sample_weight must have the shape ({n_samples},), one per row, got {weights.shape}"
-            )
+        weights = _one_per_row("sample_weight", sample_weight, n_samples, least=0 if may_vanish else 1)
         if (weights < 0).any():
             raise ValueError("sample_weight must not be negative; weight 0 leaves a row out")
         if not may_vanish and not weights.any():

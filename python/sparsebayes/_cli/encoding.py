@@ -79,12 +79,12 @@ def matrix(table: Table, features: Iterable[str]) -> tuple[FloatArray, list[str]
         levels.setdefault(name, []).append(level)
         inputs.append(np.array([cell == level for cell in table[name].cells], dtype=np.float64))
     for name, known in levels.items():
-        new = [i for i, cell in enumerate(table[name].cells) if cell not in known]
+        cells = table[name].cells
+        new = [i for i, cell in enumerate(cells) if cell not in known]
         if new:
-            first = table[name].cells[new[0]]
             notes.append(
-                f"column {name!r}: {len(new)} of {table.n_rows} rows hold none of the texts of the fit "
-                f"(the first: {first!r} in row {new[0] + 1}); all its indicators are 0 there"
+                f"column {name!r}: {len(new)} of {len(cells)} rows hold none of the texts of the fit (the "
+                f"first: {cells[new[0]]!r} in row {new[0] + 1}); all its indicators are 0 there"
             )
     return np.column_stack(inputs), notes
 

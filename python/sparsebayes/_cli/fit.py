@@ -8,17 +8,17 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._progress import LOG
 from . import encoding as _encoding
 from . import tables as _tables
-from .left_out import Choice, LeftOut, Recipe, Rows, Width, is_saturated, statuses
 from .tables import Table, TableError, counted
+from .width_search import Rows, Width, WidthScores, WidthSearch, is_saturated, statuses
 
 #: Exit codes: success; a model that was saved but is not reliable.
 _DONE: Final = 0
@@ -69,7 +69,7 @@ def add_arguments(fit: argparse.ArgumentParser) -> None:
     task = fit.add_mutually_exclusive_group()
     task.add_argument("--classify", action="store_true", help="predict a target of numbers as classes")
     task.add_argument("--regress", action="store_true", help="predict a target of two values as numbers")
-    add("--machine", choices=_ESTIMATORS, default="auto", help="auto: rvr, or rvc for classes")
+    add("--estimator", choices=_ESTIMATORS, default="auto", help="auto: rvr, or rvc for classes")
     add("--kernel", choices=_KERNELS, default="rbf")
     add(
         "--width",
@@ -95,11 +95,11 @@ def run(options: argparse.Namespace) -> int:
     rows, features = _training(options, table, notes)
     widths = _widths(options)
     notes += _unequal_scales(options.kernel, rows, features)
-    recipe = _recipe(options, rows, notes)
-    with _progress(quiet=options.quiet) as begin:
-        choice = Choice(recipe, rows, begin)
-        model, best, problems, doubtful = _chosen(choice, widths)
-        best = best if options.quiet else choice.measured(best)
+    arguments = _candidates(options, rows, notes)
+    with _Progress(quiet=options.quiet) as begin:
+        search = WidthSearch(_estimator(options, rows), options.kernel, rows, begin, arguments, options.seed)
+        model, best, problems, doubtful = _chosen(search, widths)
+        best = best if options.quiet else search.measured(best)
     model.feature_names_in_ = np.array(features, dtype=object)
     if options.output == "-":
         sys.stdout.buffer.write(model.to_predictor().to_bytes())
@@ -169,29 +169,28 @@ def _training(options: argparse.Namespace, table: Table, notes: list[str]) -> tu
     if comma is not None:
         notes.append(f"commas are decimal signs, as in column {comma!r}")
     X = _encoding.matrix(table, features)[0][present]
-    gaps = np.isnan(X).T
+    missing = np.isnan(X)
     if options.missing == "drop":
-        gaps = np.stack([table[name].missing[present] for name in used])
-    missing = gaps.sum(axis=0) > 0
-    if options.missing == "drop" or (options.missing is None and 2 * missing.sum() <= len(missing)):
-        if missing.any():
+        missing = np.column_stack([table[name].missing[present] for name in used])
+    kept = np.flatnonzero(~missing.any(axis=1))
+    rows = Rows(X, y, weights, classifies)
+    if options.missing == "drop" or (options.missing is None and 2 * len(kept) >= len(rows)):
+        if len(kept) < len(rows):
             notes.append(
-                f"left out {counted(int(np.sum(missing)), 'row')} with missing inputs; --missing impute "
+                f"left out {counted(len(rows) - len(kept), 'row')} with missing inputs; --missing impute "
                 "replaces missing numbers by medians"
             )
-            X, y = X[~missing], y[~missing]
-            weights = None if weights is None else weights[~missing]
-            _refuse_too_few(table, len(y))
-    elif np.isnan(X).any():
-        missing = np.isnan(X)
+            _refuse_too_few(table, len(kept))
+            rows = rows.at(kept)
+    elif missing.any():
         columns = [features[j] for j in np.flatnonzero(missing.any(axis=0))]
         notes.append(
             f"replaced {counted(int(missing.sum()), 'missing number')} in "
             f"{_tables.listed(columns, 6)} by medians; --missing drop leaves these rows out"
         )
-        X = np.where(missing, np.nanmedian(X, axis=0), X)
-    _refuse_few_values(table, target.name, y, classifies)
-    return Rows(X, y, weights, classifies), features
+        rows = Rows(np.where(missing, np.nanmedian(X, axis=0), X), y, weights, classifies)
+    _refuse_few_values(table, target.name, rows.y, classifies)
+    return rows, features
 
 
 def _refuse_too_few(table: Table, n_rows: int) -> None:
@@ -222,12 +221,12 @@ def _target(
 ) -> tuple[NDArray[Any], bool]:
     """Return the targets of the rows that have one, and whether they are classes."""
     column = table[options.target]
-    if options.classify and options.machine == "rvr":
-        raise TableError("--classify does not go with --machine rvr; use rvc")
-    if options.regress and options.machine not in ("auto", "rvr"):
-        raise TableError(f"--regress does not go with --machine {options.machine}; use rvr")
-    regress = options.regress or options.machine == "rvr"
-    classify = options.classify or not (regress or options.machine == "auto")
+    if options.classify and options.estimator == "rvr":
+        raise TableError("--classify does not go with --estimator rvr; use rvc")
+    if options.regress and options.estimator not in ("auto", "rvr"):
+        raise TableError(f"--regress does not go with --estimator {options.estimator}; use rvr")
+    regress = options.regress or options.estimator == "rvr"
+    classify = options.classify or not (regress or options.estimator == "auto")
     if column.numbers is None or options.target in options.text:
         column.refuse_dates()
         if regress:
@@ -246,8 +245,8 @@ def _target(
     if classify and not integers:
         row = int(np.flatnonzero(present)[np.flatnonzero(y != np.round(y))[0]])
         raise TableError(
-            f"{column.at(row)}, which is not an integer label; leave --classify and --machine out to predict "
-            "numbers"
+            f"{column.at(row)}, which is not an integer label; leave --classify and --estimator out to "
+            "predict numbers"
         )
     if classify:
         return y.astype(np.int64), True
@@ -261,21 +260,26 @@ def _target(
 # --- the model ----------------------------------------------------------------------------------------
 
 
-def _recipe(options: argparse.Namespace, rows: Rows, notes: list[str]) -> Recipe:
+def _estimator(options: argparse.Namespace, rows: Rows) -> Any:
+    """Return the class of the estimator."""
     import sparsebayes
 
-    estimator = ("rvc" if rows.classifies else "rvr") if options.machine == "auto" else options.machine
+    name = ("rvc" if rows.classifies else "rvr") if options.estimator == "auto" else options.estimator
+    return getattr(sparsebayes, name.upper())
+
+
+def _candidates(options: argparse.Namespace, rows: Rows, notes: list[str]) -> dict[str, Any]:
+    """Return the arguments of the estimator that choose candidate centres; append to ``notes``."""
     candidates = options.candidates
     if candidates is None and len(rows) > _MANY_ROWS:
         candidates = _CANDIDATES
         notes.append(f"functions about {candidates} of {len(rows)} rows; --candidates sets the number")
-    arguments = {} if candidates is None else {"candidates": candidates, "random_state": options.seed}
-    return Recipe(getattr(sparsebayes, estimator.upper()), options.kernel, arguments, options.seed)
+    return {} if candidates is None else {"candidates": candidates, "random_state": options.seed}
 
 
 def _widths(options: argparse.Namespace) -> Sequence[Width]:
     """Return the widths to choose from."""
-    width_option, learns = options.width, options.machine not in ("mrvm1", "mrvm2")
+    width_option, learns = options.width, options.estimator not in ("mrvm1", "mrvm2")
     if options.kernel != "rbf":
         if width_option != "auto":
             raise TableError(f"--width is for --kernel rbf; {options.kernel} has none")
@@ -285,7 +289,7 @@ def _widths(options: argparse.Namespace) -> Sequence[Width]:
     if width_option == "ard":
         if not learns:
             raise TableError(
-                f"--width ard does not go with --machine {options.machine}; use auto or a number"
+                f"--width ard does not go with --estimator {options.estimator}; use auto or a number"
             )
         return ("ard",)
     try:
@@ -297,64 +301,57 @@ def _widths(options: argparse.Namespace) -> Sequence[Width]:
     return (width,)
 
 
-def _chosen(choice: Choice, widths: Sequence[Width]) -> tuple[Any, LeftOut, list[str], bool]:
+def _chosen(search: WidthSearch, widths: Sequence[Width]) -> tuple[Any, WidthScores, list[str], bool]:
     """Return the model with the width that predicts left-out rows best, and the scores of that width.
 
     Return also its warnings, and whether it is unreliable: not converged, empty or overfitted.
     """
-    first: tuple[Any, LeftOut, list[str], bool] | None = None
-    for one in choice.ranking(widths):
+    found: list[tuple[Any, WidthScores, list[str], bool]] = []
+    for one in search.ranking(widths):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            model = choice.model(one)
+            model = search.model(one)
         problems = list(dict.fromkeys(" ".join(str(warning.message).split()) for warning in caught))
         ended = statuses(model) - {"converged"}
         if ended and not problems:
             problems.append(f"the fit ended as {', '.join(sorted(ended))}")
-        n_rows = len(choice.rows)
-        saturated = is_saturated(model, n_rows)
-        if saturated and not problems:
+        n_rows = len(search.rows)
+        if not is_saturated(model, n_rows):
+            return model, one, problems, bool(ended)
+        if not problems:
             problems.append(
                 f"{len(model.relevance_)} functions for {n_rows} rows: the kernel is too narrow for these "
                 "data or there is no noise, and error bars are too small; try a larger --width"
             )
-        if not saturated:
-            return model, one, problems, bool(ended)
-        first = first or (model, one, problems, True)
-    assert first is not None
-    return first
+        found.append((model, one, problems, True))
+    return found[0]
 
 
-@contextmanager
-def _progress(*, quiet: bool) -> Iterator[Any]:
-    """Show progress on standard error; yields a function that names the current stage."""
-    if quiet or sys.stderr is None:
-        yield lambda stage: None
-        return
-    handler = _Lines()
-    log = logging.getLogger("sparsebayes")
-    level = log.level
-    log.addHandler(handler)
-    log.setLevel(logging.DEBUG)
-    try:
-        yield handler.begin
-    finally:
-        log.removeHandler(handler)
-        log.setLevel(level)
-        handler.clear()
-
-
-class _Lines(logging.Handler):
+class _Progress(logging.Handler):
     """Shows log messages: on a terminal in one line that is overwritten, elsewhere every ten seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, quiet: bool) -> None:
         super().__init__()
-        self._terminal = sys.stderr.isatty()
+        self._quiet = quiet or sys.stderr is None
+        self._terminal = not self._quiet and sys.stderr.isatty()
         self._seconds = _TERMINAL_SECONDS if self._terminal else _LINE_SECONDS
-        self._shown_at, self._stage = time.monotonic(), ""
+        self._shown_at, self._stage, self._level = time.monotonic(), "", LOG.level
 
-    def begin(self, stage: str) -> None:
-        """Begin a stage."""
+    def __enter__(self) -> Callable[[str], None]:
+        """Return a function that begins a stage, which is named in each line."""
+        if not self._quiet:
+            LOG.addHandler(self)
+            LOG.setLevel(logging.DEBUG)
+        return self._begin
+
+    def __exit__(self, *_: object) -> None:
+        LOG.removeHandler(self)
+        LOG.setLevel(self._level)
+        if self._terminal:
+            sys.stderr.write(f"\r{'':<78}\r")
+            sys.stderr.flush()
+
+    def _begin(self, stage: str) -> None:
         self._stage = stage
         self._show("begun")
 
@@ -364,22 +361,16 @@ class _Lines(logging.Handler):
 
     def _show(self, message: str) -> None:
         now = time.monotonic()
-        if now - self._shown_at < self._seconds:
+        if self._quiet or now - self._shown_at < self._seconds:
             return
         self._shown_at = now
         line = f"{self._stage}: {message}"
         sys.stderr.write(f"\r{line[:78]:<78}" if self._terminal else f"sparsebayes: {line}\n")
         sys.stderr.flush()
 
-    def clear(self) -> None:
-        """Clear the line on a terminal."""
-        if self._terminal:
-            sys.stderr.write(f"\r{'':<78}\r")
-            sys.stderr.flush()
-
 
 def _summary(
-    model: Any, rows: Rows, widths: Sequence[Width], best: LeftOut, groups: dict[str, list[int]]
+    model: Any, rows: Rows, widths: Sequence[Width], best: WidthScores, groups: dict[str, list[int]]
 ) -> list[str]:
     lines = [
         f"{type(model).__name__} on {len(rows)} rows of {counted(model.n_features_in_, 'input')}: "

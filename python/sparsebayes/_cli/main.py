@@ -109,20 +109,14 @@ def _predict(options: argparse.Namespace) -> int:
         )
     for note in notes:
         sys.stderr.write(f"sparsebayes: {note}\n")
-    _tables.write(_predictions(model, X, complete), options.output)
+    _tables.write(
+        {
+            name: [value if whole else None for value, whole in zip(values.tolist(), complete, strict=True)]
+            for name, values in _outputs(model, np.where(missing, 0.0, X)).items()
+        },
+        options.output,
+    )
     return _DONE
-
-
-def _predictions(model: Predictor, X: FloatArray, complete: NDArray[np.bool_]) -> dict[str, list[Any]]:
-    """Return predictions and error bars or probabilities by column, None for rows that lack inputs."""
-    found: dict[str, list[Any]] = {}
-    if not complete.any():  # a predictor rejects an empty table
-        return {name: [None] * len(X) for name in _outputs(model, np.zeros((1, X.shape[1])))}
-    for name, values in _outputs(model, X[complete]).items():
-        column: NDArray[Any] = np.full(len(X), None, dtype=object)
-        column[complete] = values.tolist()
-        found[name] = column.tolist()
-    return found
 
 
 def _outputs(model: Predictor, X: FloatArray) -> dict[str, NDArray[Any]]:
@@ -158,21 +152,16 @@ def _info(options: argparse.Namespace) -> int:
         sys.stdout.write(json.dumps(facts, indent=2) + "\n")
         return _DONE
     for name, value in facts.items():
+        if isinstance(value, list):
+            value = ", ".join(item if isinstance(item, str) else json.dumps(item) for item in value)
         if value is not None:
-            sys.stdout.write(f"{name:<15} {_shown(value)}\n")
+            sys.stdout.write(f"{name:<15} {value}\n")
     return _DONE
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, list):
-        return ", ".join(item if isinstance(item, str) else json.dumps(item) for item in value)
-    return str(value)
 
 
 def _demo(options: argparse.Namespace) -> int:
     from .demo import compare
 
     for line in compare():
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
+        print(line, flush=True)
     return _DONE

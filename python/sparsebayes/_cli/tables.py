@@ -7,8 +7,8 @@ import gzip
 import io
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -62,25 +62,18 @@ class Column:
     def numbers(self) -> FloatArray | None:
         """The values, NaN where they are missing; None for a column of text."""
         cells = [None if cell.lower() in _MISSING_NUMBERS else cell for cell in self.cells]
-        present = [cell for cell in cells if cell is not None]
         if self.is_percent:
             cells = [None if cell is None else cell[:-1].rstrip() for cell in cells]
-            present = [cell for cell in cells if cell is not None]
+        present = [cell for cell in cells if cell is not None]
         if any(_CODE.match(cell) for cell in present):
             return None
         if not all(_NUMBER.fullmatch(cell) for cell in present):
-            if not self._has_decimal_commas(present):
+            # In a comma-separated file "1,234" more likely means 1234.
+            grouped = all(_THOUSANDS.fullmatch(cell) for cell in present if "," in cell)
+            if not all(map(_COMMA_NUMBER.fullmatch, present)) or (self.splits_at_comma and grouped):
                 return None
             cells = [None if cell is None else cell.replace(",", ".") for cell in cells]
         return np.array([np.nan if cell is None else float(cell) for cell in cells])
-
-    def _has_decimal_commas(self, present: Sequence[str]) -> bool:
-        if not all(_COMMA_NUMBER.fullmatch(cell) for cell in present):
-            return False
-        # In a comma-separated file "1,234" more likely means 1234.
-        return not (
-            self.splits_at_comma and all(_THOUSANDS.fullmatch(cell) for cell in present if "," in cell)
-        )
 
     @cached_property
     def is_percent(self) -> bool:
@@ -145,29 +138,15 @@ class Column:
         return values
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(dict[str, Column]):
     """The columns of a file by name, and notes about how they were read."""
 
-    path: str
-    columns: Mapping[str, Column]
-    notes: list[str] = field(default_factory=list)
+    def __init__(self, path: str, columns: Mapping[str, Column], notes: list[str]) -> None:
+        super().__init__(columns)
+        self.path, self.notes = path, notes
 
-    @property
-    def n_rows(self) -> int:
-        """Rows below the names of the columns."""
-        return len(next(iter(self.columns.values())).cells)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.columns)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.columns
-
-    def __getitem__(self, name: str) -> Column:
-        if name not in self.columns:
-            raise TableError(f"{self.path} has no column {name!r}; it has {listed(self.columns)}")
-        return self.columns[name]
+    def __missing__(self, name: str) -> Column:
+        raise TableError(f"{self.path} has no column {name!r}; it has {listed(self)}")
 
     def refuse_two_decimal_signs(self, names: Iterable[str]) -> str | None:
         """Return the first of these columns with decimal commas.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from functools import reduce
 from typing import Any
 
@@ -12,8 +13,7 @@ from dask.delayed import Delayed, delayed
 from distributed import Client, TimeoutError
 
 from .._checks.numbers import PLAIN
-from .._types import Likelihood
-from ..providers import Call, PartsStatistics, add
+from ..providers import Call, SummedStatistics, add
 
 #: Results combined by one task.
 _FAN_IN = 8
@@ -26,7 +26,7 @@ class Engine:
 
     Results are combined in the order of the partitions, in a tree whose shape depends only on their number,
     and not in the order in which workers finish. A task that runs again because its worker was lost therefore
-    leaves the combined result unchanged.
+    leaves the combined result unchanged. So no task may change its arguments.
     """
 
     def __init__(self, client: Any) -> None:
@@ -36,7 +36,8 @@ class Engine:
                 f"one; got {client!r}"
             )
         # Found now, because the fit calls `result` from another thread, which has no current client.
-        self._client: Any = _current_client() if client is None else client
+        owner = getattr(get_scheduler(), "__self__", None) if client is None else client  # type: ignore[no-untyped-call] # Dask's
+        self._client: Any = owner if isinstance(owner, Client) else None
 
     def keep(self, tasks: Sequence[Delayed]) -> list[Delayed]:
         """Start these tasks and keep their results on the workers, which can still recompute them."""
@@ -56,11 +57,9 @@ class Engine:
                     raise KeyboardInterrupt from None  # releasing the future stops its tasks
         return future.result()
 
-
-def _current_client() -> Client | None:
-    """Return the client that Dask would run tasks with, if any."""
-    owner = getattr(get_scheduler(), "__self__", None)  # type: ignore[no-untyped-call] # Dask's
-    return owner if isinstance(owner, Client) else None
+    def merged(self, tasks: Sequence[Delayed]) -> Any:
+        """Return the results of all tasks merged into one, by their own method ``merge``."""
+        return self.result(_combined(_merged, tasks))
 
 
 def shared(value: Any) -> Delayed:
@@ -75,7 +74,7 @@ def on_each(function: Callable[..., Any], parts: Sequence[Delayed], *arguments: 
     return [task(part, *arguments) for part in parts]
 
 
-def combined(function: Callable[[Sequence[Any]], Any], tasks: Sequence[Delayed]) -> Delayed:
+def _combined(function: Callable[[Sequence[Any]], Any], tasks: Sequence[Delayed]) -> Delayed:
     """Return one task that combines all results with ``function``, in a tree."""
     task, level = delayed(function, pure=False), list(tasks)
     while True:
@@ -84,34 +83,37 @@ def combined(function: Callable[[Sequence[Any]], Any], tasks: Sequence[Delayed])
             return level[0]
 
 
-class Partitions(PartsStatistics):
-    """The providers of all partitions as one: each call is one round trip to the workers.
+def _merged(results: Sequence[Any]) -> Any:
+    total = deepcopy(results[0])
+    for result in results[1:]:
+        total.merge(result)
+    return total
 
-    Parameters
-    ----------
-    engine : Engine
-    parts : list of tasks
-        Their results are providers, kept by the engine.
-    n_basis, likelihood
-        Attributes that the parts share.
+
+def _added(results: Sequence[Any]) -> Any:
+    return reduce(add, results)
+
+
+class Partitions(SummedStatistics):
+    """The Bernoulli providers of all partitions as one: each call is one round trip to the workers.
+
+    ``parts``: tasks whose results are the providers, kept by the engine.
     """
 
-    def __init__(
-        self, engine: Engine, parts: Sequence[Delayed], n_basis: int, likelihood: Likelihood
-    ) -> None:
-        self._engine, self._parts = engine, parts
-        self.n_basis, self.likelihood = n_basis, likelihood
+    def __init__(self, engine: Engine, parts: Sequence[Delayed], n_basis: int) -> None:
+        # With a map of its own a sum leaves its parts, which are elsewhere, alone.
+        super().__init__(parts, map=map, n_basis=n_basis, likelihood="bernoulli")
+        self._tasks, self._engine = parts, engine
 
-    def _sum(self, method: str, *arguments: Any) -> Any:
-        results = on_each(_call, self._parts, shared(Call(method, arguments)))
-        return self._engine.result(combined(_total, results), self._cancelled)
+    def _sum(self, method: Callable[..., Any], *arguments: Any) -> Any:
+        results = on_each(_call, self._tasks, shared(Call(method.__name__, arguments)))
+        return self._engine.result(_combined(_added, results), self._cancelled)
 
 
 def _call(part: Any, call: Call) -> Any:
-    # An array unpickled from a message may be misaligned.
-    arguments = (np.require(a, a.dtype, PLAIN) if isinstance(a, np.ndarray) else a for a in call.arguments)
-    return Call(call.method, tuple(arguments))(part)
+    return Call(call.method, tuple(map(aligned, call.arguments)))(part)
 
 
-def _total(results: Sequence[Any]) -> Any:
-    return reduce(add, results)
+def aligned(value: Any) -> Any:
+    """Return an array as the core can read it, as one unpickled from a message may be misaligned."""
+    return np.require(value, value.dtype, PLAIN) if isinstance(value, np.ndarray) else value

@@ -228,11 +228,17 @@ class RowSample:
         if self._bound is not None:
             usable &= numbers < self._bound
         new = np.flatnonzero(usable)
-        if len(new) == 0:
-            return
-        self._keys = np.concatenate([self._keys, numbers[new]])
-        self._rows = np.concatenate([self._rows, first + new])
-        self._X = np.concatenate([self._X, X[new]])
+        if len(new) > 0:
+            self._append(numbers[new], first + new, X[new])
+
+    def merge(self, later: RowSample, first: int) -> None:
+        """Add a sample of rows that follow; ``first`` is the number of the row that is 0 there."""
+        self._append(later._keys, first + later._rows, later._X)
+
+    def _append(self, numbers: NDArray[np.uint64], rows: IntArray, X: FloatArray) -> None:
+        self._keys = np.concatenate([self._keys, numbers])
+        self._rows = np.concatenate([self._rows, rows])
+        self._X = np.concatenate([self._X, X])
         if len(self._keys) > self._size:
             self._trim()
 

@@ -30,11 +30,6 @@ from .._types import FloatArray
 
 __all__ = ["Chunks", "Rows", "are_chunks", "located", "open_chunks"]
 
-_PASSES: Final = (
-    "X can be read only once, and {why} takes more than one pass over it; give a list of chunks, an object "
-    "whose __iter__ begins anew each time, or a function without arguments that returns an iterator"
-)
-
 
 @dataclass(frozen=True)
 class Rows:
@@ -54,6 +49,10 @@ class Rows:
     def __len__(self) -> int:
         """Return n."""
         return len(self.X)
+
+    def __sizeof__(self) -> int:
+        """Return the bytes of the arrays, for Dask's scheduler."""
+        return sum(a.nbytes for a in (self.X, self.y, self.weights) if a is not None)
 
     def part(self, start: int, stop: int) -> Rows:
         """Return rows ``start`` to ``stop`` of these."""
@@ -103,7 +102,11 @@ class Chunks(ABC):
     def check_passes(self, why: str) -> None:
         """Raise ValueError if there can be only one pass and ``why`` needs more."""
         if not self.can_repeat():
-            raise ValueError(_PASSES.format(why=why))
+            raise ValueError(
+                f"X can be read only once, and {why} takes more than one pass over it; give a list of "
+                "chunks, an object whose __iter__ begins anew each time, or a function without arguments "
+                "that returns an iterator"
+            )
 
     def blocks(self, size: int) -> Iterator[Rows]:
         """Yield all rows, ``size`` at a time except for the last block, across the borders of chunks.
@@ -140,60 +143,45 @@ class Chunks(ABC):
     def _checked(self, number: int, first: int, X: Any, y: Any, weights: Any) -> Rows:
         """Return rows of chunk ``number`` as numbers; errors name the rows."""
         with located(number, first, _length(X)):
-            values = check_chunk("X", X, self.n_features)
-            if not self._labels:
-                target, weights = check_chunk_targets("y", y, weights, len(values))
-                return Rows(values, target, weights, first, number)
-            with naming("y"):
-                labels = column_or_1d(y, warn=True)
-                assert_all_finite(labels, input_name="y")
-                if len(labels) != len(values):
-                    raise ValueError(f"y must hold a label for each of {len(values)} rows, got {len(labels)}")
-            return Rows(values, labels, check_weights(weights, len(values), may_vanish=True), first, number)
+            return check_rows(X, y, weights, self.n_features, self._labels, first, number)
 
 
-class _Array(Chunks):
-    """Rows of an array; a mapped file is loaded block by block."""
-
-    def __init__(self, X: Any, y: Any, weights: Any, labels: bool) -> None:
-        if X.ndim != 2:
-            raise ValueError(f"X must have 2 dimensions, (n_samples, n_features); got the shape {X.shape}")
-        self.n_rows, self.n_features = X.shape
-        self._labels = labels
-        with naming("y"):
-            self._y = y if isinstance(y, np.ndarray) and y.ndim == 1 else column_or_1d(y, warn=True)
-        self._X, self._weights = X, weights if weights is None else _column(weights, self.n_rows)
-        for name, column in (("y", self._y), ("sample_weight", self._weights)):
-            if column is not None and _length(column) != self.n_rows:
-                raise ValueError(
-                    f"X and {name} must have the same number of rows, got {len(X)} and {_length(column)}"
-                )
-
-    def _read(self, size: int) -> Iterator[Rows]:
-        for number, start in enumerate(range(0, len(self._X), size)):
-            at = slice(start, start + size)
-            weights = None if self._weights is None else self._weights[at]
-            yield self._checked(number, start, self._X[at], self._y[at], weights)
-            for array in (self._X, self._y, self._weights):
-                release(array)
+def check_rows(
+    X: Any, y: Any, weights: Any, n_features: int, labels: bool, first: int = 0, chunk: int = 0
+) -> Rows:
+    """Return rows of a chunk as numbers; ``labels``: y holds class labels, which are not converted."""
+    values = check_chunk("X", X, n_features)
+    if not labels:
+        target, weights = check_chunk_targets("y", y, weights, len(values))
+        return Rows(values, target, weights, first, chunk)
+    with naming("y"):
+        target = column_or_1d(y, warn=True)
+        assert_all_finite(target, input_name="y")
+        if len(target) != len(values):
+            raise ValueError(f"y must hold a label for each of {len(values)} rows, got {len(target)}")
+    return Rows(values, target, check_weights(weights, len(values), may_vanish=True), first, chunk)
 
 
 class _Iterable(Chunks):
-    """Chunks (X, y) or (X, y, sample_weight) of an iterable."""
+    """Chunks (X, y) or (X, y, sample_weight) of an iterable, or one chunk of ``n_rows`` rows.
 
-    def __init__(self, source: Iterable[Any] | Callable[[], Iterable[Any]], labels: bool) -> None:
-        self._source, self._labels = source, labels
-        self._pending: Iterator[Any] | None = None
+    The blocks of a single chunk count as chunks.
+    """
+
+    def __init__(
+        self,
+        source: Iterable[Any] | Callable[[], Iterable[Any]],
+        labels: bool,
+        n_rows: int | None = None,
+    ) -> None:
+        self._source, self._labels, self.n_rows = source, labels, n_rows
         first = self._begin()
-        if not self.can_repeat():
-            self._pending = first
         chunk = next(first, None)
         if chunk is None:
             raise ValueError("X holds no chunks; a fit needs at least one row")
         X, *_ = _unpacked(0, chunk)
         self.n_features, self.names = X.shape[1], _get_feature_names(X)
-        if self._pending is not None:
-            self._pending = chain([chunk], first)
+        self._pending = None if self.can_repeat() else chain([chunk], first)
 
     def can_repeat(self) -> bool:
         return callable(self._source) or not isinstance(self._source, Iterator)
@@ -215,14 +203,18 @@ class _Iterable(Chunks):
                 )
             n = _length(X)
             for name, column in (("y", y), ("sample_weight", weights)):
-                if column is not None and not isinstance(column, Number) and _length(column) != n:
+                m = _length(column)
+                if column is not None and not isinstance(column, Number) and m != n:
+                    where = f"chunk {number}: " if self.n_rows is None else ""
                     raise ValueError(
-                        f"chunk {number}: X and {name} must have the same number of rows, got {n} and "
-                        f"{_length(column)}"
+                        f"{where}X and {name} must have the same number of rows, got {n} and {m}"
                     )
             for start in range(0, n, size):
                 parts = (_sliced(values, start, start + size) for values in (X, y, weights))
-                yield self._checked(number, first + start, *parts)
+                at = number if self.n_rows is None else start // size
+                yield self._checked(at, first + start, *parts)
+                for array in (X, y, weights):
+                    release(array)
             first += n
 
 
@@ -267,7 +259,9 @@ def open_chunks(X: Any, y: Any, sample_weight: Any, *, labels: bool = False) -> 
     if isinstance(X, np.ndarray):
         if y is None:
             raise ValueError("y must hold the targets, as X is an array; got None")
-        return _Array(X, y, sample_weight, labels)
+        with naming("y"):
+            y = y if isinstance(y, np.ndarray) and y.ndim == 1 else column_or_1d(y, warn=True)
+        return _Iterable([(X, y, sample_weight)], labels, len(X))
     for name, column in (("y", y), ("sample_weight", sample_weight)):
         if column is not None:
             raise ValueError(f"{name} must be None where X is an iterable of chunks, which contain it")
@@ -332,11 +326,6 @@ def _length(values: Any) -> int:
     return len(values) if isinstance(values, Sized) else 0
 
 
-def _column(weights: Any, n_rows: int) -> NDArray[Any]:
-    given = np.broadcast_to(np.asarray(weights), n_rows) if isinstance(weights, Number) else weights
-    return given if isinstance(given, np.ndarray) else np.asarray(given)
-
-
 def _joined(parts: list[Rows]) -> Rows:
     """Return successive rows as one."""
     if len(parts) == 1:
@@ -356,7 +345,12 @@ _FORMATS: Final = {".arrow": "arrow", ".ipc": "arrow", ".feather": "feather"}
 
 def _open_arrow(X: Any, y: Any, sample_weight: Any, labels: bool) -> Chunks:
     """Return the rows of a path, data set, reader or table; ``y`` and ``sample_weight`` name columns."""
-    dataset = _import_dataset()
+    try:
+        from pyarrow import dataset
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "X is a path or a data set of Arrow, which needs pyarrow: pip install sparsebayes[arrow]"
+        ) from error
     source = X
     if isinstance(X, (str, os.PathLike)):
         with naming("X"):
@@ -368,22 +362,24 @@ def _open_arrow(X: Any, y: Any, sample_weight: Any, labels: bool) -> Chunks:
             "X of pyarrow must be a pyarrow.dataset.Dataset, a RecordBatchReader or a Table, got "
             f"{type(X).__name__}"
         )
-    return _Arrow(source, _named("y", y), _named("sample_weight", sample_weight), labels)
+    return _Arrow(source, y, sample_weight, labels)
 
 
 class _Arrow(Chunks):
     """The rows of an Arrow data set, or of a reader, which can be read only once."""
 
-    def __init__(self, source: Any, y: str | None, weights: str | None, labels: bool) -> None:
-        self._source, self._labels = source, labels
-        if y is None:
-            raise TypeError(
-                "y must be the name of the target column where X is a data set of Arrow, got None"
-            )
-        self._y, self._weights = y, weights
+    def __init__(self, source: Any, y: Any, weights: Any, labels: bool) -> None:
+        self._source, self._y, self._weights, self._labels = source, y, weights, labels
         columns = source.schema.names
         for name, column in (("y", y), ("sample_weight", weights)):
-            if column is not None and columns.count(column) != 1:
+            if name == "sample_weight" and column is None:
+                continue
+            if not isinstance(column, str):
+                raise TypeError(
+                    f"{name} must be the name of a column where X is a path or a data set of Arrow, got "
+                    f"{type(column).__name__}"
+                )
+            if columns.count(column) != 1:
                 raise ValueError(f"{name} must name one column of X, {', '.join(columns)}; got {column!r}")
         self._features = [column for column in columns if column not in (y, weights)]
         if not self._features:
@@ -417,21 +413,11 @@ class _Arrow(Chunks):
                 where = f"chunk {number} (rows {first} to {first + len(part) - 1})"
                 X = np.empty((len(part), self.n_features))
                 for j, column in enumerate(self._features):
-                    X[:, j] = _numbers(part, "X", column, where)
-                y = _labels(part, self._y, where) if self._labels else _numbers(part, "y", self._y, where)
-                weights = self._weights and _numbers(part, "sample_weight", self._weights, where)
+                    X[:, j] = _values(part, "X", column, where)
+                y = _values(part, "y", self._y, where, labels=self._labels)
+                weights = self._weights and _values(part, "sample_weight", self._weights, where)
                 yield self._checked(number, first, X, y, weights)
                 first += len(part)
-
-
-def _import_dataset() -> Any:
-    try:
-        from pyarrow import dataset
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "X is a path or a data set of Arrow, which needs pyarrow: pip install sparsebayes[arrow]"
-        ) from error
-    return dataset
 
 
 def _open_path(dataset: Any, path: str) -> Any:
@@ -461,15 +447,6 @@ def _format(path: str, files: list[Path]) -> str:
     return formats.pop()
 
 
-def _named(argument: str, column: Any) -> str | None:
-    if column is not None and not isinstance(column, str):
-        raise TypeError(
-            f"{argument} must be the name of a column where X is a path or a data set of Arrow, got "
-            f"{type(column).__name__}"
-        )
-    return column
-
-
 def _check_numeric(column: str, kind: Any) -> None:
     from pyarrow import types
 
@@ -480,26 +457,18 @@ def _check_numeric(column: str, kind: Any) -> None:
         )
 
 
-def _column_values(batch: Any, argument: str, column: str, where: str) -> Any:
+def _values(batch: Any, argument: str, column: str, where: str, *, labels: bool = False) -> NDArray[Any]:
+    """Return the values of a column as float64, or as they are if they are labels."""
+    import pyarrow as pa
+
     values = batch.column(column)
     if values.null_count > 0:
         raise ValueError(
             f"{where}: {argument} holds nulls in column {column!r}; leave such rows out, or fill them in"
         )
-    return values
-
-
-def _numbers(batch: Any, argument: str, column: str, where: str) -> FloatArray:
-    import pyarrow as pa
-
-    values = _column_values(batch, argument, column, where).cast(pa.float64(), safe=False)
-    numbers: FloatArray = values.to_numpy(zero_copy_only=False)
-    return numbers
-
-
-def _labels(batch: Any, column: str, where: str) -> NDArray[Any]:
-    values = _column_values(batch, "y", column, where)
-    if hasattr(values, "dictionary_decode"):
+    if not labels:
+        values = values.cast(pa.float64(), safe=False)
+    elif hasattr(values, "dictionary_decode"):
         values = values.dictionary_decode()
-    labels: NDArray[Any] = values.to_numpy(zero_copy_only=False)
-    return labels
+    found: NDArray[Any] = values.to_numpy(zero_copy_only=False)
+    return found

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 from sklearn.base import clone
@@ -15,13 +15,15 @@ from .. import _core
 from .._checks.numbers import PLAIN, called, column_means
 from .._checks.targets import check_columns
 from .._types import FloatArray, IntArray, Likelihood, Settings
-from ..kernels import Kernel, OnColumns, Product, Sum
+from ..kernels import Kernel, OnColumns
+from ..kernels._base import Combination
 from ..kernels._resolve import is_precomputed
 from .checkpoint import Checkpoint, digest, open_checkpoint
 
 #: Called with iteration, action, column (-1: none), gain, log evidence, number of active functions and noise
 #: precision; in a pass over the candidates also with how many were evaluated, and of how many.
 CoreCallback = Callable[..., bool]
+CoreFits: TypeAlias = tuple[Callable[..., _core.Posterior], Callable[..., _core.OutputPosterior]]
 #: Larger dictionaries are fitted in blocks. Measured: docs/notebook/large-data.md.
 _MAX_UNBLOCKED: Final = 30_000
 #: Sizes of the first working set, of later ones, of additions after a pass and of blocks of candidates, and
@@ -85,9 +87,7 @@ class Design(ABC):
         """Number of functions."""
 
     @abstractmethod
-    def _core_fits(
-        self,
-    ) -> tuple[Callable[..., _core.Posterior], Callable[..., _core.OutputPosterior]]:
+    def core_fits(self) -> CoreFits:
         """Return the core's functions that fit one target and several, bound to this dictionary."""
 
     def fit(
@@ -99,30 +99,8 @@ class Design(ABC):
         callback: CoreCallback | None,
     ) -> _core.Posterior:
         """Fit the model of these functions to ``target``."""
-        fit, _ = self._core_fits()
+        fit, _ = self.core_fits()
         return fit(target, weights, likelihood=likelihood, callback=callback, **settings.of_one_target())
-
-    def fit_outputs(
-        self,
-        targets: FloatArray,
-        weights: FloatArray | None,
-        noise_variance: list[float] | None,
-        shared_noise: bool,
-        settings: Settings,
-        callback: CoreCallback | None,
-    ) -> _core.OutputPosterior:
-        """Fit one model to all columns of ``targets``."""
-        _, fit = self._core_fits()
-        return fit(
-            targets,
-            weights,
-            noise_variance=noise_variance,
-            shared_noise=shared_noise,
-            tol=settings.tol,
-            max_iter=settings.max_iter,
-            n_threads=settings.n_threads,
-            callback=callback,
-        )
 
 
 @dataclass(frozen=True)
@@ -153,9 +131,8 @@ class DenseDesign(Design):
         """Number of functions."""
         return int(self.layout.bias) + sum(int(block.shape[1]) for block in self.blocks)
 
-    def _core_fits(
-        self,
-    ) -> tuple[Callable[..., _core.Posterior], Callable[..., _core.OutputPosterior]]:
+    def core_fits(self) -> CoreFits:
+        """Return the core's functions that fit one target and several, bound to this dictionary."""
         block = self.blocks[0]
         is_all = len(self.blocks) == 1 and not self.layout.bias and self.offset is None
         values = block if is_all and block.dtype == np.float64 and block.flags.forc else self.Phi
@@ -181,9 +158,8 @@ class KernelDesign(Design):
         kernels = len(self.kernels) * len(self.centres)
         return int(self.layout.bias) + kernels + int(self.extra.shape[1])
 
-    def _core_fits(
-        self,
-    ) -> tuple[Callable[..., _core.Posterior], Callable[..., _core.OutputPosterior]]:
+    def core_fits(self) -> CoreFits:
+        """Return the core's functions that fit one target and several, bound to this dictionary."""
         functions, options = self._arguments()
         return (
             partial(_core.fit_kernel, *functions, **options),
@@ -266,10 +242,8 @@ def evaluate(kernel: Kernel, X: FloatArray, Z: FloatArray, n_threads: int | None
         return core.matrix(X, Z, n_threads=n_threads)
     if isinstance(kernel, OnColumns):
         return evaluate(kernel.inner(), kernel.select(X), kernel.select(Z), n_threads)
-    if isinstance(kernel, Sum):
-        return reduce(np.add, (evaluate(term, X, Z, n_threads) for term in kernel.terms))
-    if isinstance(kernel, Product):
-        return reduce(np.multiply, (evaluate(factor, X, Z, n_threads) for factor in kernel.factors))
+    if isinstance(kernel, Combination):
+        return reduce(kernel._operation, (evaluate(part, X, Z, n_threads) for part in kernel._members))
     return kernel(X, Z)
 
 

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 from sklearn.utils import check_array
@@ -286,24 +286,6 @@ _BYTES_PER_FUNCTION: Final = 3 * 520 * 8 + 256
 _BYTES_PER_VALUE: Final = 32
 
 
-class Summed(Protocol):
-    """Basis functions whose products are summed over rows."""
-
-    @property
-    def n_basis(self) -> int:
-        """Number of functions."""
-
-    @property
-    def width(self) -> int:
-        """Values that are stored for a row while it is added."""
-
-    def add(self, stats: SufficientStatistics, X: FloatArray, t: FloatArray, w: FloatArray | None) -> None:
-        """Add checked rows; after an error none has been added."""
-
-    def remedy(self, n_basis: int) -> str:
-        """Return a message that says how to have at most ``n_basis`` functions."""
-
-
 @dataclass(frozen=True)
 class Columns:
     """The columns of X."""
@@ -316,8 +298,12 @@ class Columns:
         return self.n_basis
 
     def add(self, stats: SufficientStatistics, X: FloatArray, t: FloatArray, w: FloatArray | None) -> None:
-        """Add checked rows."""
+        """Add checked rows; after an error none has been added."""
         stats._add_checked(X, t, w)
+
+    def values(self, X: FloatArray, shift: FloatArray) -> FloatArray:
+        """Return X minus the shift of each column."""
+        return X - shift if shift.any() else X
 
     def remedy(self, n_basis: int) -> str:
         """Return a message with the number of columns that fit."""
@@ -335,7 +321,7 @@ class Kernels:
     n_threads: int | None = None
 
     @cached_property
-    def _cores(self) -> list[_core.Kernel] | None:
+    def cores(self) -> list[_core.Kernel] | None:
         """The kernels as kernels of the core, None if it lacks one."""
         cores = [core for kernel in self.kernels if (core := kernel.to_core()) is not None]
         return cores if len(cores) == len(self.kernels) else None
@@ -348,23 +334,22 @@ class Kernels:
     @property
     def width(self) -> int:
         """Values that are stored for a row while it is added; of kernels only if Python evaluates them."""
-        own = 0 if self._cores is not None else len(self.kernels) * len(self.centres)
+        own = 0 if self.cores is not None else len(self.kernels) * len(self.centres)
         return int(self.centres.shape[1]) + self.n_extra + own
 
     def add(self, stats: SufficientStatistics, X: FloatArray, t: FloatArray, w: FloatArray | None) -> None:
-        """Add checked rows; the core evaluates its kernels in strips."""
+        """Add checked rows; after an error none has been added. The core evaluates its kernels in strips."""
         X = np.ascontiguousarray(X)
-        extra = columns_at(self.extra, X, self.n_extra)
-        if self._cores is not None:
+        if self.cores is not None:
+            extra = columns_at(self.extra, X, self.n_extra)
             beside = np.asfortranarray(extra) if self.n_extra else None
             stats._core.update_kernel(
-                X, self.centres, self._cores, t, w, extra=beside, n_threads=self.n_threads
+                X, self.centres, self.cores, t, w, extra=beside, n_threads=self.n_threads
             )
             return
         rows = block_rows(self.width)
         if len(X) <= rows:
-            blocks = [evaluate(kernel, X, self.centres, self.n_threads) for kernel in self.kernels]
-            stats._add_checked(np.hstack([*blocks, extra]), t, w)
+            stats._add_checked(self.values(X, np.zeros(self.n_extra)), t, w)
             return
         sums = SufficientStatistics(self.n_basis, n_jobs=self.n_threads)
         for start in range(0, len(X), rows):
@@ -372,11 +357,20 @@ class Kernels:
             self.add(sums, X[at], t[at], None if w is None else w[at])
         stats.merge(sums)
 
+    def values(self, X: FloatArray, shift: FloatArray) -> FloatArray:
+        """Return the kernels, then the extra columns minus the shift of each."""
+        blocks = [evaluate(kernel, X, self.centres, self.n_threads) for kernel in self.kernels]
+        return np.hstack([*blocks, columns_at(self.extra, X, self.n_extra) - shift])
+
     def remedy(self, n_basis: int) -> str:
         """Return a message with the number of candidates that fit."""
         fit = max(0, n_basis - self.n_extra) // len(self.kernels)
         each = f" for each of {len(self.kernels)} kernels" if len(self.kernels) > 1 else ""
         return f"There are {len(self.centres)} candidates{each}; give at most candidates={fit}"
+
+
+#: Basis functions whose products are summed over rows.
+Summed: TypeAlias = Columns | Kernels
 
 
 def block_rows(width: int, values: int = _MAX_VALUES) -> int:

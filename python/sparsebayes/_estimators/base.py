@@ -12,7 +12,7 @@ import re
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
@@ -27,13 +27,26 @@ from .._checks.targets import KnownNoise, Training, check_training, check_X, che
 from .._data.chunks import located, release
 from .._data.design import Design, Layout
 from .._progress import Watch
-from .._types import FloatArray, IntArray, Likelihood, OutputsProblem, Problem, Scheme, Settings
+from .._types import (
+    Callback,
+    FloatArray,
+    IntArray,
+    Likelihood,
+    OutputsProblem,
+    PerRow,
+    Problem,
+    Scheme,
+    Search,
+    Settings,
+)
 from ..predictor import Predictor
 from . import outputs as _outputs
 from .status import REMEDIES, RowSummary, is_constant, is_saturated, mean_excess, warning_of
 from .variational import check_variational
 
 AnyPosterior: TypeAlias = "_core.Posterior | _core.OutputPosterior"
+#: A dictionary, and the posterior of each target.
+Fits: TypeAlias = tuple[Design, list[Any]]
 
 #: Rows predicted at a time, to bound the memory.
 _PREDICT_ROWS = 8192
@@ -53,20 +66,34 @@ class _WholeValues:
         return self._cell.sub(lambda cell: next(whole), table)
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class Trainable(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carries no types
-    """An estimator whose fit is atomic, and which warns if it did not converge."""
+    """An estimator whose fit is atomic, and which warns if it did not converge.
 
-    if TYPE_CHECKING:
-        status_: str
-        #: Facts about the rows of a fit, from its end to its warning.
-        _row_summary: RowSummary
+    The fields of the classes of an estimator are the arguments of its constructor, except those that a fit
+    sets.
+    """
 
-    #: The remedy for each status.
-    _remedies: ClassVar[dict[str, str]] = REMEDIES
+    fit_intercept: bool = True
+    n_jobs: int | None = None
+    verbose: int = 0
+
+    #: Whether y holds class labels.
+    _labels: ClassVar[bool]
+
+    # After a fit.
+    active_: IntArray = field(init=False)
+    status_: str = field(init=False)
+    #: Facts about the rows of a fit, from its end to its warning.
+    _row_summary: RowSummary = field(init=False)
 
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether a fit has finished."""
         return hasattr(self, "status_")
+
+    def __dask_tokenize__(self) -> Any:
+        # Dask takes the fields of a dataclass for its whole state.
+        return type(self), self.__getstate__()
 
     def __repr__(self, N_CHAR_MAX: int = 100_000) -> str:
         """Return the whole constructor call; scikit-learn would truncate long kernels."""
@@ -118,7 +145,7 @@ class Trainable(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
         self.to_predictor().save(path)
 
     @abstractmethod
-    def _fit_and_publish(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+    def _fit_and_publish(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow) -> None:
         """Fit and publish attributes; if this raises, `_run_atomically` restores the previous attributes."""
 
     def _train(self, X: Any, y: Any, sample_weight: Any, **known: Any) -> None:
@@ -142,9 +169,9 @@ class Trainable(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
             category, message = warning
             warnings.warn(message, category, stacklevel=4)
 
-    @abstractmethod
     def _is_empty(self) -> bool:
         """Whether the model has no function but the intercept."""
+        return not (self.active_ >= 0).any()
 
     def _kernel_contribution(self, X: FloatArray) -> FloatArray | None:
         """Return the contribution of the kernel functions at rows of X, without the intercept.
@@ -154,34 +181,36 @@ class Trainable(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
         return None
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class SparseBayesEstimator(Trainable):
     """Template of the estimators that maximise the evidence of a basis."""
 
-    if TYPE_CHECKING:
-        scheme: Scheme
-        search: str
-        alpha_prior: tuple[float, float]
-        tol: float
-        max_iter: int
-        n_jobs: int | None
-        verbose: int
-        callback: Any
-        # After a fit.
-        active_: IntArray
-        alpha_: FloatArray
-        mu_: FloatArray
-        sigma_: FloatArray
-        beta_: Any
-        noise_variance_: Any
-        log_marginal_likelihood_: float
-        log_marginal_likelihood_path_: FloatArray
-        _log_evidences: list[float]
+    scheme: Scheme = "sequential"
+    alpha_prior: tuple[float, float] = (0.0, 0.0)
+    memory_limit: int | str | None = None
+    search: Search = "greedy"
+    tol: float = 1e-6
+    max_iter: int = 100_000
+    callback: Callback | None = None
+
+    # After a fit.
+    alpha_: FloatArray = field(init=False)
+    mu_: FloatArray = field(init=False)
+    sigma_: FloatArray = field(init=False)
+    beta_: Any = field(init=False)
+    noise_variance_: Any = field(init=False)
+    log_marginal_likelihood_: float = field(init=False)
+    log_marginal_likelihood_path_: FloatArray = field(init=False)
+    _log_evidences: list[float] = field(init=False)
 
     #: Noise variance of a row of weight 1 in units of ``noise_variance_``: the harmonic mean of squares of
     #: ``y_std``. None: the fit had no ``y_std``.
-    _y_variance: float | None = None
-    #: Whether y holds class labels.
-    _labels: ClassVar[bool]
+    if TYPE_CHECKING:
+        _y_variance: float | None = field(init=False)
+    else:
+        _y_variance = None
+    #: Whether y may have several columns.
+    _takes_outputs: ClassVar[bool] = False
     #: Whether the core receives X unchanged. It rejects values that are not finite, so a separate check,
     #: another pass over X, is not needed.
     _core_reads_X: ClassVar[bool] = False
@@ -227,30 +256,23 @@ class SparseBayesEstimator(Trainable):
     def _check_likelihood(self) -> Likelihood:
         """Return the likelihood, checked."""
 
-    def _takes_outputs(self) -> bool:
-        """Whether y may have several columns."""
-        return False
-
     def _publish_posteriors(self, posteriors: list[_core.Posterior], layout: Layout) -> None:
         """Publish ``active_``, ``alpha_``, ``mu_``, ``sigma_`` and the attributes of the likelihood."""
         (posterior,) = posteriors
         self.active_ = layout.names(posterior.active.astype(np.intp))
         self.alpha_, self.mu_, self.sigma_ = posterior.alpha, posterior.mu, posterior.sigma
 
+    def _training(self, X: Any, y: Any, sample_weight: Any, y_std: Any, **options: bool) -> Training:
+        labels, outputs = self._labels, self._takes_outputs
+        return check_training(
+            self, X, y, sample_weight, y_std=y_std, labels=labels, outputs=outputs, **options
+        )
+
     def _fit_and_publish(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, y_std: ArrayLike | None = None
+        self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow, y_std: PerRow = None
     ) -> None:
         settings = check_settings(self)
-        training = check_training(
-            self,
-            X,
-            y,
-            sample_weight,
-            labels=self._labels,
-            outputs=self._takes_outputs(),
-            unread=self._core_reads_X,
-            y_std=y_std,
-        )
+        training = self._training(X, y, sample_weight, y_std, unread=self._core_reads_X)
         targets = self._targets(training.y, reset=True)
         likelihood = self._check_likelihood()
         if training.noise is not None:
@@ -261,38 +283,28 @@ class SparseBayesEstimator(Trainable):
             settings = settings.with_noise_of(training.noise.variance)
         check_variational(settings, likelihood, learning=bool(learning_argument(self)))
         summary = RowSummary.of(training)
-        offset = self._offset_of(training, likelihood, settings)
+        offset = self._offset_of(training, settings)
         if np.any(offset):
             centred = replace(training, y=training.y - offset)
-            design, posteriors = self._infer(centred, [centred.y], likelihood, settings)
+            design, posteriors = self._infer(centred, [centred.y], settings)
             if 0 not in posteriors[0].active:  # the bias was pruned, so the offset cannot be added to it
                 offset = 0.0
         if not np.any(offset):
-            design, posteriors = self._infer(training, targets, likelihood, settings)
-        self._publish_fit(
-            settings,
-            likelihood,
-            training.n_samples,
-            design.n_basis,
-            design.layout,
-            posteriors,
-            summary,
-            offset,
-        )
+            design, posteriors = self._infer(training, targets, settings)
+        n_samples, n_basis, layout = training.n_samples, design.n_basis, design.layout
+        self._publish_fit(settings, likelihood, n_samples, n_basis, layout, posteriors, summary, offset)
         if training.noise is not None:
             self._publish_known_noise(training.noise)
         self._publish_basis(training)
 
-    def _offset_of(
-        self, training: Training, likelihood: Likelihood, settings: Settings
-    ) -> FloatArray | float:
+    def _offset_of(self, training: Training, settings: Settings) -> FloatArray | float:
         """Return what to subtract from y before the fit and add to the intercept after it, mostly 0.
 
         The larger the mean of y, the smaller the precision of the intercept, 1 / mean(y)^2, which has a lower
         bound at 1e-15 sum(weights) / var(y). If it would come within three decades of that bound, y is
         shifted towards 0 to keep that distance. In the model this changes only the intercept.
         """
-        if likelihood != "gaussian" or settings.alpha_prior != (0.0, 0.0):
+        if self._check_likelihood() != "gaussian" or settings.alpha_prior != (0.0, 0.0):
             return 0.0
         if not check_flag("fit_intercept", getattr(self, "fit_intercept", False)):
             return 0.0
@@ -333,7 +345,7 @@ class SparseBayesEstimator(Trainable):
         self.log_marginal_likelihood_path_ = self.log_marginal_likelihood_path_ + noise.log_evidence
         self.log_marginal_likelihood_ += noise.log_evidence
 
-    def _noise_of(self, y_std: ArrayLike | None, n_rows: int) -> Any:
+    def _noise_of(self, y_std: PerRow, n_rows: int) -> Any:
         """Return the noise variance of rows with these standard deviations of their targets."""
         if self._y_variance is None:
             if y_std is not None:
@@ -346,7 +358,7 @@ class SparseBayesEstimator(Trainable):
         return self.noise_variance_ * check_y_std(y_std, n_rows) ** 2
 
     def _predict(
-        self, X: ArrayLike, return_std: bool, y_std: ArrayLike | None
+        self, X: ArrayLike, return_std: bool, y_std: PerRow
     ) -> FloatArray | tuple[FloatArray, FloatArray]:
         """Return mean and, if asked for, standard deviation of Gaussian targets.
 
@@ -354,25 +366,25 @@ class SparseBayesEstimator(Trainable):
         and 22).
         """
         mean, variance = self._moments(X, variance=check_flag("return_std", return_std))
+        return self._targets_at(mean, variance, y_std)
+
+    def _targets_at(
+        self, mean: FloatArray, variance: FloatArray | None, y_std: PerRow
+    ) -> FloatArray | tuple[FloatArray, FloatArray]:
+        """Return mean and, unless ``variance`` is None, standard deviation of targets."""
         if self.mu_.ndim == 1:
             mean, variance = mean[:, 0], None if variance is None else variance[:, 0]
         return mean if variance is None else (mean, np.sqrt(self._noise_of(y_std, len(mean)) + variance))
 
-    def _infer(
-        self, training: Training, targets: list[FloatArray], likelihood: Likelihood, settings: Settings
-    ) -> tuple[Design, list[Any]]:
+    def _infer(self, training: Training, targets: list[FloatArray], settings: Settings) -> Fits:
         """Build the dictionary and fit a model of it to each target."""
         design = self._design(training)
-        return design, self._fit_design(design, training, targets, likelihood, settings)
+        return design, self._fit_design(design, training, targets, settings)
 
     def _fit_design(
-        self,
-        design: Design,
-        training: Training,
-        targets: list[FloatArray],
-        likelihood: Likelihood,
-        settings: Settings,
+        self, design: Design, training: Training, targets: list[FloatArray], settings: Settings
     ) -> list[Any]:
+        likelihood = self._check_likelihood()
         watch = Watch(
             self,
             design.layout,
@@ -404,9 +416,6 @@ class SparseBayesEstimator(Trainable):
         self.log_marginal_likelihood_ = float(self.log_marginal_likelihood_path_[-1] - priors)
         self.n_iter_ = sum(posterior.n_iter for posterior in posteriors)
         self.status_ = max((posterior.status for posterior in posteriors), key=list(REMEDIES).index)
-
-    def _is_empty(self) -> bool:
-        return not (self.active_ >= 0).any()
 
     def _output_weights(self) -> FloatArray:
         """Return the posterior means, (n_outputs, n_active)."""
@@ -453,24 +462,11 @@ class SparseBayesEstimator(Trainable):
         return np.concatenate(means), np.concatenate(variances) if variance else None
 
     def _problems(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        y_std: ArrayLike | None = None,
+        self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None, y_std: PerRow = None
     ) -> Iterator[Problem | OutputsProblem]:
         """Yield each fit of this estimator as arrays, given the training data."""
         check_is_fitted(self)
-        training = check_training(
-            self,
-            X,
-            y,
-            sample_weight,
-            labels=self._labels,
-            reset=False,
-            outputs=self._takes_outputs(),
-            y_std=y_std,
-        )
+        training = self._training(X, y, sample_weight, y_std, reset=False)
         if (self._y_variance is None) != (training.noise is None):
             raise ValueError(
                 f"y_std must be that of the fit, which had {'none' if y_std is not None else 'one'}"
@@ -480,12 +476,9 @@ class SparseBayesEstimator(Trainable):
             raise ValueError(
                 f"X and y must be the training data, {self._n_samples} rows; got {training.n_samples} rows"
             )
-        if self._takes_outputs():
-            n_outputs = [1 if part.ndim == 1 else part.shape[1] for part in (self.mu_, training.y)]
-            if n_outputs[0] != n_outputs[1]:
-                raise ValueError(
-                    f"y must be the training data, with {n_outputs[0]} outputs; got {n_outputs[1]}"
-                )
+        n_outputs = [1 if part.ndim == 1 else part.shape[1] for part in (self.mu_, training.y)]
+        if self._takes_outputs and n_outputs[0] != n_outputs[1]:
+            raise ValueError(f"y must be the training data, with {n_outputs[0]} outputs; got {n_outputs[1]}")
         training = replace(training, y=training.y - self._offset) if np.any(self._offset) else training
         likelihood = self._likelihood
         Phi, columns = self._dense(training), self._layout(training).columns(self.active_)
@@ -519,19 +512,14 @@ class SparseBayesEstimator(Trainable):
 
     def _model_of_output(self, output: int, columns: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
         """Return the columns of one fit in the dictionary, with their alpha and mu."""
-        one = self.alpha_.ndim == 1
-        centred = self._centred_mu()
-        alpha, mu = (self.alpha_, centred) if one else (self.alpha_[:, output], centred[:, output])
+        alpha, mu = self.alpha_, self.mu_
+        if np.any(self._offset):
+            mu = mu.copy()
+            mu[self.active_ == -1] -= self._offset
+        if alpha.ndim == 2:
+            alpha, mu = alpha[:, output], mu[:, output]
         used = np.isfinite(alpha)
         return columns[used], alpha[used], mu[used]
-
-    def _centred_mu(self) -> FloatArray:
-        """Return the posterior mean of the weights for the shifted y of the fit."""
-        if not np.any(self._offset):
-            return self.mu_
-        mu = self.mu_.copy()
-        mu[self.active_ == -1] -= self._offset
-        return mu
 
     def _noise_state(self, likelihood: Likelihood) -> Literal["estimated", "fixed", "floor", "none"]:
         if likelihood != "gaussian":

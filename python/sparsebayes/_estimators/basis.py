@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_random_state
 
 from .._checks.arguments import check_flag, check_n_jobs, learning_argument
 from .._checks.numbers import column_means
-from .._checks.targets import Training, check_sizes, check_square, check_X, distinct_rows, naming
+from .._checks.targets import Training, check_sizes, check_square, check_X, distinct_rows
 from .._data import candidates as _candidates
-from .._data.candidates import seed_of
 from .._data.chunks import Chunks
 from .._data.design import (
     DenseDesign,
@@ -29,40 +28,39 @@ from .._data.design import (
     is_transformer,
 )
 from .._data.out_of_core import Facts
-from .._data.statistics import Kernels, check_memory_limit, check_room
+from .._data.statistics import Columns, Kernels, Summed, check_memory_limit, check_room
 from .._hyper import LearningData, check_learnable, check_model, learn
-from .._types import Candidates, ExtraBasis, FloatArray, IntArray, KernelSpec, Likelihood, Settings
+from .._types import Candidates, ExtraBasis, FloatArray, IntArray, KernelSpec, Settings
 from ..kernels import Gaussian, Kernel, Linear
 from ..kernels._parameters import column_stds
 from ..kernels._resolve import is_precomputed, measures_inputs, resolve
-from .base import SparseBayesEstimator, Trainable
+from .base import Fits, SparseBayesEstimator, Trainable
 from .status import MAX_CONSTANT_FUNCTIONS
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class KernelEstimator(Trainable):
     """An estimator with the arguments ``kernel``, ``gamma``, ``degree`` and ``coef0``."""
 
     #: Whether gamma may be "learn" or "ard".
     _learns_kernels: ClassVar[bool] = False
 
-    if TYPE_CHECKING:
-        kernel: KernelSpec
-        gamma: float | str
-        degree: int
-        coef0: float
-        fit_intercept: bool
-        # After a fit.
-        kernel_: Kernel | list[Kernel] | str
-        relevance_: IntArray
-        relevance_vectors_: FloatArray
-        dual_coef_: FloatArray
-        intercept_: FloatArray
+    kernel: KernelSpec = field(default="rbf", kw_only=False)
+    gamma: float | str = "scale"
+    degree: int = 3
+    coef0: float = 0.0
+
+    # After a fit.
+    kernel_: Kernel | list[Kernel] | str = field(init=False)
+    relevance_: IntArray = field(init=False)
+    relevance_vectors_: FloatArray = field(init=False)
+    dual_coef_: FloatArray = field(init=False)
+    intercept_: FloatArray = field(init=False)
 
     def __sklearn_tags__(self) -> Any:
-        """Return the scikit-learn tags of this estimator."""
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = is_precomputed(self.kernel)
         return tags
@@ -109,6 +107,16 @@ class KernelEstimator(Trainable):
             learns=self._learns_kernels,
         )
 
+    def _publish_kernels(self, training: Training) -> list[Kernel]:
+        """Publish ``kernel_``, and return the kernels; none if X holds kernel values."""
+        if is_precomputed(self.kernel):
+            check_square(training)
+            self.kernel_ = "precomputed"
+            return []
+        kernels = self._resolve(training)
+        self.kernel_ = self._as_given(kernels)
+        return kernels
+
     def _middle(self, training: Training) -> FloatArray:
         """Return the mean of the centres, which linear kernels subtract if there is an intercept.
 
@@ -128,6 +136,19 @@ class KernelEstimator(Trainable):
 
     def _kernels(self) -> list[Kernel]:
         return self.kernel_ if isinstance(self.kernel_, list) else [self.kernel_]  # type: ignore[list-item] # no string here
+
+    def _at_relevance(self, kernel: Kernel, X: FloatArray) -> FloatArray:
+        """Return a kernel between these rows and the relevance vectors, (n, n_relevance)."""
+        if is_precomputed(kernel):
+            return X[:, self.relevance_]
+        return evaluate(kernel, X, self.relevance_vectors_, check_n_jobs(self.n_jobs))
+
+    def _dense_blocks(self, training: Training, layout: Layout) -> list[FloatArray]:
+        """Return the functions of each kernel at the training rows, evaluated in NumPy alone."""
+        if is_precomputed(self.kernel_):
+            return [training.X[:, layout.kept]]
+        centres = _candidates.points(self, training, layout.kept)
+        return [kernel(training.X, centres) for kernel in self._kernels()]
 
     def _publish_linear(self, bias: FloatArray) -> None:
         """Publish ``intercept_`` and, for a linear kernel, ``coef_``."""
@@ -151,19 +172,20 @@ _SAMPLE_BYTES: Final = 64
 _MAX_KERNELS_TRIED: Final = 3
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class KernelBasis(KernelEstimator, SparseBayesEstimator):
     """One function per kernel and candidate, k(., z_m), after a bias and before any extra columns."""
 
     _learns_kernels = True
 
-    if TYPE_CHECKING:
-        extra_basis: ExtraBasis
-        optimize_kernel: bool
-        candidates: Candidates
-        random_state: Any
-        # After a fit.
-        _n_extra: int
-        _extra_offset: FloatArray
+    optimize_kernel: bool = False
+    extra_basis: ExtraBasis = None
+    candidates: Candidates = None
+    random_state: int | np.random.RandomState | None = None
+
+    # After a fit.
+    _n_extra: int = field(init=False)
+    _extra_offset: FloatArray = field(init=False)
 
     def _layout(self, training: Training) -> Layout:
         size, kept = _candidates.block_size(self, training), _candidates.in_use(self, training)
@@ -171,12 +193,10 @@ class KernelBasis(KernelEstimator, SparseBayesEstimator):
 
     def _design(self, training: Training) -> Design:
         extra = self._fit_extra(training)
-        if is_precomputed(self.kernel):
-            check_square(training)
-            self.kernel_ = "precomputed"
-            layout = self._layout(training)
-            return DenseDesign([training.X[:, layout.kept], extra], layout)
-        return self._kernel_design(self._resolve(training), training, extra)
+        if kernels := self._publish_kernels(training):
+            return self._kernel_design(kernels, training, extra)
+        layout = self._layout(training)
+        return DenseDesign([training.X[:, layout.kept], extra], layout)
 
     def _kernel_design(self, kernels: list[Kernel], training: Training, extra: FloatArray) -> Design:
         """Return the dictionary of these kernels before the extra columns, and publish the kernels."""
@@ -193,21 +213,19 @@ class KernelBasis(KernelEstimator, SparseBayesEstimator):
         blocks = [evaluate(kernel, X, centres, n_threads) for kernel in kernels]
         return DenseDesign([*blocks, extra], layout)
 
-    def _infer(
-        self, training: Training, targets: list[FloatArray], likelihood: Likelihood, settings: Settings
-    ) -> tuple[Design, list[Any]]:
+    def _infer(self, training: Training, targets: list[FloatArray], settings: Settings) -> Fits:
         _candidates.place(self, training)
         argument = learning_argument(self)
         if not argument:
-            return super()._infer(training, targets, likelihood, settings)
-        check_model(argument, self.kernel, training.y, likelihood, settings)
+            return super()._infer(training, targets, settings)
+        check_model(argument, self.kernel, training.y, self._check_likelihood(), settings)
         kernels, extra = self._resolve(training), self._fit_extra(training)
         check_learnable(kernels)
-        data = self._learning_data(training, extra, targets, likelihood, settings)
+        data = self._learning_data(training, extra, targets, settings)
         fits = []
         for learned in learn(kernels, data, settings)[:_MAX_KERNELS_TRIED]:
             design = self._kernel_design(learned, training, extra)
-            posteriors = self._fit_design(design, training, targets, likelihood, settings)
+            posteriors = self._fit_design(design, training, targets, settings)
             fits.append((learned, posteriors))
             if all(one.status in ("converged", "stopped") for one in posteriors):
                 break
@@ -217,12 +235,7 @@ class KernelBasis(KernelEstimator, SparseBayesEstimator):
         return design, posteriors
 
     def _learning_data(
-        self,
-        training: Training,
-        extra: FloatArray,
-        targets: list[FloatArray],
-        likelihood: Likelihood,
-        settings: Settings,
+        self, training: Training, extra: FloatArray, targets: list[FloatArray], settings: Settings
     ) -> LearningData:
         layout, X = self._layout(training), training.X
         given = _candidates.are_given(self)
@@ -234,17 +247,13 @@ class KernelBasis(KernelEstimator, SparseBayesEstimator):
             centre_rows=None if given else np.searchsorted(training.rows, layout.kept),
             targets=targets,
             weights=np.ones(len(X)) if training.weights is None else training.weights,
-            likelihood=likelihood,
+            likelihood=self._check_likelihood(),
             noise_variance=settings.noise_variance,
         )
 
     def _dense(self, training: Training) -> FloatArray:
-        layout, X = self._layout(training), training.X
-        if is_precomputed(self.kernel_):
-            blocks = [X[:, layout.kept]]
-        else:
-            centres = _candidates.points(self, training, layout.kept)
-            blocks = [kernel(X, centres) for kernel in self._kernels()]
+        layout = self._layout(training)
+        blocks = self._dense_blocks(training, layout)
         return DenseDesign([*blocks, self._training_extra(training)], layout).Phi
 
     def _fit_extra(self, training: Training) -> FloatArray:
@@ -276,8 +285,7 @@ class KernelBasis(KernelEstimator, SparseBayesEstimator):
             return None
         columns = self.active_ >= 0
         phi = self._functions(X, np.empty((len(X), 0)))
-        changes: FloatArray = phi[:, columns] @ self._output_weights()[:, columns].T
-        return changes
+        return phi[:, columns] @ self._output_weights()[:, columns].T
 
     def _publish_basis(self, training: Training) -> None:
         self._block_size = _candidates.block_size(self, training)
@@ -365,9 +373,8 @@ class KernelBasis(KernelEstimator, SparseBayesEstimator):
     def _usual_bytes(self, X: NDArray[Any]) -> float:
         n, d = X.shape
         k = self._n_kernels() * _candidates.number(self.candidates, n)
-        copied = 0 if X.dtype == np.float64 and X.flags.c_contiguous else n * d
         stored = n * k if (d > _MAX_UNSTORED_FEATURES and n * k <= _MAX_STORED_VALUES) else 0
-        return float(8 * (copied + n * d + stored) + _ACTIVE_BYTES * n * min(k, _TYPICAL_ACTIVE))
+        return _bytes_of_fit(X, n * d + stored, k)
 
     def _first_pass_needs(self, n_features: int) -> tuple[int | None, bool]:
         asked = self.candidates
@@ -385,34 +392,27 @@ class KernelBasis(KernelEstimator, SparseBayesEstimator):
             smallest = Kernels([Linear()] * self._n_kernels(), np.broadcast_to(0.0, (n, d)))
             check_room(smallest, d, check_memory_limit(self.memory_limit))
 
-    def _sampling_seed(self) -> int:
-        with naming("random_state"):
-            return seed_of(check_random_state(self.random_state))
-
     def _choose_centres(self, sample: Training) -> Facts:
-        if len(sample.rows) == 0:
-            raise ValueError(
-                "sample_weight is zero in every row (it must contain at least one non-zero number)"
-            )
         _candidates.place(self, sample)
         return {"candidate_rows": self.candidate_rows_, "candidates": self.candidates_}
 
-    def _publish_functions(self, facts: Facts, n_features: int) -> None:
-        empty = placeholder_training(np.empty((0, n_features)), 0)
+    def _publish_functions(self, facts: Facts) -> None:
+        empty = no_rows(self.n_features_in_)
         if "candidates" in facts:
             self.candidate_rows_, self.candidates_ = facts["candidate_rows"], facts["candidates"]
         else:
             _candidates.place(self, empty)
-        inputs = facts.get("inputs", np.zeros((2, n_features)))
-        self.kernel_ = self._as_given(self._resolve(placeholder_training(inputs, 2)))
+        inputs = facts.get("inputs", np.zeros((2, self.n_features_in_)))
+        rows = Training(inputs, np.zeros(2), None, np.arange(2), 2)
+        self.kernel_ = self._as_given(self._resolve(rows))
         self.extra_basis_ = fitted_extra(self.extra_basis, self.kernel, empty.X)
         self._n_extra = columns_at(self.extra_basis_, self.candidates_[:1]).shape[1]
 
-    def _layout_of(self, n_samples: int, n_features: int) -> Layout:
-        return self._layout(placeholder_training(np.empty((0, n_features)), n_samples))
-
-    def _publish_sums(self, n_samples: int) -> None:
-        self._publish_basis(placeholder_training(np.empty((0, self.n_features_in_)), n_samples))
+    def _summed(self) -> Summed:
+        rows = no_rows(self.n_features_in_)
+        centres = _candidates.points(self, rows, self._layout(rows).kept)
+        n_threads = check_n_jobs(self.n_jobs)
+        return Kernels(self._kernels(), centres, self.extra_basis_, self._n_extra, n_threads)
 
 
 class ColumnBasis(SparseBayesEstimator):
@@ -421,31 +421,26 @@ class ColumnBasis(SparseBayesEstimator):
     _core_reads_X = True
 
     if TYPE_CHECKING:
-        fit_intercept: bool
         n_features_in_: int
         X_offset_: FloatArray
 
     def _layout(self, training: Training) -> Layout:
-        return self._column_layout(training.X.shape[1])
-
-    def _column_layout(self, n_features: int) -> Layout:
+        n_features = training.X.shape[1]
         return Layout(check_flag("fit_intercept", self.fit_intercept), n_features, np.arange(n_features))
 
-    def _design(self, training: Training) -> Design:
+    def _design(self, training: Training) -> DenseDesign:
         layout = self._layout(training)
         check_sizes(training.X)
         self.X_offset_ = centring(training.X, training.weights, bias=layout.bias)
-        return self._dense_design(training)
-
-    def _dense_design(self, training: Training) -> DenseDesign:
-        layout = self._layout(training)
         return DenseDesign([training.X], layout, self.X_offset_ if layout.bias else None)
 
-    def _infer(
-        self, training: Training, targets: list[FloatArray], likelihood: Likelihood, settings: Settings
-    ) -> tuple[Design, list[Any]]:
+    def _dense(self, training: Training) -> FloatArray:
+        layout = self._layout(training)
+        return DenseDesign([training.X], layout, self.X_offset_ if layout.bias else None).Phi
+
+    def _infer(self, training: Training, targets: list[FloatArray], settings: Settings) -> Fits:
         try:
-            return super()._infer(training, targets, likelihood, settings)
+            return super()._infer(training, targets, settings)
         except ValueError as error:
             failure = error
         try:
@@ -455,19 +450,13 @@ class ColumnBasis(SparseBayesEstimator):
         finally:
             del failure  # it refers to this frame, and so to X
 
-    def _dense(self, training: Training) -> FloatArray:
-        return self._dense_design(training).Phi
-
-    def _publish_basis(self, training: Training) -> None:
-        self._publish_columns()
-
     def _n_columns(self) -> int:
         return self.n_features_in_
 
     def _publish_offset(self, offset: FloatArray) -> None:
         self.X_offset_ = offset
 
-    def _publish_columns(self) -> None:
+    def _publish_basis(self, training: Training) -> None:
         functions = self.active_ >= 0
         coef = np.zeros((len(self._output_weights()), self.n_features_in_))
         coef[:, self.active_[functions]] = self._output_weights()[:, functions]
@@ -481,20 +470,22 @@ class ColumnBasis(SparseBayesEstimator):
         return phi
 
     def _usual_bytes(self, X: NDArray[Any]) -> float:
-        n, k = X.shape
-        copied = 0 if X.dtype == np.float64 and X.flags.c_contiguous else n * k
-        return float(8 * (copied + n * k) + _ACTIVE_BYTES * n * min(k, _TYPICAL_ACTIVE))
+        return _bytes_of_fit(X, X.size, X.shape[1])
 
-    def _publish_functions(self, facts: Facts, n_features: int) -> None:
+    def _publish_functions(self, facts: Facts) -> None:
         pass  # the columns are given
 
-    def _layout_of(self, n_samples: int, n_features: int) -> Layout:
-        return self._column_layout(n_features)
-
-    def _publish_sums(self, n_samples: int) -> None:
-        self._publish_columns()
+    def _summed(self) -> Summed:
+        return Columns(self.n_features_in_)
 
 
-def placeholder_training(X: FloatArray, n_samples: int) -> Training:
-    """Return training data with X and a number of rows, for functions that need nothing else."""
-    return Training(X, np.zeros(len(X)), None, np.arange(len(X)), n_samples)
+def _bytes_of_fit(X: NDArray[Any], n_values: int, n_basis: int) -> float:
+    """Return the memory of a fit that stores ``n_values`` and, unless it is used as it is, a copy of X."""
+    copied = 0 if X.dtype == np.float64 and X.flags.c_contiguous else X.size
+    return float(8 * (copied + n_values) + _ACTIVE_BYTES * len(X) * min(n_basis, _TYPICAL_ACTIVE))
+
+
+def no_rows(n_features: int, n_samples: int = 0) -> Training:
+    """Return training data without rows, for functions that need only the shape of the data."""
+    X = np.empty((0, n_features))
+    return Training(X, np.empty(0), None, np.arange(0), n_samples)

@@ -6,40 +6,28 @@ import os
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.metaestimators import available_if
 
-from .._checks.arguments import check_settings
+from .._checks.arguments import check_flag, check_settings
 from .._checks.targets import Training, check_chunk_targets, check_X
 from .._data.checkpoint import check_path
 from .._data.chunks import Chunks, Rows, are_chunks, open_chunks
-from .._data.design import Layout
-from .._data.out_of_core import Facts, Gathering, first_pass
-from .._data.statistics import (
-    Columns,
-    SufficientStatistics,
-    Summed,
-    check_memory_limit,
-    check_room,
-    in_words,
-)
-from .._progress import Watch
+from .._data.out_of_core import Facts, Gathering, Survey
+from .._data.statistics import SufficientStatistics, Summed, check_memory_limit, check_room, in_words
 from . import outputs as _outputs
 from .base import SparseBayesEstimator
 from .basis import ColumnBasis
-from .provider_fit import offset_of
+from .provider_fit import publish_fits
 from .status import RowSummary
 from .variational import check_variational
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from .._checks.targets import Training
-    from .._data.design import Layout
-    from .._data.out_of_core import Facts
     from .._types import Settings
 
 
@@ -50,11 +38,10 @@ CHUNKED_FIT = "a fit that reads its rows in chunks"
 class ChunkedEstimator(SparseBayesEstimator):
     """An estimator that can read its rows in chunks."""
 
-    #: Whether the targets are labels of classes.
-    _takes_labels: ClassVar[bool] = False
-
     if TYPE_CHECKING:
+        fit_intercept: bool
         memory_limit: int | str | None
+        random_state: Any
         n_features_in_: int
         feature_names_in_: NDArray[Any]
 
@@ -77,25 +64,17 @@ class ChunkedEstimator(SparseBayesEstimator):
         """Return the size of the first pass's sample (None: no sample), and whether it sums moments."""
         return None, False
 
-    def _sampling_seed(self) -> int:
-        """Return the seed of the sample."""
-        raise NotImplementedError
-
     def _choose_centres(self, sample: Training) -> Facts:
         """Return the centres chosen from a sample."""
         raise NotImplementedError
 
     @abstractmethod
-    def _publish_functions(self, facts: Facts, n_features: int) -> None:
+    def _publish_functions(self, facts: Facts) -> None:
         """Publish kernels and centres, given the results of the first pass."""
 
     @abstractmethod
-    def _layout_of(self, n_samples: int, n_features: int) -> Layout:
-        """Return the layout of the dictionary after `_publish_functions`."""
-
-    @abstractmethod
-    def _publish_sums(self, n_samples: int) -> None:
-        """Publish attributes that depend on the kind of basis; the posterior is already published."""
+    def _summed(self) -> Summed:
+        """Return all functions but the constant one, after `_publish_functions`."""
 
     def _fit_and_publish(self, X: Any, y: Any, sample_weight: Any, y_std: Any = None) -> None:
         chunks = self._parts(X, y, sample_weight)
@@ -121,7 +100,7 @@ class ChunkedEstimator(SparseBayesEstimator):
                     "`sparsebayes fit`"
                 )
             self._check_parts()
-            return open_chunks(X, y, sample_weight, labels=self._takes_labels)
+            return open_chunks(X, y, sample_weight, labels=self._labels)
         if not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind not in "fiub" or X.size == 0:
             return None
         needed = self._usual_bytes(X)
@@ -136,7 +115,7 @@ class ChunkedEstimator(SparseBayesEstimator):
                 f"memory_limit is {in_words(limit)}, and a fit in memory needs about {in_words(needed)}. "
                 f"Reading the rows in chunks is not possible: {error}; or raise memory_limit"
             ) from None
-        return open_chunks(X, y, sample_weight, labels=self._takes_labels)
+        return open_chunks(X, y, sample_weight, labels=self._labels)
 
     def _publish_features(self, chunks: Chunks) -> None:
         """Publish number and names of the columns."""
@@ -169,10 +148,6 @@ class SumsRegression(ChunkedEstimator):
 
     def _check_memory(self, chunks: Chunks) -> None:
         """Raise ValueError before the first pass if the sums are known to exceed the memory."""
-
-    @abstractmethod
-    def _summed(self, n_features: int) -> Summed:
-        """Return the functions to be summed, after `_publish_functions`."""
 
     @available_if(_can_continue)  # type: ignore[untyped-decorator] # scikit-learn carries no types
     def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -240,9 +215,10 @@ class SumsRegression(ChunkedEstimator):
         values = check_X(self, X, reset=before is None)
         target, weights = check_chunk_targets("y", y, sample_weight, len(values))
         if before is None:
-            rows = Rows(values, target, weights, 0, 0)
-            self._publish_functions(first_pass(self, [rows], values.shape[1]), values.shape[1])
-        functions = self._summed(values.shape[1])
+            survey = Survey(self, values.shape[1])
+            survey.add(Rows(values, target, weights, 0, 0))
+            self._publish_functions(survey.facts(self))
+        functions = self._summed()
         if before is None:
             check_room(functions, values.shape[1], check_memory_limit(self.memory_limit))
         stats = SufficientStatistics(functions.n_basis, n_jobs=self.n_jobs)
@@ -256,21 +232,12 @@ class SumsRegression(ChunkedEstimator):
         """Fit the model of these sums and publish it."""
         # A copy, as another thread may add rows.
         sums = stats._core.snapshot()
-        layout = self._layout_of(sums.n_rows, self.n_features_in_)
         _outputs.check_single(self, settings)
         check_variational(settings, "gaussian", learning=False)
-        n_basis = int(layout.bias) + stats.n_basis
-        watch = Watch(self, layout, n_basis, has_noise=True, stopped=stopped)
-        with watch.fit() as step:
-            n_centred = self._n_columns() if layout.bias else 0
-            posterior = sums.fit(
-                bias=layout.bias, n_centred=n_centred, callback=step, **settings.of_one_target()
-            )
-            watch.end(posterior.status, posterior.n_iter, len(posterior.active), posterior.log_evidence)
-        self._publish_offset(offset_of([posterior], self._n_columns()))
+        bias = check_flag("fit_intercept", self.fit_intercept)
+        fits, n_basis = [partial(sums.fit, bias=bias)], int(bias) + stats.n_basis
         summary = RowSummary(sums.n_rows, sums.weight)
-        self._publish_fit(settings, "gaussian", sums.n_rows, n_basis, layout, [posterior], summary)
-        self._publish_sums(sums.n_rows)
+        publish_fits(self, fits, "gaussian", settings, n_basis, summary, stopped=stopped)
 
 
 class ChunkedColumnRegression(ColumnBasis, SumsRegression):
@@ -311,7 +278,7 @@ class ChunkedColumnRegression(ColumnBasis, SumsRegression):
         model is the one that ``fit`` makes of the rows, to about 1e-8. `sparsebayes.inspection.certificate`
         takes it with all the rows, in any order.
         """
-        self._check_gaussian("fit_statistics")
+        self._check_sums("fit_statistics")
         if not isinstance(stats, SufficientStatistics):
             raise TypeError(f"stats must be SufficientStatistics, got {type(stats).__name__}")
         self._train_on_sums(partial(self._fit_from_statistics, stats))
@@ -325,14 +292,8 @@ class ChunkedColumnRegression(ColumnBasis, SumsRegression):
         self._fit_sums(stats, settings)
 
     def _check_sums(self, doing: str) -> None:
-        self._check_gaussian(doing)
-
-    def _summed(self, n_features: int) -> Summed:
-        return Columns(n_features)
-
-    def _check_gaussian(self, method: str) -> None:
         if self._check_likelihood() != "gaussian":
             raise ValueError(
-                f"{method} needs likelihood='gaussian': with another the sums over rows change with the "
+                f"{doing} needs likelihood='gaussian': with another the sums over rows change with the "
                 "weights; use fit"
             )

@@ -39,7 +39,8 @@ TEXTS: Final = {
 {gamma}
 {degree}
 {coef0}
-{fit_intercept}""",
+{fit_intercept}
+    The paper has none.""",
     "revm_kernel_parameters": """{kernel}
 {gamma}
 {degree}
@@ -47,6 +48,7 @@ TEXTS: Final = {
 fit_intercept : bool, default=True
     Whether the dictionary includes a constant function, the bias.""",
     "run_parameters": "{max_iter}\n{n_jobs}\n{verbose}\n{callback}",
+    "mrvm_candidates": "{n_quadrature}\n{candidates}\n{random_state}",
     "mrvm_run_parameters": "{mrvm_max_iter}\n{n_jobs}\n{verbose}\n{callback}",
     "revm_classifier_parameters": """{revm_kernel_parameters}
 {ridge}
@@ -58,14 +60,47 @@ fit_intercept : bool, default=True
 {revm_noise_variance}
 {revm_n_jobs}
 {verbose}""",
+    # Groups of attributes, and sections of methods.
+    "kernel_attributes": "{extra_coef_}\n{candidates_}\n{kernel_}\n{inputs_}\n{n_features_in_}",
+    "labels_fit_sections": """Parameters
+----------
+{X_fit}
+{y_labels}
+{sample_weight}
+
+{fit_sections}""",
+    "fit_sections": """Returns
+-------
+self
+
+{fit_raises}
+
+{fit_warns}""",
+    "predict_sections": """Parameters
+----------
+{X}
+
+Returns
+-------
+{labels}
+
+{predict_raises}""",
+    "predict_proba_sections": """Parameters
+----------
+{X}
+
+Returns
+-------
+{probabilities}
+
+{predict_raises}""",
     # Parameters of estimators.
-    "kernel": r"""kernel : str, kernel object, callable, or list of these, default="rbf"
+    "kernel_values": r"""kernel : str, kernel object, callable, or list of these, default="rbf"
     ``"rbf"``, ``"laplacian"``, ``"poly"``, ``"linear"``, ``"sigmoid"``, ``"linear_spline"``; an object of
-    `sparsebayes.kernels`; a callable ``k(X, Z) -> (n, m)``; or ``"precomputed"``: X holds kernel values.
+    `sparsebayes.kernels`; a callable ``k(X, Z) -> (n, m)``; or ``"precomputed"``: X holds kernel values.""",
+    "kernel": r"""{kernel_values}
     A list makes a dictionary of every kernel centred at every training row.""",
-    "composite_kernel": r"""kernel : str, kernel object, callable, or list of these, default="rbf"
-    ``"rbf"``, ``"laplacian"``, ``"poly"``, ``"linear"``, ``"sigmoid"``, ``"linear_spline"``; an object of
-    `sparsebayes.kernels`; a callable ``k(X, Z) -> (n, m)``; or ``"precomputed"``: X holds kernel values.
+    "composite_kernel": r"""{kernel_values}
     A list makes one composite kernel, a convex combination whose weights are learned;
     `sparsebayes.kernels.OnColumns` restricts a kernel to some of the columns.""",
     "gamma": r"""gamma : {"scale", "auto"} or positive float, default="scale"
@@ -204,6 +239,11 @@ candidate_rows_ : ndarray of shape (n_candidates,), int
     "revm_alpha_laplace": r"""alpha_ : ndarray of shape (n_basis,) or (n_basis, n_classes)
     Parameter of the prior along each eigenvector; inf where that is irrelevant. A coordinate may be zero
     even if its parameter is finite.""",
+    "revm_gaussian_attributes": r"""{classes_}
+alpha_ : ndarray of shape (n_basis,) or (n_basis, n_classes)
+    Prior precision along each eigenvector; inf where that is irrelevant.
+{revm_attributes}
+{revm_status_}""",
     "revm_attributes": r"""eigenvalues_ : ndarray of shape (n_basis,) or (n_basis, n_classes)
     Eigenvalues h of the negative Hessian of the log likelihood, descending; with more than two classes a
     column for each. ``n_basis`` is the number of functions: distinct training rows and the bias.
@@ -215,25 +255,23 @@ dual_coef_ : ndarray of shape (1 or n_classes, n_relevance)
     Weights of the kernel functions; those of several kernels one after the other.
 intercept_ : ndarray of shape (1 or n_classes,)
     Constant of the prediction.
-coef_ : ndarray of shape (1 or n_classes, n_features)
-    Weights of the columns of X; with a linear kernel only.
+{kernel_coef_}
 relevance_ : ndarray of shape (n_relevance,), int
     Training rows with a function: all distinct ones.
 relevance_vectors_ : ndarray of shape (n_relevance, n_features)
     The inputs of these rows; not with ``kernel="precomputed"``.
 kernel_ : kernel object, list of these, or "precomputed"
     The kernel with all its parameters.
-n_features_in_, feature_names_in_
-    Number of columns of X, and their names if they are strings, as everywhere in scikit-learn.""",
+{n_features_in_}""",
     "revm_status_": r"""n_iter_ : int
     Number of steps, of all searches together.
 status_ : str
     ``"converged"``; ``"empty"``: converged, but no eigenvector is relevant at any ridge; ``"max_iter"``. Of
     several fits the worst.""",
-    "mrvm_attributes": r"""relevance_ : ndarray of shape (n_relevance,), int
-    Training rows with a function in the model, ascending.
-relevance_vectors_ : ndarray of shape (n_relevance, n_features)
-    The inputs of these rows; not with ``kernel="precomputed"``.
+    "mrvm_functions": r"""{classes_}
+active_ : ndarray of shape (n_active,), int
+    Functions in the model, ascending: the training row, and -1 for the bias.""",
+    "mrvm_attributes": r"""{relevance_}
 dual_coef_ : ndarray of shape (n_classes, n_relevance)
     Weights of these functions.
 intercept_ : ndarray of shape (n_classes,)
@@ -251,8 +289,7 @@ candidate_rows_ : ndarray of shape (n_candidates,), int
     The chosen training rows, ascending; only if ``candidates`` is an int.
 n_relevance_path_ : ndarray of shape (n_iter_ + 1,), int
     Number of functions in the model at the start and after each iteration.
-n_features_in_, feature_names_in_
-    Number of columns of X, and their names if they are strings, as everywhere in scikit-learn.""",
+{n_features_in_}""",
     # Notes and references.
     "learning_notes": r"""
 With ``gamma="ard"``, ``gamma="learn"`` or ``optimize_kernel=True`` the kernel is learned. A Gaussian
@@ -278,12 +315,12 @@ candidates, finds none. For kernels that are smooth at the scale of the data, sw
 L^2 operations per candidate (L: a few hundred landmarks) instead of N n_active. ``callback`` receives records
 with the action ``"sweep"``, and a fit with ``checkpoint`` continues from its file after a crash.""",
     "tipping": r"""
+C. M. Bishop and M. E. Tipping (2000). Variational relevance vector machines. UAI, 46-53.
+
 M. E. Tipping (2001). Sparse Bayesian learning and the relevance vector machine. JMLR 1, 211-244.
 
 M. E. Tipping and A. C. Faul (2003). Fast marginal likelihood maximisation for sparse Bayesian models.
 AISTATS.""",
-    "bishop": r"""
-C. M. Bishop and M. E. Tipping (2000). Variational relevance vector machines. UAI, 46-53.""",
     "kropotov": r"""
 D. Kropotov and D. Vetrov (2007). On one method of non-diagonal regularization in sparse Bayesian
 learning. ICML, 457-464.""",
@@ -327,11 +364,25 @@ NotFittedError
     Before ``fit``.
 TypeError, ValueError
     If X is not a finite numeric matrix with the columns that ``fit`` saw.""",
+    "predictor_parameters": """Parameters
+----------
+X : array-like of shape (n, n_features)
+n_jobs : int, optional
+    As for ``predict``.""",
     "probabilities": r"""ndarray of shape (n, n_classes)
     Columns as in ``classes_``; rows sum to 1.""",
     "labels": r"""ndarray of shape (n,)
     Labels out of ``classes_``.""",
-    "provider_raises": r"""Raises
+    "provider_sections": r"""n_samples : int, optional
+    Number of rows, for `sparsebayes.inspection.certificate` to compare with; None: the provider's
+    ``n_samples``, if it has that.
+
+Returns
+-------
+self
+    With the attributes that ``fit`` publishes, except ``feature_names_in_``.
+
+Raises
 ------
 TypeError, ValueError
     If an argument or a result of the provider is invalid, or if the estimator needs the rows themselves: for

@@ -20,26 +20,22 @@ The hyperparameters stay as fitted. C^-1 belongs to the fitted model: test rows 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from copy import deepcopy
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from .._checks.arguments import check_flag, check_n_jobs
+from .._checks.arguments import check_n_jobs
 from .._checks.targets import Training
-from .._data import candidates as _candidates
 from .._data.design import evaluate
-from .._data.statistics import Kernels, Summed
 from .._types import FloatArray, IntArray
 from ..kernels import Kernel
 from ..kernels._resolve import is_precomputed
-from .basis import KernelBasis, placeholder_training
-from .chunked import SumsRegression
-from .docs import documented
+
+if TYPE_CHECKING:
+    from ..regression import RVR
 
 #: Kernel values in memory at a time, and rows at a time for computing k(x, x) from k(X, X).
 _MAX_KERNEL_VALUES = 1 << 20
@@ -82,27 +78,12 @@ class FittedRegression:
 
 
 def changes(
-    model: FittedRegression, X: FloatArray, phi: FloatArray, n_threads: int | None
+    model: FittedRegression, roots: FloatArray, X: FloatArray, phi: FloatArray, n_threads: int | None
 ) -> tuple[FloatArray, FloatArray]:
     """Return what the functions centred at the rows ``X`` add to mean and variance at X, each (n,).
 
-    ``phi``: the active functions at these rows, (n, m). A list of kernels adds one function of each per row.
-    Takes N (m + d) operations for a row and a pair of kernels.
-    """
-    mean, variance = np.empty(len(X)), np.empty(len(X))
-    roots = np.sqrt(model.prior_variances())
-    height = max(1, _MAX_KERNEL_VALUES // (len(model.X) * len(model.kernels)))
-    for start in range(0, len(X), height):
-        part = slice(start, start + height)
-        mean[part], variance[part] = _changes(model, roots, X[part], phi[part], n_threads)
-    return mean, variance
-
-
-def _changes(
-    model: FittedRegression, roots: FloatArray, X: FloatArray, phi: FloatArray, n_threads: int | None
-) -> tuple[FloatArray, FloatArray]:
-    """Compute `changes` for rows few enough to store all their functions.
-
+    ``roots``: those of the prior variances; ``phi``: the active functions at these rows, (n, m). A list of
+    kernels adds one function of each per row. Takes N (m + d) operations for a row and a pair of kernels.
     Units are such that the new weights have prior variance 1: the matrix of 1 / v + s for P kernels is then
     1 + s, and v = 0 needs no special case.
     """
@@ -132,147 +113,50 @@ def _diagonal(kernel: Kernel, X: FloatArray) -> FloatArray:
     return np.concatenate([np.diagonal(kernel(block, block)) for block in blocks])
 
 
-@documented
-class KernelRegression(KernelBasis, SumsRegression):
-    """Regression on kernels, with optional healed error bars; also of rows that are read in chunks."""
+def healed_moments(est: RVR, X: Any) -> tuple[FloatArray, FloatArray]:
+    """Return mean and variance of the healed function at these rows, each (n, n_outputs)."""
+    check_is_fitted(est)
+    training = _training_rows(est)
+    means, variances = est._moments(X, variance=True)
+    assert variances is not None
+    values, extra = est._rows(X)
+    phi, n_threads = est._functions(values, extra), check_n_jobs(est.n_jobs)
+    n_outputs, kernels = means.shape[1], est._kernels()
+    height = max(1, _MAX_KERNEL_VALUES // (len(training.X) * len(kernels)))
+    sigmas = np.broadcast_to(est.sigma_, (n_outputs, *est.sigma_.shape[-2:]))
+    betas = np.broadcast_to(est.beta_ / (est._y_variance or 1.0), n_outputs)
+    Phi = est._functions(training.X, est._training_extra(training))
+    for output, mu in enumerate(est._output_weights()):
+        model = FittedRegression(
+            X=training.X,
+            weights=np.ones(len(training.X)) if training.weights is None else training.weights,
+            Phi=Phi,
+            block=np.where(est.active_ < 0, -1, est.active_ // est._block_size),
+            target=training.y.reshape(len(training.X), -1)[:, output],
+            alpha=est.alpha_,
+            mu=mu,
+            sigma=sigmas[output],
+            beta=float(betas[output]),
+            kernels=kernels,
+        )
+        roots = np.sqrt(model.prior_variances())
+        for start in range(0, len(values), height):
+            part = slice(start, start + height)
+            mean, variance = changes(model, roots, values[part], phi[part], n_threads)
+            means[part, output] += mean
+            variances[part, output] += variance
+    return means, variances
 
-    if TYPE_CHECKING:
-        keep_rows: bool
-        #: The training rows, where the estimator keeps them.
-        _kept: Training | None
-        beta_: float
-        noise_variance_: float
 
-    def _check_sums(self, doing: str) -> None:
-        self._check_fixed(doing)
-        if check_flag("keep_rows", self.keep_rows):
-            raise ValueError(f"keep_rows must be False for {doing}, which keeps no rows")
-
-    def _summed(self, n_features: int) -> Summed:
-        layout = self._layout_of(0, n_features)
-        centres = _candidates.points(self, placeholder_training(np.empty((0, n_features)), 0), layout.kept)
-        n_threads = check_n_jobs(self.n_jobs)
-        return Kernels(self._kernels(), centres, self.extra_basis_, self._n_extra, n_threads)
-
-    def _publish_basis(self, training: Training) -> None:
-        super()._publish_basis(training)
-        self._kept = deepcopy(training) if check_flag("keep_rows", self.keep_rows) else None
-
-    @overload
-    def predict(
-        self,
-        X: ArrayLike,
-        return_std: Literal[False] = False,
-        *,
-        y_std: ArrayLike | None = None,
-        healed: bool = False,
-    ) -> FloatArray: ...
-    @overload
-    def predict(
-        self,
-        X: ArrayLike,
-        return_std: Literal[True],
-        *,
-        y_std: ArrayLike | None = None,
-        healed: bool = False,
-    ) -> tuple[FloatArray, FloatArray]: ...
-    def predict(
-        self,
-        X: ArrayLike,
-        return_std: bool = False,
-        *,
-        y_std: ArrayLike | None = None,
-        healed: bool = False,
-    ) -> FloatArray | tuple[FloatArray, FloatArray]:
-        r"""Predict targets, optionally with error bars.
-
-        The predictive distribution is Gaussian with mean :math:`\mu^T \phi(x)` and variance
-        :math:`\beta^{-1} + \phi(x)^T \Sigma \phi(x)` (Tipping 2001, equations 21 and 22). With local kernels
-        that variance falls to the noise far from the data (appendix D). ``healed=True`` corrects this as in
-        Rasmussen and Quinonero-Candela (2005): for each row a function k(., x) is added to the model, with
-        the prior variance of its weight chosen such that it has the mean square of what its kernel
-        contributes on the training rows. The mean changes too, most between training rows that the model
-        could not fit.
-
-        Parameters
-        ----------
-        {X}
-        {return_std}
-        {y_std}
-        healed : bool, default=False
-            Whether to add a function at each row. Takes about N (n_active + n_features) operations per row,
-            and needs a model that was fitted with ``keep_rows=True``. Not with ``kernel="precomputed"``.
-
-        Returns
-        -------
-        mean : ndarray of shape (n,) or (n, n_outputs)
-        std : ndarray of the same shape
-            Only if ``return_std``.
-
-        Raises
-        ------
-        NotFittedError
-            Before ``fit``.
-        TypeError, ValueError
-            If X is not a finite numeric matrix with the columns that ``fit`` saw; or if ``healed`` and the
-            model has no training rows.
-        """
-        if not check_flag("healed", healed):
-            return self._predict(X, return_std, y_std)
-        mean, variance = self._healed_moments(X)
-        if self.mu_.ndim == 1:
-            mean, variance = mean[:, 0], variance[:, 0]
-        if not check_flag("return_std", return_std):
-            return mean
-        return mean, np.sqrt(self._noise_of(y_std, len(mean)) + variance)
-
-    def _healed_moments(self, X: Any) -> tuple[FloatArray, FloatArray]:
-        """Return mean and variance of the function at these rows, each (n, n_outputs)."""
-        check_is_fitted(self)
-        training = self._training_rows()
-        means, variances = self._moments(X, variance=True)
-        assert variances is not None
-        values, extra = self._rows(X)
-        phi, n_threads = self._functions(values, extra), check_n_jobs(self.n_jobs)
-        for output, model in enumerate(self._at_training_rows(training)):
-            mean, variance = changes(model, values, phi, n_threads)
-            means[:, output] += mean
-            variances[:, output] += variance
-        return means, variances
-
-    def _at_training_rows(self, training: Training) -> Iterator[FittedRegression]:
-        """Yield the fitted model of each output as arrays."""
-        mus = self._output_weights()
-        Phi = self._functions(training.X, self._training_extra(training))
-        for mu, sigma, beta, target in zip(
-            mus,
-            np.broadcast_to(self.sigma_, (len(mus), *self.sigma_.shape[-2:])),
-            np.broadcast_to(self.beta_ / (self._y_variance or 1.0), len(mus)),
-            training.y.reshape(len(training.X), -1).T,
-            strict=True,
-        ):
-            yield FittedRegression(
-                X=training.X,
-                weights=np.ones(len(training.X)) if training.weights is None else training.weights,
-                Phi=Phi,
-                block=np.where(self.active_ < 0, -1, self.active_ // self._block_size),
-                target=target,
-                alpha=self.alpha_,
-                mu=mu,
-                sigma=sigma,
-                beta=float(beta),
-                kernels=self._kernels(),
-            )
-
-    def _training_rows(self) -> Training:
-        if is_precomputed(self.kernel_):
-            raise ValueError(
-                "healed=True adds a kernel function at each row of X, which needs kernel values that "
-                "kernel='precomputed' lacks; give the kernel as an object or a callable"
-            )
-        if self._kept is None:
-            raise ValueError(
-                "healed=True needs the training rows, and this model has none: fit it with keep_rows=True to "
-                "rows in memory"
-            )
-        return self._kept
+def _training_rows(est: RVR) -> Training:
+    if is_precomputed(est.kernel_):
+        raise ValueError(
+            "healed=True adds a kernel function at each row of X, which needs kernel values that "
+            "kernel='precomputed' lacks; give the kernel as an object or a callable"
+        )
+    if est._kept is None:
+        raise ValueError(
+            "healed=True needs the training rows, and this model has none: fit it with keep_rows=True to "
+            "rows in memory"
+        )
+    return est._kept

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -16,46 +16,48 @@ if TYPE_CHECKING:
     from .._types import IntArray
 
 
+#: The settings that several outputs need.
+_NEEDED: Final[dict[str, Any]] = {
+    "search": "greedy",
+    "scheme": "sequential",
+    "alpha_prior": (0, 0),
+    "noise_prior": (0, 0),
+}
+
+
 def fit(
-    estimator: Any,
-    design: Design,
-    training: Training,
-    settings: Settings,
-    callback: CoreCallback | None,
+    estimator: Any, design: Design, training: Training, settings: Settings, callback: CoreCallback | None
 ) -> _core.OutputPosterior:
     """Fit one model to all columns of y, with the settings of ``estimator``."""
     _check_plain(settings)
     shared = check_flag("shared_noise", estimator.shared_noise)
     noise = _noise_variances(settings, training.y.shape[1], shared=shared)
-    return design.fit_outputs(
-        np.asfortranarray(training.y), training.weights, noise, shared, settings, callback
+    return design.core_fits()[1](
+        np.asfortranarray(training.y),
+        training.weights,
+        noise_variance=noise,
+        shared_noise=shared,
+        tol=settings.tol,
+        max_iter=settings.max_iter,
+        n_threads=settings.n_threads,
+        callback=callback,
     )
 
 
 def are_possible(estimator: Any) -> bool:
     """Whether y may have several columns with these arguments."""
-    flat = all(np.array_equal(prior, (0.0, 0.0)) for prior in (estimator.alpha_prior, estimator.noise_prior))
-    learned = is_learned(getattr(estimator, "gamma", None))
-    learning = learned or getattr(estimator, "optimize_kernel", False)
-    plain = isinstance(estimator.scheme, str) and estimator.scheme == "sequential"
-    plain = plain and isinstance(estimator.search, str) and estimator.search == "greedy"
-    return flat and not learning and plain
+    learning = is_learned(getattr(estimator, "gamma", None)) or getattr(estimator, "optimize_kernel", False)
+    plain = all(np.array_equal(getattr(estimator, name), needed) for name, needed in _NEEDED.items())
+    return plain and not learning
 
 
 def _check_plain(settings: Settings) -> None:
     """Raise ValueError if a setting is not available for several outputs."""
-    if settings.search != "greedy":
-        raise ValueError(
-            f"search must be 'greedy' if y has several columns, got {settings.search!r}; with another "
-            "search fit the columns one by one"
-        )
-    if settings.scheme != "sequential":
-        raise ValueError(f"scheme must be 'sequential' if y has several columns, got {settings.scheme!r}")
-    for name, prior in (("alpha_prior", settings.alpha_prior), ("noise_prior", settings.noise_prior)):
-        if prior != (0.0, 0.0):
+    for name, needed in _NEEDED.items():
+        if (value := getattr(settings, name)) != needed:
             raise ValueError(
-                f"{name} must be (0, 0) if y has several columns, got {prior!r}; with another prior fit "
-                "the columns one by one"
+                f"{name} must be {needed!r} if y has several columns, got {value!r}; with another value "
+                "fit the columns one by one"
             )
 
 

@@ -16,8 +16,6 @@ from sklearn.utils.validation import check_is_fitted
 from .._types import FloatArray, IntArray
 
 if TYPE_CHECKING:
-    from .. import _core
-    from .._data.design import Layout
     from .base import SparseBayesEstimator
 
 
@@ -34,21 +32,6 @@ def check_multi_class(value: object) -> bool:
             f"rest), got {value!r}"
         )
     return value == "softmax"
-
-
-def publish(
-    est: SparseBayesEstimator, posterior: _core.Posterior, layout: Layout, n_basis: int, n_classes: int
-) -> None:
-    """Publish ``active_``, ``alpha_``, ``mu_`` and ``sigma_``."""
-    classes, functions = np.divmod(posterior.active.astype(np.intp), n_basis)
-    columns, at = np.unique(functions, return_inverse=True)
-    est.active_ = layout.names(columns)
-    est.alpha_ = np.full((len(columns), n_classes), np.inf)
-    est.mu_ = np.zeros((len(columns), n_classes))
-    est.alpha_[at, classes], est.mu_[at, classes] = posterior.alpha, posterior.mu
-    # For the weights in the model only, class by class: most functions belong to one class, so the matrix of
-    # all n_active * n_classes weights would be almost all zeros.
-    est.sigma_ = posterior.sigma
 
 
 def weights_in_order(alpha: FloatArray) -> tuple[IntArray, IntArray]:
@@ -119,5 +102,4 @@ def log_normalised(logits: FloatArray) -> FloatArray:
 
 def normalised(logits: FloatArray) -> FloatArray:
     """Return the sigmoids of the logits, (n, n_classes), with each row divided by its sum."""
-    p: FloatArray = np.exp(log_normalised(logits))
-    return p
+    return np.exp(log_normalised(logits))

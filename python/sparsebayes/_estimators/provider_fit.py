@@ -1,48 +1,43 @@
-"""Estimators fitted to providers of statistics, instead of rows in memory."""
+"""Estimators fitted to providers of statistics, and to sums, instead of rows in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from .. import _core
 from .._checks.arguments import check_flag, check_integer, check_settings, learning_argument
-from .._checks.targets import Training, first_of_equal, learn_classes, naming
+from .._checks.targets import first_of_equal, learn_classes, naming
 from .._data import candidates as _candidates
-from .._data.design import Layout
 from .._progress import Watch
 from .._types import FloatArray
-from ..kernels import Kernel
 from ..kernels._resolve import is_precomputed, measures_inputs, resolve
 from . import outputs as _outputs
-from .basis import KernelBasis
+from .basis import KernelBasis, no_rows
 from .probabilities import check_multi_class
 from .status import RowSummary
 from .variational import check_variational
 
 if TYPE_CHECKING:
+    from .._data.design import Layout
     from .._types import Likelihood, Settings
 
 _METHODS: Final = ("target_moments", "deviance", "gradient", "among", "sweep")
-#: Attributes that only a fit of rows in memory publishes.
-_ROW_ATTRIBUTES: Final = ("feature_names_in_", "_statistics")
 
 
 def train_on_providers(
     estimator: Any, providers: list[Any], n_samples: int | None, classes: Any = None
 ) -> None:
-    def train() -> None:
-        if classes is not None:
-            _learn_classes(estimator, classes, len(providers))
-        fit_providers(estimator, providers, n_samples)
-
-    estimator._run_atomically(train)
+    """Fit an estimator to one provider for each target, and publish all attributes of a fit."""
+    estimator._run_atomically(partial(_train, estimator, providers, n_samples, classes))
 
 
-def fit_providers(estimator: Any, providers: Sequence[Any], n_samples: int | None = None) -> None:
-    """Fit an estimator, whose classes are known if it has any, and publish all attributes of a fit."""
+def _train(estimator: Any, providers: list[Any], n_samples: int | None, classes: Any) -> None:
+    if classes is not None:
+        _learn_classes(estimator, classes, len(providers))
     likelihood, settings = estimator._check_likelihood(), check_settings(estimator)
     _outputs.check_single(estimator, settings)
     check_variational(settings, likelihood, learning=False)
@@ -50,17 +45,13 @@ def fit_providers(estimator: Any, providers: Sequence[Any], n_samples: int | Non
     if n_samples is None:
         n_samples = getattr(providers[0], "n_samples", None)
     n_samples = None if n_samples is None else check_integer("n_samples", n_samples, least=1)
-    layout = _layout(estimator, n_basis)
-    providers, shift = _near_zero(providers, estimator._n_columns() if layout.bias else 0)
-    posteriors = posteriors_of(estimator, providers, likelihood, settings, layout)
-    for attribute in _ROW_ATTRIBUTES:
-        estimator.__dict__.pop(attribute, None)
-    estimator._publish_offset(shift + offset_of(posteriors, estimator._n_columns()))
-    estimator._publish_fit(
-        settings, likelihood, n_samples, n_basis, layout, posteriors, RowSummary(n_samples)
-    )
-    nothing = np.empty((0, estimator.n_features_in_))
-    estimator._publish_basis(Training(nothing, nothing[:, 0], None, np.arange(0), n_samples or 0))
+    bias = check_flag("fit_intercept", estimator.fit_intercept)
+    _publish_functions(estimator, n_basis, bias)
+    moved, shift = _near_zero(providers, estimator._n_columns() if bias else 0)
+    for attribute in ("feature_names_in_", "_statistics"):
+        estimator.__dict__.pop(attribute, None)  # from an earlier fit of rows
+    fits = [partial(_core.fit_provider, provider) for provider in moved]
+    publish_fits(estimator, fits, likelihood, settings, n_basis, RowSummary(n_samples), shift)
 
 
 def _near_zero(providers: Sequence[Any], n_columns: int) -> tuple[Sequence[Any], FloatArray | float]:
@@ -85,43 +76,47 @@ def _near_zero(providers: Sequence[Any], n_columns: int) -> tuple[Sequence[Any],
     return (providers, 0.0) if any(provider is None for provider in moved) else (moved, means)
 
 
-def posteriors_of(
+def publish_fits(
     estimator: Any,
-    providers: Sequence[Any],
+    fits: Sequence[Callable[..., _core.Posterior]],
     likelihood: Likelihood,
     settings: Settings,
-    layout: Layout,
+    n_basis: int,
+    summary: RowSummary,
+    shift: FloatArray | float = 0.0,
     *,
     stopped: bool = False,
-) -> list[_core.Posterior]:
-    """Fit the model of each provider, with progress bar, log messages and callback.
+) -> None:
+    """Fit each target without its rows, and publish all attributes of a fit.
 
     With an intercept the columns among the functions, `_n_columns` of the estimator, are centred.
+
+    Parameters
+    ----------
+    fits
+        Functions of the core, with the data of one target each; they take the settings as keywords.
+    n_basis
+        Number of functions, with the constant one.
+    shift
+        What has been subtracted from each column before the fit.
+    stopped
+        Whether the callback has stopped the passes over the rows.
     """
-    n_centred = estimator._n_columns() if layout.bias else 0
-    watch = Watch(
-        estimator,
-        layout,
-        providers[0].n_basis,
-        has_noise=likelihood == "gaussian",
-        n_fits=len(providers),
-        stopped=stopped,
-    )
+    n_columns, rows = estimator._n_columns(), no_rows(estimator.n_features_in_, summary.n_rows or 0)
+    layout: Layout = estimator._layout(rows)
+    options = settings.of_one_target() | {"n_centred": n_columns if layout.bias else 0}
+    has_noise = likelihood == "gaussian"
+    watch = Watch(estimator, layout, n_basis, has_noise=has_noise, n_fits=len(fits), stopped=stopped)
     posteriors = []
-    for provider in providers:
+    for fit in fits:
         with watch.fit() as step:
-            posterior = _core.fit_provider(
-                provider, n_centred=n_centred, callback=step, **settings.of_one_target()
-            )
+            posterior = fit(callback=step, **options)
             watch.end(posterior.status, posterior.n_iter, len(posterior.active), posterior.log_evidence)
         posteriors.append(posterior)
-    return posteriors
-
-
-def offset_of(posteriors: Sequence[_core.Posterior], n_columns: int) -> FloatArray:
-    """Return what the fits subtracted from the columns, the same for all targets."""
-    means = posteriors[0].means
-    return means if len(means) == n_columns else np.zeros(n_columns)
+    means = posteriors[0].means  # subtracted from the columns by the fits, the same for all targets
+    estimator._publish_offset(shift + (means if len(means) == n_columns else np.zeros(n_columns)))
+    estimator._publish_fit(settings, likelihood, summary.n_rows, n_basis, layout, posteriors, summary)
+    estimator._publish_basis(rows)
 
 
 def _learn_classes(estimator: Any, classes: Any, n_providers: int) -> None:
@@ -164,28 +159,24 @@ def _check(providers: Sequence[Any], likelihood: Likelihood) -> int:
     return counts.pop()
 
 
-def _layout(estimator: Any, n_basis: int) -> Layout:
-    """Return the layout of the provider's functions, and publish the attributes of the dictionary."""
-    bias = check_flag("fit_intercept", estimator.fit_intercept)
+def _publish_functions(estimator: Any, n_basis: int, bias: bool) -> None:
+    """Publish the attributes of the dictionary; raise ValueError unless it has ``n_basis`` functions."""
     if not isinstance(estimator, KernelBasis):
         if n_basis <= int(bias):
             raise ValueError("provider must have a function besides the constant one; got n_basis=1")
         estimator.n_features_in_ = n_basis - int(bias)
-        layout: Layout = estimator._column_layout(estimator.n_features_in_)
-        return layout
-    kernels = given_kernels(estimator)
-    layout = Layout(bias, len(estimator.candidates_), np.arange(len(estimator.candidates_)), len(kernels))
-    expected = int(bias) + len(kernels) * len(estimator.candidates_)
+        return
+    n_kernels = _publish_kernels(estimator)
+    expected = int(bias) + n_kernels * len(estimator.candidates_)
     if n_basis != expected:
         raise ValueError(
             f"provider must have the functions of the estimator, {expected}: {int(bias)} for fit_intercept, "
-            f"and {len(kernels)} kernel(s) centred at {len(estimator.candidates_)} candidates; got {n_basis}"
+            f"and {n_kernels} kernel(s) centred at {len(estimator.candidates_)} candidates; got {n_basis}"
         )
-    return layout
 
 
-def given_kernels(estimator: KernelBasis) -> list[Kernel]:
-    """Return the kernels of an estimator without rows; publishes them, and the centres."""
+def _publish_kernels(estimator: KernelBasis) -> int:
+    """Publish kernels and centres of an estimator without rows; return the number of kernels."""
     if is_precomputed(estimator.kernel):
         raise ValueError("kernel='precomputed' needs the rows; take a kernel, or SparseBayes* on its columns")
     if argument := learning_argument(estimator):
@@ -222,4 +213,4 @@ def given_kernels(estimator: KernelBasis) -> list[Kernel]:
     )
     estimator.kernel_ = estimator._as_given(kernels)
     estimator.extra_basis_, estimator._n_extra = None, 0
-    return kernels
+    return len(kernels)

@@ -18,18 +18,8 @@ from .._checks.arguments import learning_argument
 from .._checks.targets import Training
 from .._data.design import evaluate
 from .._types import FloatArray, IntArray
-from ..kernels import (
-    Custom,
-    Gaussian,
-    Kernel,
-    Laplacian,
-    Linear,
-    OnColumns,
-    Polynomial,
-    Product,
-    Sigmoid,
-    Sum,
-)
+from ..kernels import Custom, Gaussian, Kernel, Laplacian, Linear, OnColumns, Polynomial, Sigmoid
+from ..kernels._parameters import column_stds, leaves
 
 #: Statuses, best first, with their remedies. Several fits have the worst status of them.
 REMEDIES: Final = {
@@ -121,8 +111,7 @@ def is_constant(est: Any, summary: RowSummary) -> bool:
 
 def _inputs(est: Any, summary: RowSummary) -> FloatArray | None:
     """Return the inputs, or the centres if the rows are not in memory."""
-    X: FloatArray | None = getattr(est, "candidates_", None) if summary.X is None else summary.X
-    return X
+    return getattr(est, "candidates_", None) if summary.X is None else summary.X
 
 
 def _some_rows(X: FloatArray) -> IntArray:
@@ -132,18 +121,18 @@ def _some_rows(X: FloatArray) -> IntArray:
 def warning_of(est: Any, summary: RowSummary) -> tuple[type[Warning], str] | None:
     """Return category and message of the warning about this fit, or None."""
     summary = replace(summary, X=_inputs(est, summary))
-    name, kind, status = type(est).__name__, Wording(est), est.status_
-    unscaled = _unscaled(est, summary.X) if kind.is_kernel else None
+    name, status, parts = type(est).__name__, est.status_, _functions_of(est)
+    unscaled = _unscaled(est, summary.X) if hasattr(est, "kernel_") else None
     category: type[Warning] = ConvergenceWarning
     if status == "empty":
-        message = f"the model has only constant {kind.functions} and predicts the same for every row. "
+        message = f"the model has only constant {parts} and predicts the same for every row. "
         if est._is_empty():
-            message = f"the model has no {kind.functions} and predicts the same for every row. "
-        message += _cause_of_emptiness(est, kind, summary, unscaled)
+            message = f"the model has no {parts} and predicts the same for every row. "
+        message += _cause_of_emptiness(est, summary, unscaled)
         return category, f"{name} ended with status {status!r}: {message}."
     given = getattr(est, "noise_variance", None) is not None
     if status in _AT_AN_OPTIMUM and is_saturated(summary) and not given:
-        category, message = OverfitWarning, _overfit(est, kind, summary)
+        category, message = OverfitWarning, _overfit(est, summary)
     elif status == "noise_floor" and est._is_empty():
         message = _CONSTANT
     elif status == "alpha_floor" and _is_far_from_zero(est, summary):
@@ -153,7 +142,7 @@ def warning_of(est: Any, summary: RowSummary) -> tuple[type[Warning], str] | Non
         )
         message += "" if est.fit_intercept else ", or set fit_intercept=True"
     else:
-        message = est._remedies[status].format(**est.get_params(deep=False))
+        message = REMEDIES[status].format(**est.get_params(deep=False))
     if unscaled is not None:
         message = f"{message}. {unscaled}" if message else unscaled
         category = category if status != "converged" or category is OverfitWarning else UserWarning
@@ -163,54 +152,36 @@ def warning_of(est: Any, summary: RowSummary) -> tuple[type[Warning], str] | Non
     return category, f"{name}{ending}: {message}."
 
 
-@dataclass(frozen=True)
-class Wording:
-    """The words for one kind of estimator."""
+def _widths_of(est: Any) -> str:
+    """Return how to choose other widths."""
+    if not hasattr(est, "optimize_kernel"):
+        return "kernels.Gaussian takes widths"
+    if learning_argument(est):
+        return "its widths were learned, from too few rows for so many inputs"
+    return "gamma='ard' learns its widths"
 
-    est: Any
 
-    @property
-    def is_kernel(self) -> bool:
-        """Whether the functions are kernels."""
-        return hasattr(self.est, "kernel_")
+def _functions_of(est: Any) -> str:
+    """Return the name of the parts of a model."""
+    if hasattr(est, "eigenvalues_"):
+        return "relevant eigenvectors"
+    return "functions" if hasattr(est, "kernel_") else "columns"
 
-    @property
-    def is_classifier(self) -> bool:
-        """Whether targets are labels."""
-        return hasattr(self.est, "classes_")
 
-    @property
-    def has_width(self) -> bool:
-        """Whether some kernel has a width."""
-        return self.is_kernel and any(_has_width(leaf) for leaf, _ in _leaves_of(self.est))
-
-    @property
-    def widths(self) -> str:
-        """How to choose other widths."""
-        if not hasattr(self.est, "optimize_kernel"):
-            return "kernels.Gaussian takes widths"
-        if learning_argument(self.est):
-            return "its widths were learned, from too few rows for so many inputs"
-        return "gamma='ard' learns its widths"
-
-    @property
-    def functions(self) -> str:
-        """Name of the parts of a model."""
-        if hasattr(self.est, "eigenvalues_"):
-            return "relevant eigenvectors"
-        return "functions" if self.is_kernel else "columns"
+def _any_width(est: Any) -> bool:
+    return hasattr(est, "kernel_") and any(_has_width(leaf) for leaf, _ in _leaves_of(est))
 
 
 # --- too few functions ------------------------------------------------------------------------------
 
 
-def _cause_of_emptiness(est: Any, kind: Wording, summary: RowSummary, unscaled: str | None) -> str:
+def _cause_of_emptiness(est: Any, summary: RowSummary, unscaled: str | None) -> str:
     if summary.y is not None and (summary.y == summary.y[:1]).all():
         return _CONSTANT
     n, weight = summary.n_rows, summary.weight
     if n is not None and weight is not None and weight < min(_MIN_TOTAL_WEIGHT, n / 2):
         remedy = "scale them to count rows"
-        if not kind.is_classifier:
+        if not hasattr(est, "classes_"):
             remedy += "; weights that are precisions of y, 1/sigma^2, go into y_std as sigma"
         found = f"sample_weight counts rows, and sums to {weight:.3g} over {n} rows: {remedy}"
     elif _is_noise(est, summary):
@@ -219,12 +190,12 @@ def _cause_of_emptiness(est: Any, kind: Wording, summary: RowSummary, unscaled: 
         found = "All rows of X are the same: there is nothing to learn from"
     elif unscaled is not None:
         found = unscaled
-    elif (fault := _unsuited(est, kind, summary.X)) is not None:
+    elif (fault := _unsuited(est, summary.X)) is not None:
         found = fault
-    elif kind.is_kernel:
+    elif hasattr(est, "kernel_"):
         return (
             "The inputs may not explain y; or the kernel does not suit them: scale X, or change its width "
-            f"({kind.widths})"
+            f"({_widths_of(est)})"
         )
     else:
         return "The inputs may not explain y; or they need to be transformed first, or sample_weight scaled"
@@ -245,7 +216,7 @@ def _unit_of_noise(est: Any) -> float:
     return getattr(est, "_y_variance", None) or 1.0
 
 
-def _unsuited(est: Any, kind: Wording, X: FloatArray | None) -> str | None:
+def _unsuited(est: Any, X: FloatArray | None) -> str | None:
     """Return a message if the kernel is far too wide or far too narrow for these inputs."""
     if X is None or (typical := _typical_values(est, X)) is None:
         return None
@@ -255,14 +226,14 @@ def _unsuited(est: Any, kind: Wording, X: FloatArray | None) -> str | None:
     fact = f"values are nearly {'the same' if wide else '0'} for all pairs of rows"
     if isinstance(est.kernel_, str):
         return f"The kernel tells nothing about the rows, as its {fact}"
-    if not kind.has_width:
+    if not _any_width(est):
         return (
             f"The kernel tells nothing about these inputs, as its {fact}: centre and scale X (StandardScaler)"
         )
     fault, remedy = ("wide", "narrower") if wide else ("narrow", "wider")
     return (
         f"The kernel is far too {fault} for these inputs, as its {fact}: scale X, or make the kernel "
-        f"{remedy} ({kind.widths})"
+        f"{remedy} ({_widths_of(est)})"
     )
 
 
@@ -302,7 +273,7 @@ def _unscaled(est: Any, X: FloatArray | None) -> str | None:
         least, most = (varying[pick(stds[varying])] for pick in (np.argmin, np.argmax))
         if stds[most] > _MAX_STD_RATIO * stds[least]:
             names = getattr(est, "feature_names_in_", None)
-            widths = f", or take one width per input ({Wording(est).widths})"
+            widths = f", or take one width per input ({_widths_of(est)})"
             return (
                 f"The inputs have very different standard deviations, for which the kernel has one scale: "
                 f"{_column(names, most)} has the standard deviation {stds[most]:.3g}, "
@@ -313,31 +284,19 @@ def _unscaled(est: Any, X: FloatArray | None) -> str | None:
 
 
 def _stds(X: FloatArray) -> FloatArray:
-    """Return the standard deviation of each column, exactly 0 for a constant one."""
-    X = X[:: max(1, len(X) // _STD_ROWS)]
-    with np.errstate(all="ignore"):
-        mean = X.mean(axis=0)
-        stds: FloatArray = np.sqrt(((X - mean) ** 2).mean(axis=0))
-        # By rounding the mean of equal numbers may differ from them.
-        varying = np.isfinite(stds) & (stds > 8.0 * np.finfo(float).eps * np.abs(mean))
-    return np.where(varying, stds, 0.0)
+    """Return the standard deviation of each column over some of the rows, 0 where it overflows."""
+    stds = column_stds(X[:: max(1, len(X) // _STD_ROWS)], None)
+    return np.where(np.isfinite(stds), stds, 0.0)
 
 
 def _leaves_of(est: Any) -> Iterator[tuple[Kernel, IntArray]]:
-    if not isinstance(est.kernel_, str):  # precomputed
-        for kernel in est._kernels():
-            yield from _leaves(kernel, np.arange(est.n_features_in_))
-
-
-def _leaves(kernel: Kernel, columns: IntArray) -> Iterator[tuple[Kernel, IntArray]]:
-    """Yield the elementary kernels of this one, and the columns of X that each of them uses."""
-    if isinstance(kernel, (Sum, Product)):
-        for part in kernel.terms if isinstance(kernel, Sum) else kernel.factors:
-            yield from _leaves(part, columns)
-    elif isinstance(kernel, OnColumns):
-        yield from _leaves(kernel.inner(), columns[kernel.positions(len(columns))])
-    else:
-        yield kernel, columns
+    """Yield the elementary kernels of a model, and the columns of X that each of them uses."""
+    for kernel in [] if isinstance(est.kernel_, str) else est._kernels():  # "precomputed" has none
+        for leaf in leaves(kernel):
+            columns = np.arange(est.n_features_in_)
+            while isinstance(leaf, OnColumns):
+                columns, leaf = columns[leaf.positions(len(columns))], leaf.inner()
+            yield leaf, columns
 
 
 def _has_one_scale(kernel: Kernel) -> bool:
@@ -359,33 +318,29 @@ def _column(names: NDArray[Any] | None, column: int) -> str:
 
 def is_saturated(summary: RowSummary) -> bool:
     """Return whether the data determine more parameters than half of the rows."""
-    return (
-        summary.n_effective is not None
-        and summary.size is not None
-        and summary.n_effective > summary.size / 2
-    )
+    return summary.size is not None and (summary.n_effective or 0.0) > summary.size / 2
 
 
-def _overfit(est: Any, kind: Wording, summary: RowSummary) -> str:
+def _overfit(est: Any, summary: RowSummary) -> str:
     assert summary.size is not None
     n = int(np.max(est.n_effective_)) if hasattr(est, "n_effective_") else len(est.active_)
     counted = f"{summary.n_rows} rows"
     if summary.size != summary.n_rows:
         counted = f"{summary.size:.3g} rows (the sum of sample_weight)"
-    if kind.has_width:
+    if _any_width(est):
         cause = "the kernel is too narrow for these data"
-        remedy = f"Make it wider ({kind.widths})"
+        remedy = f"Make it wider ({_widths_of(est)})"
         remedy += ", or take fewer candidates" if hasattr(est, "candidates") else ""
-    elif kind.is_kernel:
+    elif hasattr(est, "kernel_"):
         cause, remedy = "the kernel makes too many functions", "Take another kernel, or more rows"
     else:
         cause, remedy = "the columns are too many", "Take fewer columns, or more rows"
-    if kind.is_classifier:
+    if hasattr(est, "classes_"):
         cause += "; probabilities are too close to 0 and 1"
     else:
         cause += " or there is no noise; error bars are too small"
         remedy += ", or set noise_variance to the noise you expect"
-    return f"{n} {kind.functions} for {counted}: {cause}. {remedy}"
+    return f"{n} {_functions_of(est)} for {counted}: {cause}. {remedy}"
 
 
 # --- targets far from 0 -----------------------------------------------------------------------------
@@ -401,8 +356,7 @@ def mean_excess(y: FloatArray, weights: FloatArray | None) -> FloatArray:
     # By rounding the mean of equal numbers may differ from them.
     varies = std > 8.0 * np.finfo(float).eps * np.abs(mean)
     far = varies & (excess > 0.0) & np.isfinite(excess)
-    result: FloatArray = np.where(far, np.sign(mean) * excess, 0.0)
-    return result
+    return np.where(far, np.sign(mean) * excess, 0.0)
 
 
 def _is_far_from_zero(est: Any, summary: RowSummary) -> bool:

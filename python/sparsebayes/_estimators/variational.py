@@ -137,8 +137,7 @@ def curvature(xi: FloatArray) -> FloatArray:
     """Return the curvature of the bound, 2 lambda(xi) = tanh(xi / 2) / (2 xi)."""
     small = xi < 1e-4
     safe = np.where(small, 1.0, xi)
-    value: FloatArray = np.where(small, 0.25 - xi**2 / 48.0, np.tanh(safe / 2.0) / (2.0 * safe))
-    return value
+    return np.where(small, 0.25 - xi**2 / 48.0, np.tanh(safe / 2.0) / (2.0 * safe))
 
 
 def log_bound(xi: FloatArray, eta: FloatArray, t: FloatArray, w: FloatArray) -> float:

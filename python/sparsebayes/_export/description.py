@@ -8,7 +8,7 @@ or probabilities; covariances of the weights give error bars.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,15 +16,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._estimators.base import SparseBayesEstimator
 from .._estimators.basis import ColumnBasis, KernelBasis
-from .._estimators.probabilities import weights_in_order
 from .._types import FloatArray, IntArray
 from ..kernels import Custom, Kernel, OnColumns, Product, Sum
 from ..kernels._resolve import is_precomputed
 from ..multiclass import ProbitModel
 from ..revm import EigenModel
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 #: How means or probabilities follow from the linear predictors eta: see `ServedModel`.
 Link: TypeAlias = Literal["identity", "log", "logistic", "softmax", "probit"]
@@ -127,9 +123,28 @@ class ServedModel:
         """Number of functions in all blocks."""
         return sum(block.size for block in self.blocks)
 
+    def has_all_functions(self, output: Output) -> bool:
+        """Return whether this output has all functions."""
+        return np.array_equal(output.functions, np.arange(self.n_functions))
+
+
+def factor(covariance: FloatArray) -> FloatArray:
+    """Return R, upper triangular, with R^T R the covariance."""
+    # By the correlations, because weights have very different scales.
+    scale = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
+    inverse = 1.0 / np.where(scale > 0.0, scale, 1.0)
+    correlation = covariance * inverse[:, np.newaxis] * inverse
+    try:
+        root = np.asarray(np.linalg.cholesky(correlation).T, dtype=np.float64)
+    except np.linalg.LinAlgError:  # semidefinite to rounding
+        values, vectors = np.linalg.eigh(correlation)
+        root = np.linalg.qr((vectors * np.sqrt(np.maximum(values, 0.0))).T)[1]
+    return root * scale
+
 
 def describe(est: Any) -> ServedModel:
     """Return the description of a fitted estimator; ValueError if only Python can evaluate its functions."""
+    est = est.to_local() if hasattr(est, "to_local") else est  # on Dask
     if not isinstance(est, (SparseBayesEstimator, ProbitModel, EigenModel)):
         raise TypeError(f"est must be a fitted estimator of sparsebayes, got {type(est).__name__}")
     check_is_fitted(est)
@@ -150,17 +165,13 @@ def _common(est: Any) -> dict[str, Any]:
 
 def _describe_posterior(est: SparseBayesEstimator) -> ServedModel:
     blocks = _blocks_of_basis(est)
-    mu = est.mu_ if est.mu_.ndim == 2 else est.mu_[:, np.newaxis]
-    alpha = est.alpha_ if est.alpha_.ndim == 2 else np.repeat(est.alpha_[:, np.newaxis], mu.shape[1], axis=1)
+    mu = np.atleast_2d(est.mu_.T).T
+    alpha = np.broadcast_to(np.atleast_2d(est.alpha_.T).T, mu.shape)
     used = [np.flatnonzero(np.isfinite(column)) for column in alpha.T]
-    outputs = [Output(at, mu[at, c]) for c, at in enumerate(used)]
     link: Link
     uncertainty: Uncertainty
     if est._likelihood == "multinomial":
-        classes, rows = weights_in_order(est.alpha_)
-        assert np.array_equal(np.concatenate(used), rows)
-        assert np.array_equal(np.repeat(np.arange(len(used)), [len(at) for at in used]), classes)
-        link, uncertainty, covariances = "softmax", "joint", [est.sigma_]
+        link, uncertainty, covariances = "softmax", "joint", [est.sigma_]  # class by class
     else:
         link = {"gaussian": "identity", "poisson": "log", "bernoulli": "logistic"}[est._likelihood]  # type: ignore[assignment] # a Link
         if est.sigma_.ndim == 3:
@@ -175,7 +186,7 @@ def _describe_posterior(est: SparseBayesEstimator) -> ServedModel:
         **_common(est),
         flat=est.mu_.ndim == 1,
         blocks=blocks,
-        outputs=outputs,
+        outputs=[Output(at, mu[at, c]) for c, at in enumerate(used)],
         link=link,
         uncertainty=uncertainty,
         covariances=covariances,
@@ -184,11 +195,8 @@ def _describe_posterior(est: SparseBayesEstimator) -> ServedModel:
 
 
 def _describe_probit(est: ProbitModel) -> ServedModel:
-    blocks: list[Block] = []
-    weights: list[FloatArray] = []
-    if est.fit_intercept:
-        blocks.append(Constant())
-        weights.append(est._bias[:, np.newaxis])
+    blocks: list[Block] = [Constant()] if est.fit_intercept else []
+    weights: list[FloatArray] = [est._bias[:, np.newaxis]] if est.fit_intercept else []
     if is_precomputed(est.kernel_):
         blocks += _columns(est.relevance_)
         weights.append(est.dual_coef_)
@@ -230,13 +238,13 @@ def _describe_eigen(est: EigenModel) -> ServedModel:
 
 
 def _dense_outputs(weights: FloatArray) -> list[Output]:
-    everything = np.arange(weights.shape[1])
-    return [Output(everything, row) for row in weights]
+    return [Output(np.arange(len(row)), row) for row in weights]
 
 
 def _blocks_of_basis(est: Any) -> list[Block]:
+    blocks: list[Block] = [Constant()] if np.any(est.active_ < 0) else []
     if isinstance(est, ColumnBasis):
-        return _bias(est.active_) + _columns(est.active_[est.active_ >= 0], est.X_offset_)
+        return blocks + _columns(est.active_[est.active_ >= 0], est.X_offset_)
     assert isinstance(est, KernelBasis)
     extra = est._active_extra()
     if np.any(extra >= 0) and not isinstance(est.extra_basis_, str):
@@ -245,7 +253,6 @@ def _blocks_of_basis(est: Any) -> list[Block]:
             "by Python. Compute the columns yourself and use SparseBayesRegressor or SparseBayesClassifier"
         )
     kernels = (est.active_ >= 0) & (extra < 0)
-    blocks = _bias(est.active_)
     if is_precomputed(est.kernel_):
         blocks += _columns(est.relevance_)
     else:
@@ -255,10 +262,6 @@ def _blocks_of_basis(est: Any) -> list[Block]:
             if len(at) > 0:
                 blocks.append(_centres(kernel, est.relevance_vectors_[at]))
     return blocks + _columns(extra[extra >= 0], est._extra_offset)
-
-
-def _bias(active: IntArray) -> list[Block]:
-    return [Constant()] if np.any(active < 0) else []
 
 
 def _columns(columns: IntArray, offset: FloatArray | None = None) -> list[Block]:
@@ -279,16 +282,12 @@ def flatten(kernel: Kernel, columns: IntArray, *, whole: bool = True) -> Kernel:
     if isinstance(kernel, OnColumns):
         return flatten(kernel.inner(), columns[kernel.positions(len(columns))], whole=False)
     if isinstance(kernel, Sum):
-        return Sum(_each(kernel.terms, columns, whole))
+        return Sum(tuple(flatten(term, columns, whole=whole) for term in kernel.terms))
     if isinstance(kernel, Product):
-        return Product(_each(kernel.factors, columns, whole))
+        return Product(tuple(flatten(factor, columns, whole=whole) for factor in kernel.factors))
     if isinstance(kernel, Custom) or kernel.to_core() is None:
         raise ValueError(
             f"kernel {kernel!r} cannot be exported: it is evaluated by Python. Use the kernels of "
             "sparsebayes.kernels, their sums and products"
         )
     return kernel if whole else OnColumns(kernel, tuple(int(column) for column in columns))
-
-
-def _each(parts: Sequence[Kernel], columns: IntArray, whole: bool) -> tuple[Kernel, ...]:
-    return tuple(flatten(part, columns, whole=whole) for part in parts)

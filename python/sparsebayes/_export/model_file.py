@@ -40,7 +40,6 @@ def to_predictor(est: Any) -> Predictor:
 
 def header(model: ServedModel) -> dict[str, Any]:
     """Return everything but the numeric tables of a model, as JSON types."""
-    everything = np.arange(model.n_functions)
     return {
         "format_version": _FORMAT_VERSION,
         "library_version": _core.__version__,
@@ -51,8 +50,7 @@ def header(model: ServedModel) -> dict[str, Any]:
         "flat": model.flat,
         "blocks": [_block(block) for block in model.blocks],
         "outputs": [
-            None if np.array_equal(output.functions, everything) else output.functions.tolist()
-            for output in model.outputs
+            None if model.has_all_functions(output) else output.functions.tolist() for output in model.outputs
         ],
         "link": model.link,
         "uncertainty": model.uncertainty,

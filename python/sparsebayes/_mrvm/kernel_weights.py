@@ -88,24 +88,16 @@ class Composite:
         K_s, Y Y^T \rangle` of the kernels without their row and column means. A kernel of inputs unrelated to
         the classes starts with almost no weight, so no function is added because of it. The columns of Y Y^T
         belong to the rows that functions are centred at; centres that are not rows get estimated targets
-        (`_estimated_targets`).
-
-        Parameters
-        ----------
-        targets : ndarray of shape (N, C)
-        row_weights : ndarray of shape (N,) or None
+        (`_estimated_targets`). ``targets``: (N, C); ``row_weights``: (N,) or None.
         """
         n_kernels = len(self.blocks)
         if n_kernels == 1:
             return np.ones(1)
         weigh = np.ones((self.n_rows, 1)) if row_weights is None else row_weights[:, np.newaxis]
-        centred = [_centred(block, weigh) for block in self.blocks]
+        centred, weighted = [_centred(block, weigh) for block in self.blocks], weigh * targets
         M = np.array([[(weigh * one * other).sum() for other in centred] for one in centred])
-        about = (
-            _estimated_targets(centred, weigh * targets) if self.centres is None else targets[self.centres]
-        )
-        ideal = about.T
-        a = np.array([(((weigh * targets).T @ block) * ideal).sum() for block in centred])
+        about = _estimated_targets(centred, weighted) if self.centres is None else targets[self.centres]
+        a = np.array([((weighted.T @ block) * about.T).sum() for block in centred])
         scale = _norm_of_cone_minimum(M, a)
         if scale == 0.0:
             return np.full(n_kernels, 1.0 / n_kernels)
@@ -159,22 +151,8 @@ def learn_kernel_weights(
     posterior of the weights, of covariance ``sigma`` for every class (None: the weights are a point). With
     :math:`m_s = K_s E[w]` the quadratic form is :math:`\Omega_{st} = \sum_c m_{sc}^T m_{tc} + C \,
     tr(\Sigma K_s^T K_t)` and the linear term :math:`f_s = \sum_c m_{sc}^T (y_c - w_{0c})`, minus C times the
-    covariance with the bias.
-
-    Parameters
-    ----------
-    composite : Composite
-    columns : ndarray of shape (m,), int
-        Active functions, ascending; 0 is the bias if there is one.
-    mu : ndarray of shape (m, C)
-    sigma : ndarray of shape (m, m) or None
-    targets : ndarray of shape (N, C)
-    row_weights : ndarray of shape (N,) or None
-
-    Returns
-    -------
-    ndarray of shape (S,)
-        Not negative, sum 1.
+    covariance with the bias. ``columns``: the m active functions, ascending, 0 being the bias if there is
+    one; ``mu``: (m, C); ``sigma``: (m, m) or None; ``targets``: (N, C); ``row_weights``: (N,) or None.
     """
     bias = columns < int(composite.bias)
     at, n_kernels, n_classes = columns[~bias] - int(composite.bias), len(composite.blocks), mu.shape[1]
@@ -251,8 +229,7 @@ def minimise_on_simplex(Omega: ArrayLike, f: ArrayLike) -> FloatArray:
     found = _some_minimum(problem)
     shortest = _shortest_minimum(problem, found)
     best = shortest if problem.residual(shortest) <= max(problem.residual(found), 1e-11) else found
-    weights: FloatArray = best * problem.units / (best @ problem.units)
-    return weights
+    return best * problem.units / (best @ problem.units)
 
 
 def _checked(Omega: ArrayLike, f: ArrayLike) -> tuple[FloatArray, FloatArray]:
@@ -390,14 +367,8 @@ Expectations = Callable[[FloatArray], tuple[FloatArray, float]]
 class JointAscent:
     """The bound as a function of whitened weights, ln alpha and kernel weights, in units of its curvature.
 
-    Parameters
-    ----------
-    composite : Composite
-    columns : ndarray of shape (m,), int
-        Functions in the model, ascending.
-    row_weights : ndarray of shape (N,) or None
-    expectations : callable
-        The E-step: from scores (N, C) to targets and the log-likelihood.
+    ``columns``: the m functions in the model, ascending; ``row_weights``: (N,) or None; ``expectations``: the
+    E-step, from scores (N, C) to targets and the log-likelihood.
     """
 
     def __init__(
@@ -419,15 +390,8 @@ class JointAscent:
     ) -> tuple[FloatArray, FloatArray, FloatArray] | None:
         """Maximise the bound; return scores, alpha and kernel weights, or None if that fails.
 
-        Parameters
-        ----------
-        mu : ndarray of shape (m, C)
-        alpha : ndarray of shape (m,)
-        kernel_weights : ndarray of shape (S,)
-        n_steps : int
-            Largest number of steps.
-        ftol : float
-            The ascent ends when a step gains less than this fraction of the bound.
+        It starts at ``mu``, (m, C), and ends after ``n_steps`` or when a step gains less than the fraction
+        ``ftol`` of the bound.
         """
         m, n_classes = mu.shape
         Phi = self._Phi(kernel_weights)

@@ -20,7 +20,7 @@ is found by a search in one dimension.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -45,8 +45,8 @@ class Rules:
     approximation: Approximation = "laplace"
     #: In units of the mean curvature at w = 0.
     ridge: float = 1.0
-    tol: float = 1e-8
-    max_iter: int = 1
+    #: ``tol`` and ``max_iter`` of each search.
+    search: dict[str, Any] = field(default_factory=dict)
     # Regression; None: estimated.
     noise_variance: float | None = None
 
@@ -120,12 +120,10 @@ def classify(axes: Axes, sign: FloatArray, rules: Rules, pulse: Pulse) -> Soluti
     to_x = Q[:, kept] * (np.sign(u[kept]) / root)
     inner = Logistic(axes.Z @ to_x, sign, axes.weights)
     if rules.prior == "gaussian":
-        end = posterior_mode(
-            inner, alpha[kept] / h[kept], tol=rules.tol, max_iter=rules.max_iter, pulse=pulse
-        )
+        end = posterior_mode(inner, alpha[kept] / h[kept], **rules.search, pulse=pulse)
     else:
         start = np.maximum(root * np.abs(u[kept]) - rate[kept], 0.0)
-        end = octant_mode(inner, rate[kept], start, tol=rules.tol, max_iter=rules.max_iter, pulse=pulse)
+        end = octant_mode(inner, rate[kept], start, **rules.search, pulse=pulse)
     converged = all(end.converged for end in (*ends, end))
     return Solution(
         eigenvalues=_padded(h, axes.n_basis, 0.0),
@@ -143,11 +141,10 @@ def _approximation(
 ) -> tuple[list[Mode], FloatArray, FloatArray, FloatArray]:
     """Return the results of steps 1 to 3 of KV: the modes, h descending, eigenvectors as columns, and u."""
     pulse()
-    precision = np.full(model.Z.shape[1], ridge)
-    mode = posterior_mode(model, precision, tol=rules.tol, max_iter=rules.max_iter, pulse=pulse)
+    mode = posterior_mode(model, np.full(model.Z.shape[1], ridge), **rules.search, pulse=pulse)
     b, ends = model.curvature(model.Z @ mode.w), [mode]
     if rules.approximation == "variational":
-        mode, b = closest_gaussian(model, ridge, mode.w, tol=rules.tol, max_iter=rules.max_iter, pulse=pulse)
+        mode, b = closest_gaussian(model, ridge, mode.w, **rules.search, pulse=pulse)
         ends.append(mode)
     pulse()
     h, Q = np.linalg.eigh(gram(model.Z, b))
@@ -167,13 +164,12 @@ def regress(axes: Axes, targets: FloatArray, variance: float, rules: Rules) -> S
     total = float(weighted @ targets)
     rest = max(total - float(along @ along), 0.0)
     given = None if rules.noise_variance is None else 1.0 / rules.noise_variance
-    spectrum = Spectrum(axes.squares, along, rest, float(axes.weights.sum()))
-    noise = estimate_noise(spectrum, variance, given)
-    h = noise.beta * axes.squares
-    root = np.sqrt(noise.beta) * singular
+    beta, k, at_floor = estimate_noise(axes, along, rest, variance, given)
+    h = beta * axes.squares
+    root = np.sqrt(beta) * singular
     # Maximum of the likelihood, and of the likelihood times the common prior, which decides on relevance.
-    z = np.sqrt(noise.beta) * along
-    shrunk = z * (axes.squares / (axes.squares + noise.k))
+    z = np.sqrt(beta) * along
+    shrunk = z * (axes.squares / (axes.squares + k))
     alpha, rate, kept = _relevance(rules.prior, h, shrunk / root)
     if rules.prior == "gaussian":
         shrinkage = h[kept] / (h[kept] + alpha[kept])
@@ -189,11 +185,11 @@ def regress(axes: Axes, targets: FloatArray, variance: float, rules: Rules) -> S
         w=directions @ x,
         n_effective=int(np.count_nonzero(x)),
         n_iter=1,
-        status="noise_floor" if noise.at_floor else "converged",
-        ridge=noise.beta * noise.k,
+        status="noise_floor" if at_floor else "converged",
+        ridge=beta * k,
         directions=directions,
         variances=variances,
-        beta=noise.beta,
+        beta=beta,
     )
 
 
@@ -215,44 +211,27 @@ _GRID_PER_DECADE = 4
 _NOISE_FLOOR = 1e-6
 
 
-@dataclass(frozen=True)
-class Spectrum:
-    """A Gaussian likelihood along its eigenvectors."""
+def estimate_noise(
+    axes: Axes, along: FloatArray, rest: float, variance: float, given: float | None
+) -> tuple[float, float, bool]:
+    """Return the beta (unless ``given``) and k of most evidence, and whether the noise is at its floor.
 
-    #: Squared singular values, descending.
-    squares: FloatArray
-    #: The targets along the left singular vectors.
-    along: FloatArray
-    #: Squared norm of the part of the targets orthogonal to them.
-    rest: float
-    #: Number of rows, each counted with its weight.
-    n: float
-
-
-@dataclass(frozen=True)
-class Noise:
-    """Noise precision, and the common prior precision divided by it."""
-
-    beta: float
-    k: float
-    at_floor: bool
-
-
-def estimate_noise(spectrum: Spectrum, variance: float, beta: float | None) -> Noise:
-    """Maximise the evidence over k and, unless it is given, beta; ``variance``: that of the targets."""
-    floor = _NOISE_FLOOR * variance
+    ``along``: the targets along the left singular vectors; ``rest``: the squared norm of the part of the
+    targets orthogonal to these; ``variance``: that of the targets.
+    """
+    floor, n = _NOISE_FLOOR * variance, float(axes.weights.sum())
 
     def noise(k: float) -> tuple[float, float]:
-        q = spectrum.rest + float(np.sum(spectrum.along**2 / (1.0 + spectrum.squares / k)))
-        return q, beta if beta is not None else 1.0 / max(q / spectrum.n, floor)
+        q = rest + float(np.sum(along**2 / (1.0 + axes.squares / k)))
+        return q, given if given is not None else 1.0 / max(q / n, floor)
 
     def objective(log_k: float) -> float:
         k = float(np.exp(log_k))
         q, precision = noise(k)
-        return float(precision * q - spectrum.n * np.log(precision) + np.log1p(spectrum.squares / k).sum())
+        return float(precision * q - n * np.log(precision) + np.log1p(axes.squares / k).sum())
 
     # A dictionary of zeros has no scale.
-    top = np.log(spectrum.squares[0]) if spectrum.squares[0] > 0.0 else 0.0
+    top = np.log(axes.squares[0]) if axes.squares[0] > 0.0 else 0.0
     grid = np.linspace(top - 16.0 * np.log(10.0), top + 4.0 * np.log(10.0), 20 * _GRID_PER_DECADE + 1)
     best = int(np.argmin([objective(log_k) for log_k in grid]))
     bounds = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
@@ -260,4 +239,4 @@ def estimate_noise(spectrum: Spectrum, variance: float, beta: float | None) -> N
     log_k = found.x if found.fun < objective(grid[best]) else grid[best]
     k = float(np.exp(log_k))
     precision = noise(k)[1]
-    return Noise(precision, k, beta is None and precision * floor >= 1.0)
+    return precision, k, given is None and precision * floor >= 1.0

@@ -222,14 +222,14 @@ def expectations(m: FloatArray, v: FloatArray) -> Expectations:
 
 @dataclass(frozen=True)
 class _Point:
-    """A Gaussian N(w, Sigma) with Sigma^-1 = Z^T diag(b) Z + ridge, its moments at each row, and its F."""
+    """A Gaussian N(w, Sigma) with Sigma^-1 = Z^T diag(b) Z + ridge, and its F."""
 
     w: FloatArray
     b: FloatArray
     #: Cholesky factor L of Sigma^-1, and L^-1 Z^T.
     factor: FloatArray
     whitened: FloatArray
-    m: FloatArray
+    #: Variance of the predictor of each row.
     v: FloatArray
     #: The gradient of F in w, and the value that b has at the maximum for these means and variances.
     gradient: FloatArray
@@ -331,7 +331,6 @@ def _point(
         b=b,
         factor=factor,
         whitened=whitened,
-        m=m,
         v=v,
         gradient=gradient,
         target=model.weights * wrong.slope,

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from .._checks.targets import last_step
 from .._estimators.variational import bounded, constants, per_function
-from .._types import FloatArray, OutputsProblem, Problem
+from .._types import FloatArray, OutputsProblem, PerRow, Problem
 from ._dense import (
     Certificate,
     DenseFit,
@@ -32,9 +32,9 @@ def certificate(
     est: Fitted,
     X: ArrayLike,
     y: ArrayLike,
-    sample_weight: ArrayLike | None = None,
+    sample_weight: PerRow = None,
     *,
-    y_std: ArrayLike | None = None,
+    y_std: PerRow = None,
     exchanges: bool | None = None,
 ) -> Certificate:
     r"""Certify that a fitted model is a maximum of the marginal likelihood.
@@ -132,21 +132,15 @@ def _certify(problem: Problem, exchanges: bool | None) -> Certificate:
     fit, Q, whitened = describe(problem, Phi, t, w)
     S = fit.sparsities(whitened, len(Q))
     error = (np.sqrt(problem.alpha) * problem.mu - fit.mean) / np.sqrt(fit.variance)
-    change = {
-        "estimated": abs(fit.log_beta_change),
-        "floor": max(-fit.log_beta_change, 0.0),
-        "fixed": 0.0,
-        "none": 0.0,
-    }
-    active = problem.active
-    factors = (
-        fit.active_factors(problem.alpha) if problem.likelihood == "gaussian" else (S[active], Q[active])
-    )
+    active, step = problem.active, fit.log_beta_change
+    residual = {"estimated": abs(step), "floor": max(-step, 0.0), "fixed": 0.0, "none": 0.0}
+    is_gaussian = problem.likelihood == "gaussian"
+    factors = fit.active_factors(problem.alpha) if is_gaussian else (S[active], Q[active])
     wanted = (problem.exchanges if exchanges is None else exchanges) and not problem.variational
     return Certificate(
         max_log_alpha_change=max_log_alpha_change(*factors, problem.alpha, problem.alpha_prior),
         max_gain_outside=_max_gain(np.delete(S, active), np.delete(Q, active), problem),
-        log_beta_residual=change[problem.noise],
+        log_beta_residual=residual[problem.noise],
         max_mean_error=float(np.max(np.abs(error), initial=0.0)),
         log_marginal_likelihood=fit.log_evidence
         + constants(problem, float(w.sum()))
@@ -175,7 +169,7 @@ def _several_logits(
     problem: Problem, Phi: FloatArray, t: FloatArray, w: FloatArray
 ) -> tuple[DenseFit, FloatArray, Callable[[slice], FloatArray]]:
     """Return the same for one predictor per class: the Laplace approximation with the full Hessian."""
-    rows = SoftmaxRows.of(problem, Phi, t, w)
+    rows = SoftmaxRows(problem, Phi, t.astype(np.intp), w)
     mode = rows.mode()
     eta, every = rows.logits(mode), np.arange(rows.n_basis)
     psi = rows.whitened(problem.active, eta) / np.sqrt(problem.alpha)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.linalg import svd  # SciPy's refuses empty models before 1.14
+from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import expit, gammaln
 
@@ -274,8 +275,7 @@ def addition_gains(s: FloatArray, q: FloatArray, prior: tuple[float, float]) -> 
     if prior != (0.0, 0.0):
         return best_alpha(s, q, prior)[1]
     excess = np.maximum(q**2 / s - 1.0, 0.0)
-    gain: FloatArray = 0.5 * (excess - np.log1p(excess))
-    return gain
+    return 0.5 * (excess - np.log1p(excess))
 
 
 def max_gain_exchange(
@@ -325,19 +325,29 @@ def best_alpha(s: FloatArray, q: FloatArray, prior: tuple[float, float]) -> tupl
     shape, rate = prior
 
     def gain(alpha: FloatArray) -> FloatArray:
-        value: FloatArray = 0.5 * (q**2 / (alpha + s) - np.log1p(s / alpha)) + _log_prior(alpha, prior)
-        return value
+        return 0.5 * (q**2 / (alpha + s) - np.log1p(s / alpha)) + _log_prior(alpha, prior)
 
     values = gain(np.exp(_LOG_RATIOS)[:, np.newaxis] * s)
     best = np.clip(np.argmax(values, axis=0), 1, len(_LOG_RATIOS) - 2)
-    low, high = _LOG_RATIOS[best - 1], _LOG_RATIOS[best + 1]
-    for _ in range(_BISECTIONS):
-        middle = 0.5 * (low + high)
-        alpha = np.exp(middle) * s
+
+    def rising(log_ratio: FloatArray) -> NDArray[np.bool_]:
+        alpha = np.exp(log_ratio) * s
         slope = 0.5 * (s / (alpha + s) - alpha * (q / (alpha + s)) ** 2) + shape - rate * alpha
-        low, high = np.where(slope > 0.0, middle, low), np.where(slope > 0.0, high, middle)
-    alpha = np.exp(0.5 * (low + high)) * s
+        return np.asarray(slope > 0.0)
+
+    alpha = np.exp(bisect(_LOG_RATIOS[best - 1], _LOG_RATIOS[best + 1], rising, _BISECTIONS)) * s
     return alpha, gain(alpha)
+
+
+def bisect(
+    low: FloatArray, high: FloatArray, rising: Callable[[FloatArray], NDArray[np.bool_]], n: int
+) -> FloatArray:
+    """Return the maxima between ``low`` and ``high`` of functions that are ``rising`` below them."""
+    for _ in range(n):
+        middle = 0.5 * (low + high)
+        up = rising(middle)
+        low, high = np.where(up, middle, low), np.where(up, high, middle)
+    return 0.5 * (low + high)
 
 
 def _log_prior(alpha: FloatArray, prior: tuple[float, float]) -> FloatArray:

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from .._types import FloatArray, OutputsProblem
-from ._dense import Certificate, DenseFit, fit_regression, log_ratio
+from ._dense import Certificate, DenseFit, bisect, fit_regression, log_ratio
 
 #: Functions scanned at a time, points of a scan, and bisections that follow it.
 _BLOCK = 256
@@ -127,10 +128,9 @@ def _max_gain(S: FloatArray, Q: FloatArray) -> float:
 def _gains(S: FloatArray, power: FloatArray) -> FloatArray:
     """Return the maximum of F over ln alpha for each function, by a scan and bisection of the slope."""
 
-    def slope(u: FloatArray) -> FloatArray:
+    def rising(u: FloatArray) -> NDArray[np.bool_]:
         alpha = np.exp(u)[:, np.newaxis]
-        total: FloatArray = np.sum((S**2 - alpha * (power - S)) / (alpha + S) ** 2, axis=1)
-        return total
+        return np.asarray(np.sum((S**2 - alpha * (power - S)) / (alpha + S) ** 2, axis=1) > 0.0)
 
     def value(u: FloatArray) -> FloatArray:
         alpha = np.exp(u)[:, np.newaxis]
@@ -148,12 +148,7 @@ def _gains(S: FloatArray, power: FloatArray) -> FloatArray:
         values = value(u)
         where, best = np.where(values > best, u, where), np.maximum(values, best)
     step = (high - low) / (_POINTS - 1)
-    left, right = where - step, where + step
-    for _ in range(_BISECTIONS):
-        middle = 0.5 * (left + right)
-        rising = slope(middle) > 0.0
-        left, right = np.where(rising, middle, left), np.where(rising, right, middle)
-    return np.maximum(best, value(0.5 * (left + right)))
+    return np.maximum(best, value(bisect(where - step, where + step, rising, _BISECTIONS)))
 
 
 def _beta_residual(problem: OutputsProblem, fits: list[DenseFit], n_rows: float) -> float:

@@ -11,16 +11,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr
 from sklearn.utils.validation import check_is_fitted
 
 from .._checks.targets import Training, check_training
 from .._data import candidates as _candidates
-from .._data.design import Layout
 from .._mrvm.kernel_weights import Composite
-from .._types import FloatArray, IntArray, OutputsProblem
+from .._types import FloatArray, IntArray, OutputsProblem, PerRow
 from ..kernels._resolve import is_precomputed
+from ._dense import bisect
 
 if TYPE_CHECKING:
     from .._estimators.base import SparseBayesEstimator
@@ -39,17 +39,9 @@ _ROWS: Final = 256
 
 
 def expected_targets(scores: FloatArray, labels: IntArray) -> FloatArray:
-    r"""Return the expectations of the auxiliary targets, equations (3) and (4).
+    """Return the expectations of the auxiliary targets, (N, C): equations (3) and (4).
 
-    Parameters
-    ----------
-    scores : ndarray of shape (N, C)
-    labels : ndarray of shape (N,), int
-        Class numbers.
-
-    Returns
-    -------
-    ndarray of shape (N, C)
+    ``scores``: (N, C); ``labels``: class numbers, (N,).
     """
     targets = np.empty(scores.shape)
     for start in range(0, len(scores), _ROWS):
@@ -85,25 +77,24 @@ def _hazard(x: FloatArray, log_cdf: FloatArray) -> FloatArray:
 
 def _modes(differences: FloatArray) -> FloatArray:
     """Return the mode of each row's integrand, by bisection of the slope of its logarithm."""
-    low = np.zeros(len(differences))
+
+    def rising(u: FloatArray) -> NDArray[np.bool_]:
+        x = u[:, np.newaxis] + differences
+        return np.asarray(_hazard(x, log_ndtr(x)).sum(axis=1) > u)
+
     high = np.maximum(-differences.min(axis=1), 0.0) + 12.0
-    for _ in range(_BISECTIONS):
-        middle = 0.5 * (low + high)
-        x = middle[:, np.newaxis] + differences
-        rising = _hazard(x, log_ndtr(x)).sum(axis=1) > middle
-        low, high = np.where(rising, middle, low), np.where(rising, high, middle)
-    modes: FloatArray = 0.5 * (low + high)
-    return modes
+    return bisect(np.zeros(len(differences)), high, rising, _BISECTIONS)
 
 
-def written_out(
-    est: MRVM1, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
-) -> OutputsProblem:
+def written_out(est: MRVM1, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> OutputsProblem:
     """Return a fitted model as the regression on its auxiliary targets; X and y are its training data."""
     check_is_fitted(est)
     training = check_training(est, X, y, sample_weight, labels=True, reset=False)
     _check_same_data(est, training)
-    Phi, layout = _dictionary(est, training)
+    layout = est._layout(training)
+    # The third argument serves only the initial kernel weights, which are learned here.
+    composite = Composite(est._dense_blocks(training, layout), layout.bias, None)
+    Phi = composite.Phi(est.kernel_weights_)
     active, n_classes = layout.columns(est.active_), len(est.classes_)
     labels = np.searchsorted(est.classes_, training.y).astype(np.intp)
     return OutputsProblem(
@@ -134,15 +125,3 @@ def _check_same_data(est: MRVM1, training: Training) -> None:
             same = np.array_equal(training.at(rows), getattr(est, "candidates_", est.relevance_vectors_))
     if not same:
         raise ValueError("X, y, sample_weight must be the training data: classes or relevance vectors differ")
-
-
-def _dictionary(est: MRVM1, training: Training) -> tuple[FloatArray, Layout]:
-    """Return all basis functions of the composite kernel, evaluated in NumPy."""
-    layout = est._layout(training)
-    if is_precomputed(est.kernel_):
-        blocks = [training.X[:, layout.kept]]
-    else:
-        centres = _candidates.points(est, training, layout.kept)
-        blocks = [np.asarray(kernel(training.X, centres)) for kernel in est._kernels()]
-    # The third argument serves only the initial kernel weights, which are learned here.
-    return Composite(blocks, layout.bias, None).Phi(est.kernel_weights_), layout

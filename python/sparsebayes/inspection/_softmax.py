@@ -20,21 +20,16 @@ from ._dense import find_mode
 class SoftmaxRows:
     """Rows with class labels, and the active functions; number c K + j is function j of class c."""
 
-    #: N x K.
+    #: The fit, and its rows of positive weight: functions N x K, class numbers and weights, of length N.
+    problem: Problem
     Phi: FloatArray
-    #: Class numbers, length N.
     labels: IntArray
-    #: Length N.
     weights: FloatArray
-    n_classes: int
-    active: IntArray
-    alpha: FloatArray
 
-    @classmethod
-    def of(cls, problem: Problem, Phi: FloatArray, t: FloatArray, w: FloatArray) -> SoftmaxRows:
-        """Return the rows ``Phi`` with class numbers ``t`` and weights ``w``."""
-        labels = t.astype(np.intp)
-        return cls(Phi, labels, w, int(labels.max()) + 1, problem.active, problem.alpha)
+    @property
+    def n_classes(self) -> int:
+        """C."""
+        return int(self.labels.max()) + 1
 
     @property
     def n_basis(self) -> int:
@@ -48,11 +43,11 @@ class SoftmaxRows:
 
     def logits(self, mode: FloatArray) -> FloatArray:
         """Return the logits (N, C); ``mode`` holds the weights times the roots of their alphas."""
-        phi, classes = self._expanded(self.active)
+        phi, classes = self._expanded(self.problem.active)
         eta = np.zeros((len(phi), self.n_classes))
         for c in range(self.n_classes):
             own = classes == c
-            eta[:, c] = phi[:, own] @ (mode[own] / np.sqrt(self.alpha[own]))
+            eta[:, c] = phi[:, own] @ (mode[own] / np.sqrt(self.problem.alpha[own]))
         return eta
 
     def whitened(self, functions: IntArray, eta: FloatArray) -> FloatArray:
@@ -73,8 +68,7 @@ class SoftmaxRows:
         pull = -p
         rows = np.arange(len(p))
         pull[rows, self.labels] = others[rows, self.labels]
-        slopes: FloatArray = (self.Phi.T @ (self.weights[:, np.newaxis] * pull)).T.ravel()
-        return slopes
+        return (self.Phi.T @ (self.weights[:, np.newaxis] * pull)).T.ravel()
 
     def objective(self, mode: FloatArray) -> float:
         """Return the log posterior of the weights without its prior's constant."""
@@ -84,12 +78,12 @@ class SoftmaxRows:
 
     def mode(self) -> FloatArray:
         """Find the posterior mode, times the roots of alpha."""
-        return find_mode(len(self.active), self._local, self.objective)
+        return find_mode(len(self.problem.active), self._local, self.objective)
 
     def _local(self, mode: FloatArray) -> tuple[FloatArray, FloatArray]:
         eta = self.logits(mode)
-        psi = self.whitened(self.active, eta) / np.sqrt(self.alpha)
-        gradient = self.slopes(eta)[self.active] / np.sqrt(self.alpha) - mode
+        psi = self.whitened(self.problem.active, eta) / np.sqrt(self.problem.alpha)
+        gradient = self.slopes(eta)[self.problem.active] / np.sqrt(self.problem.alpha) - mode
         return gradient, np.eye(len(mode)) + psi.T @ psi
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -60,6 +60,9 @@ class Kernel:
 
     def to_core(self) -> _core.Kernel | None:
         """Return this kernel as a kernel of the core, None if the core lacks it."""
+        return self._to_core()
+
+    def _to_core(self) -> _core.Kernel | None:
         return None
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -150,31 +153,50 @@ class Kernel:
         return Product((self, _kernel("*", other)))
 
 
-class _Combination(Kernel):
+class Combination(Kernel):
     """A sum or a product of kernels: a dataclass with one field, the tuple of its parts."""
 
     __slots__ = ()
 
+    #: Name of the field, and the operation on values and on kernels of the core.
+    _field: ClassVar[str]
+    _operation: ClassVar[np.ufunc]
+    _combine: ClassVar[Any]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, self._field, _flatten(self._field, self._members, type(self)))
+
+    @property
     def _members(self) -> tuple[Kernel, ...]:
-        raise NotImplementedError
+        members: tuple[Kernel, ...] = getattr(self, self._field)
+        return members
+
+    def _of_members(self, members: Iterable[Kernel]) -> Kernel:
+        """Return the same combination of other kernels."""
+        return replace(self, **{self._field: tuple(members)})  # type: ignore[type-var] # a dataclass
 
     def _parts(self) -> dict[str, Kernel]:
         # Numbered as in scikit-learn's Gaussian processes.
-        return {f"k{number}": kernel for number, kernel in enumerate(self._members(), 1)}
+        return {f"k{number}": kernel for number, kernel in enumerate(self._members, 1)}
+
+    def _of_parts(self, parts: dict[str, Kernel]) -> Kernel:
+        return self._of_members(parts.values())
 
     def check_features(self, n_features: int) -> None:
         """Raise ValueError if a part needs a number of inputs other than ``n_features``."""
-        for kernel in self._members():
+        for kernel in self._members:
             kernel.check_features(n_features)
 
-    def _cores(self) -> list[_core.Kernel] | None:
-        """Return the parts as kernels of the core, None if it lacks one."""
-        cores = [core for kernel in self._members() if (core := kernel.to_core()) is not None]
-        return cores if len(cores) == len(self._members()) else None
+    def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
+        return reduce(self._operation, (kernel(x, z) for kernel in self._members))
+
+    def _to_core(self) -> _core.Kernel | None:
+        cores = [core for kernel in self._members if (core := kernel.to_core()) is not None]
+        return self._combine(cores) if len(cores) == len(self._members) else None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Sum(_Combination):
+class Sum(Combination):
     """The sum of kernels, made by ``+``.
 
     Parameters
@@ -185,29 +207,14 @@ class Sum(_Combination):
 
     terms: tuple[Kernel, ...]
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "terms", _flatten("terms", self.terms, Sum))
-
-    def _members(self) -> tuple[Kernel, ...]:
-        return self.terms
-
-    def _of_parts(self, parts: dict[str, Kernel]) -> Sum:
-        return Sum(tuple(parts.values()))
-
-    def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
-        return reduce(np.add, (term(x, z) for term in self.terms))
-
-    def to_core(self) -> _core.Kernel | None:
-        """Return this kernel as a kernel of the core, None if the core lacks a term."""
-        cores = self._cores()
-        return None if cores is None else _core.Kernel.sum(cores)
+    _field, _operation, _combine = "terms", np.add, staticmethod(_core.Kernel.sum)
 
     def __repr__(self) -> str:
         return " + ".join(map(repr, self.terms))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Product(_Combination):
+class Product(Combination):
     """The product of kernels, made by ``*``.
 
     Parameters
@@ -218,22 +225,7 @@ class Product(_Combination):
 
     factors: tuple[Kernel, ...]
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "factors", _flatten("factors", self.factors, Product))
-
-    def _members(self) -> tuple[Kernel, ...]:
-        return self.factors
-
-    def _of_parts(self, parts: dict[str, Kernel]) -> Product:
-        return Product(tuple(parts.values()))
-
-    def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
-        return reduce(np.multiply, (factor(x, z) for factor in self.factors))
-
-    def to_core(self) -> _core.Kernel | None:
-        """Return this kernel as a kernel of the core, None if the core lacks a factor."""
-        cores = self._cores()
-        return None if cores is None else _core.Kernel.product(cores)
+    _field, _operation, _combine = "factors", np.multiply, staticmethod(_core.Kernel.product)
 
     def __repr__(self) -> str:
         return " * ".join(
@@ -302,7 +294,7 @@ def _kernel(operator: str, other: object) -> Kernel:
     raise TypeError(f"cannot apply {operator} to a kernel and {other!r}: {remedy}")
 
 
-def _flatten(name: str, kernels: Iterable[Kernel], kind: type[Sum] | type[Product]) -> tuple[Kernel, ...]:
+def _flatten(name: str, kernels: Iterable[Kernel], kind: type[Combination]) -> tuple[Kernel, ...]:
     try:
         kernels = list(kernels)
     except TypeError:
@@ -313,7 +305,7 @@ def _flatten(name: str, kernels: Iterable[Kernel], kind: type[Sum] | type[Produc
             raise TypeError(
                 f"{name} must be kernel objects, got {kernel!r}; wrap a function in kernels.Custom"
             )
-        flat.extend(getattr(kernel, fields(kind)[0].name) if isinstance(kernel, kind) else [kernel])
+        flat.extend(kernel._members if isinstance(kernel, kind) else [kernel])
     if not flat:
         raise ValueError(f"{name} must hold at least one kernel")
     return tuple(flat)

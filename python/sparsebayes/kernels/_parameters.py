@@ -17,7 +17,7 @@ from scipy.spatial.distance import cdist
 
 from .._checks.numbers import column_means
 from .._types import FloatArray
-from ._base import Kernel, Product, Sum
+from ._base import Combination, Kernel, Product, Sum
 from ._columns import OnColumns
 from ._standard import Gaussian, Laplacian, Polynomial, Sigmoid
 
@@ -37,12 +37,11 @@ def leaves(kernel: Kernel) -> Iterator[Kernel]:
     if isinstance(kernel, OnColumns):
         yield from (OnColumns(leaf, kernel.columns) for leaf in leaves(kernel.inner()))
         return
-    parts = kernel.terms if isinstance(kernel, Sum) else getattr(kernel, "factors", None)
-    if parts is None:
+    if not isinstance(kernel, Combination):
         yield kernel
-    else:
-        for part in parts:
-            yield from leaves(part)
+        return
+    for part in kernel._members:
+        yield from leaves(part)
 
 
 def kind(leaf: Kernel) -> tuple[object, ...]:
@@ -112,13 +111,8 @@ def _(kernel: OnColumns, theta: FloatArray) -> Kernel:
 
 
 @with_log_parameters.register
-def _(kernel: Sum, theta: FloatArray) -> Kernel:
-    return Sum(tuple(with_all_log_parameters(kernel.terms, theta)))
-
-
-@with_log_parameters.register
-def _(kernel: Product, theta: FloatArray) -> Kernel:
-    return Product(tuple(with_all_log_parameters(kernel.factors, theta)))
+def _(kernel: Combination, theta: FloatArray) -> Kernel:
+    return kernel._of_members(with_all_log_parameters(kernel._members, theta))
 
 
 def with_all_log_parameters(kernels: list[Kernel] | tuple[Kernel, ...], theta: FloatArray) -> list[Kernel]:
@@ -175,10 +169,11 @@ def _(kernel: OnColumns, X: FloatArray, weights: FloatArray | None = None) -> Fl
 
 
 def column_stds(X: FloatArray, weights: FloatArray | None) -> FloatArray:
-    """Return the standard deviation of each column of X; of a constant one exactly 0."""
+    """Return the standard deviation of each column of X, exactly 0 if it is constant up to rounding."""
     with np.errstate(over="ignore", invalid="ignore"):  # overflow is reported where the values are used
-        centred = X - column_means(X, weights)
-        stds: FloatArray = np.sqrt(np.average(centred**2, axis=0, weights=weights))
+        means = column_means(X, weights)
+        stds: FloatArray = np.sqrt(np.average((X - means) ** 2, axis=0, weights=weights))
+        stds[stds <= 8.0 * np.finfo(float).eps * np.abs(means)] = 0.0
     return stds
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from .._checks.arguments import check_integer, check_real, is_learned
 from .._types import FloatArray, IntArray, KernelLike, KernelSpec
-from ._base import Custom, Kernel, Product, Sum
+from ._base import Combination, Custom, Kernel
 from ._columns import OnColumns, find
 from ._parameters import natural, with_log_parameters
 from ._standard import Gaussian, Laplacian, Linear, LinearSpline, Polynomial, Sigmoid
@@ -106,10 +106,8 @@ def _resolve_one(kernel: KernelLike, inputs: _Inputs, degree_coef0: tuple[int, f
         columns = find(kernel.columns, inputs.X.shape[1], inputs.names)
         inner = _resolve_one(kernel.kernel, inputs.at(columns), degree_coef0)
         return OnColumns(inner, tuple(columns.tolist()))
-    if isinstance(kernel, Sum):
-        return Sum(tuple(_resolve_one(term, inputs, degree_coef0) for term in kernel.terms))
-    if isinstance(kernel, Product):
-        return Product(tuple(_resolve_one(factor, inputs, degree_coef0) for factor in kernel.factors))
+    if isinstance(kernel, Combination):
+        return kernel._of_members(_resolve_one(part, inputs, degree_coef0) for part in kernel._members)
     if _is_not_centred(kernel):
         return inputs.linear()
     if isinstance(kernel, Kernel):
@@ -166,8 +164,8 @@ def _names_with_gamma(kernel: Any) -> Iterator[str]:
     """Yield the names in ``kernel`` and its parts that have a gamma."""
     if isinstance(kernel, OnColumns):
         yield from _names_with_gamma(kernel.kernel)
-    elif isinstance(kernel, (Sum, Product)):
-        for part in kernel.terms if isinstance(kernel, Sum) else kernel.factors:
+    elif isinstance(kernel, Combination):
+        for part in kernel._members:
             yield from _names_with_gamma(part)
     elif isinstance(kernel, str) and kernel in ("rbf", "laplacian", "poly", "sigmoid"):
         yield kernel

@@ -71,8 +71,7 @@ class Gaussian(Kernel):
                 "give one width, or one per feature"
             )
 
-    def to_core(self) -> _core.Kernel:
-        """Return this kernel as a kernel of the core."""
+    def _to_core(self) -> _core.Kernel:
         return _core.Kernel.gaussian(self._inverse_squares())
 
 
@@ -106,8 +105,7 @@ class Laplacian(Kernel):
             distance += np.abs(np.subtract.outer(column_x, column_z))
         return np.exp(-self.gamma * distance)
 
-    def to_core(self) -> _core.Kernel:
-        """Return this kernel as a kernel of the core."""
+    def _to_core(self) -> _core.Kernel:
         return _core.Kernel.laplacian(self.gamma)
 
 
@@ -143,11 +141,9 @@ class Polynomial(Kernel):
         object.__setattr__(self, "coef0", check_real("coef0", self.coef0))
 
     def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
-        values: FloatArray = (self.gamma * (x @ z.T) + self.coef0) ** self.degree
-        return values
+        return (self.gamma * (x @ z.T) + self.coef0) ** self.degree
 
-    def to_core(self) -> _core.Kernel:
-        """Return this kernel as a kernel of the core."""
+    def _to_core(self) -> _core.Kernel:
         return _core.Kernel.polynomial(self.degree, self.gamma, self.coef0)
 
 
@@ -198,8 +194,7 @@ class Linear(Kernel):
                 f"offset has {len(self.offset)} values but X has {n_features} features; give one per feature"
             )
 
-    def to_core(self) -> _core.Kernel:
-        """Return this kernel as a kernel of the core."""
+    def _to_core(self) -> _core.Kernel:
         return _core.Kernel.linear(None if self.offset is None else list(self.offset))
 
     def __repr__(self) -> str:
@@ -236,8 +231,7 @@ class Sigmoid(Kernel):
     def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
         return np.tanh(self.gamma * (x @ z.T) + self.coef0)
 
-    def to_core(self) -> _core.Kernel:
-        """Return this kernel as a kernel of the core."""
+    def _to_core(self) -> _core.Kernel:
         return _core.Kernel.sigmoid(self.gamma, self.coef0)
 
 
@@ -262,8 +256,7 @@ class LinearSpline(Kernel):
             product *= 1.0 + xz + xz * smaller - 0.5 * total * smaller**2 + smaller**3 / 3.0
         return product
 
-    def to_core(self) -> _core.Kernel:
-        """Return this kernel as a kernel of the core."""
+    def _to_core(self) -> _core.Kernel:
         return _core.Kernel.linear_spline()
 
 

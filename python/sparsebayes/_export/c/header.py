@@ -10,10 +10,10 @@ import numpy as np
 from ..._checks.arguments import check_flag
 from ..._core import __version__
 from ..._types import FloatArray
-from ..description import Centres, ServedModel, describe
+from ..description import Centres, ServedModel, describe, factor
 from . import links
-from .functions import Functions, Variances, factors
-from .source import Source, check_name, check_real_type, encode, plain, quote
+from .functions import Functions
+from .source import Source, Table, check_name, check_real_type, encode, plain, quote
 
 _HEADER = """\
 /*
@@ -128,24 +128,18 @@ class _Header:
         self._source, self._model = source, model
         self._uncertain = std and model.uncertainty != "none"
         self._n_outputs = len(model.outputs)
-        #: Name of the table of the outputs' functions, concatenated; None if each output has all functions.
-        self._at: str | None = None
         #: Numbers on the stack.
-        self._stack = 0
+        self._stack = max(model.n_functions, 1)
         #: Arguments of all templates of predictions.
-        self._parts: dict[str, object] = {
-            "functions": max(model.n_functions, 1),
-            "outputs": self._n_outputs,
-            "variances": 1,
-        }
+        self._parts: dict[str, object] = {"functions": max(model.n_functions, 1), "outputs": self._n_outputs}
 
     def write(self) -> str:
         """Return the text."""
         model = self._model
         functions = Functions(self._source, model.n_features)
         functions.write(model.blocks)
-        definitions = [*functions.definitions, *self._predictors()]
-        self._stack = max(model.n_functions, 1) + functions.scratch
+        self._stack += functions.scratch
+        definitions = [*functions.definitions, self._predictors()]
         definitions += self._regression() if model.classes is None else self._classification()
         n = self._n_outputs if model.classes is None else len(model.classes)
         what = "OUTPUTS" if model.classes is None else "CLASSES"
@@ -159,45 +153,55 @@ class _Header:
             functions="\n".join(definitions),
         )
 
-    def _predictors(self) -> list[str]:
-        """Return the definitions of linear predictors."""
-        outputs, n = self._model.outputs, self._model.n_functions
-        weights = np.concatenate([output.weights for output in outputs])
-        if len(weights) == 0:
-            return [self._fill(links.EMPTY_ETA)]
-        table = self._source.table("weights", weights).name
-        if all(np.array_equal(output.functions, np.arange(n)) for output in outputs):
-            return [self._fill(links.DENSE_ETA, n=n, weights=table)]
-        self._at = self._source.indices("at", np.concatenate([output.functions for output in outputs])).name
-        sizes = [len(output.functions) for output in outputs]
-        starts = self._source.indices("starts", np.cumsum([0, *sizes])).name
-        return [self._fill(links.SPARSE_ETA, starts=starts, weights=table, at=self._at)]
+    def _predictors(self) -> str:
+        """Return the definition of the linear predictors."""
+        outputs, starts, index = self._model.outputs, "", self._source.fill("j - ${NAME}_starts_(c)")
+        if all(map(self._model.has_all_functions, outputs)):
+            starts = f"{self._model.n_functions} * c"
+        else:
+            at = self._source.indices("at", np.concatenate([output.functions for output in outputs])).name
+            ends = np.cumsum([0, *(len(output.functions) for output in outputs)])
+            starts, index = f"{self._source.indices('starts', ends).name}[c]", f"{at}[j]"
+        weights = self._table("weights", np.concatenate([output.weights for output in outputs])).name
+        self._parts |= {"index": index}
+        return self._fill(links.ETA, starts=starts, weights=weights)
 
-    def _variances(self, roots: list[FloatArray]) -> list[str]:
-        variances = Variances(self._source, self._model, roots, self._at)
-        self._parts["variances"] = max(variances.size, 1)
-        self._stack += variances.size
-        return variances.write()
+    def _table(self, role: str, values: FloatArray) -> Table:
+        """Return a table of these numbers; C has no empty tables."""
+        return self._source.table(role, values if len(values) > 0 else [0.0])
+
+    def _variances(self, roots: list[FloatArray]) -> str:
+        """Return the definition of ``NAME_variances_(phi, v)``; the roots are R, the covariances R^T R."""
+        joint, n = self._model.uncertainty == "joint", self._n_outputs
+        n_variances = n * (n - 1) // 2 if joint else n
+        self._stack += n_variances
+        self._parts["variances"] = n_variances
+        packed = [root[np.triu_indices(len(root), 0, root.shape[1])] for root in roots]
+        table = self._table("factors", np.concatenate(packed))
+        own, (n_rows, n_columns) = "${NAME}_starts_(c + 1) - ${NAME}_starts_(c)", roots[0].shape
+        rows = self._source.fill(own) if n_rows == n_columns else n_rows
+        parts = {"type": table.type, "factors": table.name, "matrices": len(roots), "rows": rows}
+        return self._fill(links.JOINT_VARIANCES if joint else links.VARIANCES, **parts)
 
     def _regression(self) -> list[str]:
         self._stack += self._n_outputs
-        if self._model.link == "log":
-            mean, std = self._fill("$exp(eta[0])"), links.COUNT_STD
-        else:
-            mean, std = "eta[0]", links.STD
+        counts = self._model.link == "log"
+        mean = self._fill("$exp(eta[0])") if counts else "eta[0]"
         found = [self._fill(links.MEAN, mean=mean) if self._n_outputs == 1 else self._fill(links.MEANS)]
         if not self._uncertain:
             return found
         roots, units, noise = self._in_units()
-        found += self._variances(roots)
+        found.append(self._variances(roots))
+        if counts:
+            return [*found, self._fill(links.COUNT_STD)]
         unit = "" if np.all(units == 1.0) else f"{self._source.table('units', units).name}[c] * "
         self._source.real.check("noise variance", noise)
-        level = f"{self._source.table('noise', noise).name}[c]"
-        return [*found, self._fill(std, unit=unit, noise=level)]
+        level = self._source.table("noise", noise).name
+        return [*found, self._fill(links.STD, unit=unit, noise=level)]
 
     def _in_units(self) -> tuple[list[FloatArray], FloatArray, FloatArray]:
-        """Return factors, units of the standard deviations (powers of 2 divide exactly), and noise."""
-        model, roots = self._model, factors(self._model)
+        """Return roots, units of the standard deviations (powers of 2 divide exactly), and noise."""
+        model, roots = self._model, _roots(self._model)
         given = np.zeros(1) if model.noise_variance is None else model.noise_variance
         noise = np.broadcast_to(given, self._n_outputs)
         sizes = np.sqrt(noise)
@@ -211,32 +215,33 @@ class _Header:
     def _classification(self) -> list[str]:
         model = self._model
         assert model.classes is not None
-        two, link = self._n_outputs == 1, model.link
+        self._parts["classes"] = len(model.classes)
         self._stack += 2 * self._n_outputs
-        found = self._variances(factors(model)) if self._uncertain else []
-        if not self._uncertain:
-            found.append(self._fill(links.PLAIN_SCORES))
-        elif link == "softmax":
+        found, moderation = [], ""
+        if self._uncertain:
+            found.append(self._variances(_roots(model)))
+            moderation = self._fill(links.MODERATION)
+        if self._uncertain and model.link == "softmax":
             self._stack += self._n_outputs
-            found += [self._fill(links.GAP), self._fill(links.MODERATED_SOFTMAX_SCORES)]
+            found.append(self._fill(links.SOFTMAX_SCORES))
         else:
-            found.append(self._fill(links.MODERATED_SCORES))
-        found.append(self._fill(links.CLASS_OF_TWO if two else links.CLASS))
-        if link == "probit":
-            found.append(self._probit())
-        elif two:
-            found.append(self._fill(links.LOGISTIC_OF_TWO))
-        else:
-            log_p = self._fill(links.LOG_SIGMOID) if link == "logistic" else ""
-            found.append(self._fill(links.NORMALISED, log_p=log_p))
+            found.append(self._fill(links.SCORES, moderation=moderation))
+        found.append(self._fill(links.CLASS_OF_TWO if self._n_outputs == 1 else links.CLASS))
+        found.append(self._probabilities())
         names = ",\n        ".join(quote(label) for label in model.classes)
-        return [*found, self._fill(links.CLASS_NAME, classes=len(model.classes), names=names)]
+        return [*found, self._fill(links.CLASS_NAME, names=names)]
 
-    def _probit(self) -> str:
-        if self._n_outputs == 2:
+    def _probabilities(self) -> str:
+        link, n = self._model.link, self._n_outputs
+        if link == "probit" and n == 2:
             return self._fill(links.PROBIT_OF_TWO)
-        step = probit_step(self._n_outputs, self._source.real.name)
-        return self._fill(links.PROBIT, step=step, nodes=round((8.0 + 7.5) / step) + 1)
+        prepare, weigh = "", self._fill(links.EXPONENTIALS)
+        if link == "logistic":
+            prepare = self._fill(links.LOG_ODDS if n == 1 else links.LOG_SIGMOID)
+        elif link == "probit":
+            step = probit_step(n, self._source.real.name)
+            weigh = self._fill(links.PROBIT, step=step, nodes=round((8.0 + 7.5) / step) + 1)
+        return self._fill(links.PROBABILITIES, prepare=prepare, weigh=weigh)
 
     def _fill(self, template: str, **parts: object) -> str:
         return self._source.fill(template, **(self._parts | parts))
@@ -271,6 +276,14 @@ class _Header:
         kernels = [block.kernel for block in self._model.blocks if isinstance(block, Centres)]
         texts = dict.fromkeys(plain(repr(kernel)) for kernel in kernels)
         return [f"phi: {text[:100] + ' ...' * (len(text) > 100)}" for text in texts]
+
+
+def _roots(model: ServedModel) -> list[FloatArray]:
+    """Return R, upper triangular, with R^T R the covariance, for each covariance of the model."""
+    if model.uncertainty != "directions":
+        return [factor(covariance) for covariance in model.covariances]
+    # A row of zeros if there are no directions.
+    return [np.linalg.qr(D.T if D.size else np.zeros((1, len(D))))[1] for D in model.covariances]
 
 
 def probit_step(n_classes: int, real: str) -> float:

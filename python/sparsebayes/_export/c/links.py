@@ -1,50 +1,71 @@
-"""Templates of the C functions that compute linear predictors and predictions."""
+"""Templates of the C functions that compute linear predictors, their variances, and predictions."""
 
 from __future__ import annotations
 
-#: Linear predictors if each output has its own functions.
-SPARSE_ETA = """\
+#: ``$starts`` and ``$index`` are for outputs with all functions (n * c and j - starts(c)), or from tables.
+ETA = """\
+/* Position of the first weight of output c. */
 static inline size_t ${NAME}_starts_(size_t c)
 {
-    return $starts[c];
+    return $starts;
 }
 
-/* The linear predictors, eta_c = sum_j w_cj phi_j. */
-static inline void ${NAME}_eta_(const $REAL *phi, $REAL *eta)
+/* The basis functions, and the linear predictors eta_c = sum_j w_cj phi_j. */
+static inline void ${NAME}_eta_(const $REAL *x, $REAL *phi, $REAL *eta)
 {
+    ${NAME}_functions_(x, phi);
     for (size_t c = 0; c < $outputs; c++) {
         eta[c] = 0.0$f;
         for (size_t j = ${NAME}_starts_(c); j < ${NAME}_starts_(c + 1); j++)
-            eta[c] += $weights[j] * phi[$at[j]];
+            eta[c] += $weights[j] * phi[$index];
     }
 }
 """
 
-#: Linear predictors if each output has all functions.
-DENSE_ETA = """\
-static inline size_t ${NAME}_starts_(size_t c)
+#: With Sigma = R^T R the variance is |R phi|^2, which is never negative. In single precision its error is
+#: 1e-7 of |R phi|, while the error of phi^T Sigma phi is 1e-7 of the largest terms, which cancel. R takes
+#: half the memory of Sigma.
+VARIANCES = """\
+/* Variances |R phi|^2 of the linear predictors, with R upper triangular, stored by rows. */
+static inline void ${NAME}_variances_(const $REAL *phi, $REAL *v)
 {
-    return $n * c;
-}
-
-/* The linear predictors, eta_c = sum_j w_cj phi_j. */
-static inline void ${NAME}_eta_(const $REAL *phi, $REAL *eta)
-{
-    for (size_t c = 0; c < $outputs; c++) {
-        eta[c] = 0.0$f;
-        for (size_t j = 0; j < $n; j++)
-            eta[c] += $weights[${NAME}_starts_(c) + j] * phi[j];
+    const $type *r = $factors;
+    for (size_t c = 0; c < $matrices; c++) {
+        v[c] = 0.0$f;
+        for (size_t i = 0; i < $rows; i++) {
+            $REAL s = 0.0$f;
+            for (size_t j = ${NAME}_starts_(c) + i; j < ${NAME}_starts_(c + 1); j++)
+                s += *r++ * phi[$index];
+            v[c] += s * s;
+        }
     }
+    for (size_t c = $matrices; c < $outputs; c++)
+        v[c] = v[0];
 }
 """
 
-#: Linear predictors of a model without functions.
-EMPTY_ETA = """\
-static inline void ${NAME}_eta_(const $REAL *phi, $REAL *eta)
+JOINT_VARIANCES = """\
+/* Variances of eta_c - eta_d for d < c, at v[c * (c - 1) / 2 + d]. */
+static inline void ${NAME}_variances_(const $REAL *phi, $REAL *v)
 {
-    (void)phi;
-    for (size_t c = 0; c < $outputs; c++)
-        eta[c] = 0.0$f;
+    const $type *r = $factors;
+    size_t first = 0;
+    for (size_t k = 0; k < $variances; k++)
+        v[k] = 0.0$f;
+    for (size_t i = 0; i < ${NAME}_starts_($outputs); i++) {
+        $REAL part[$outputs];
+        $REAL *to = v;
+        while (i >= ${NAME}_starts_(first + 1))
+            first++;
+        for (size_t c = 0; c < $outputs; c++) {
+            const size_t from = c == first ? i : ${NAME}_starts_(c);
+            part[c] = 0.0$f;
+            for (size_t j = from; c >= first && j < ${NAME}_starts_(c + 1); j++)
+                part[c] += *r++ * phi[$index];
+            for (size_t d = 0; d < c; d++, to++)
+                *to += (part[c] - part[d]) * (part[c] - part[d]);
+        }
+    }
 }
 """
 
@@ -53,8 +74,7 @@ MEAN = """\
 static inline $REAL ${NAME}_predict(const $REAL *x)
 {
     $REAL phi[$functions], eta[1];
-    ${NAME}_functions_(x, phi);
-    ${NAME}_eta_(phi, eta);
+    ${NAME}_eta_(x, phi, eta);
     return $mean;
 }
 """
@@ -64,8 +84,7 @@ MEANS = """\
 static inline void ${NAME}_predict(const $REAL *x, $REAL *mean)
 {
     $REAL phi[$functions];
-    ${NAME}_functions_(x, phi);
-    ${NAME}_eta_(phi, mean);
+    ${NAME}_eta_(x, phi, mean);
 }
 """
 
@@ -74,11 +93,10 @@ STD = """\
 static inline void ${NAME}_predict_std(const $REAL *x, $REAL *mean, $REAL *sd)
 {
     $REAL phi[$functions], v[$variances];
-    ${NAME}_functions_(x, phi);
-    ${NAME}_eta_(phi, mean);
+    ${NAME}_eta_(x, phi, mean);
     ${NAME}_variances_(phi, v);
     for (size_t c = 0; c < $outputs; c++)
-        sd[c] = $unit$sqrt($noise + v[c]);
+        sd[c] = $unit$sqrt($noise[c] + v[c]);
 }
 """
 
@@ -88,48 +106,48 @@ COUNT_STD = """\
 /* Writes mean and standard deviation of the count. */
 static inline void ${NAME}_predict_std(const $REAL *x, $REAL *mean, $REAL *sd)
 {
-    $REAL phi[$functions], v[1], eta;
-    ${NAME}_functions_(x, phi);
-    ${NAME}_eta_(phi, mean);
+    $REAL phi[$functions], v[1], eta[1];
+    ${NAME}_eta_(x, phi, eta);
     ${NAME}_variances_(phi, v);
-    eta = mean[0];
-    mean[0] = $exp(eta);
-    sd[0] = $exp(eta / 2.0$f + v[0] / 4.0$f);
+    mean[0] = $exp(eta[0]);
+    sd[0] = $exp(eta[0] / 2.0$f + v[0] / 4.0$f);
     if (v[0] > 0.0$f)
-        sd[0] = $hypot(sd[0], $exp(eta + v[0]) * $sqrt(-$expm1(-v[0])));
+        sd[0] = $hypot(sd[0], $exp(eta[0] + v[0]) * $sqrt(-$expm1(-v[0])));
 }
 """
 
-PLAIN_SCORES = """\
-static inline void ${NAME}_scores_(const $REAL *x, $REAL *eta)
+#: The scores are eta, unless ``$moderation`` divides them by a function of their variances.
+SCORES = """\
+static inline void ${NAME}_scores_(const $REAL *x, $REAL *score)
 {
     $REAL phi[$functions];
-    ${NAME}_functions_(x, phi);
-    ${NAME}_eta_(phi, eta);
-}
+    ${NAME}_eta_(x, phi, score);
+$moderation}
 """
 
 #: pi / 8 = 0.39...
-MODERATED_SCORES = """\
-/* eta_c / sqrt(1 + pi v_c / 8) */
-static inline void ${NAME}_scores_(const $REAL *x, $REAL *z)
-{
-    $REAL phi[$functions], v[$variances];
-    ${NAME}_functions_(x, phi);
-    ${NAME}_eta_(phi, z);
+MODERATION = """\
+    /* z_c = eta_c / sqrt(1 + pi v_c / 8) */
+    $REAL v[$variances];
     ${NAME}_variances_(phi, v);
     for (size_t c = 0; c < $outputs; c++)
-        z[c] /= $sqrt(1.0$f + 0.39269908169872414$f * v[c]);
-}
+        score[c] /= $sqrt(1.0$f + 0.39269908169872414$f * v[c]);
 """
 
-MODERATED_SOFTMAX_SCORES = """\
+SOFTMAX_SCORES = """\
+/* k_cd (eta_d - eta_c) */
+static inline $REAL ${NAME}_gap_(const $REAL *eta, const $REAL *k, size_t c, size_t d)
+{
+    if (c == d)
+        return 0.0$f;
+    return (eta[d] - eta[c]) * (d < c ? k[c * (c - 1) / 2 + d] : k[d * (d - 1) / 2 + c]);
+}
+
 /* -ln sum_d exp(-k_cd (eta_c - eta_d)), k_cd = (1 + pi v_cd / 8)^(-1/2), v_cd = Var(eta_c - eta_d). */
 static inline void ${NAME}_scores_(const $REAL *x, $REAL *log_p)
 {
     $REAL phi[$functions], eta[$outputs], v[$variances];
-    ${NAME}_functions_(x, phi);
-    ${NAME}_eta_(phi, eta);
+    ${NAME}_eta_(x, phi, eta);
     ${NAME}_variances_(phi, v);
     for (size_t k = 0; k < $variances; k++)
         v[k] = 1.0$f / $sqrt(1.0$f + 0.39269908169872414$f * v[k]);
@@ -143,16 +161,6 @@ static inline void ${NAME}_scores_(const $REAL *x, $REAL *log_p)
             sum += $exp(${NAME}_gap_(eta, v, c, d) - largest);
         log_p[c] = -largest - $log(sum);
     }
-}
-"""
-
-GAP = """\
-/* k_cd (eta_d - eta_c) */
-static inline $REAL ${NAME}_gap_(const $REAL *eta, const $REAL *k, size_t c, size_t d)
-{
-    if (c == d)
-        return 0.0$f;
-    return (eta[d] - eta[c]) * (d < c ? k[c * (c - 1) / 2 + d] : k[d * (d - 1) / 2 + c]);
 }
 """
 
@@ -170,47 +178,43 @@ static inline int ${NAME}_predict_class(const $REAL *x)
 }
 """
 
-#: z has the sign of eta, so the variances are not needed.
+#: The score has the sign of eta, so the variances are not needed.
 CLASS_OF_TWO = """\
 /* Returns the index of the most probable class, 0 or 1. */
 static inline int ${NAME}_predict_class(const $REAL *x)
 {
     $REAL phi[$functions], eta[1];
-    ${NAME}_functions_(x, phi);
-    ${NAME}_eta_(phi, eta);
+    ${NAME}_eta_(x, phi, eta);
     return eta[0] > 0.0$f;
 }
 """
 
-LOGISTIC_OF_TWO = """\
-/* Writes the probabilities of both classes. */
-static inline void ${NAME}_predict_proba(const $REAL *x, $REAL *p)
-{
-    $REAL z[1], e;
-    ${NAME}_scores_(x, z);
-    e = $exp(-$fabs(z[0]));
-    p[0] = (z[0] > 0.0$f ? e : 1.0$f) / (1.0$f + e);
-    p[1] = (z[0] > 0.0$f ? 1.0$f : e) / (1.0$f + e);
-}
-"""
-
-#: Computed from logarithms, because every sigmoid may underflow.
-NORMALISED = """\
+#: ``$prepare`` may replace the scores; ``$weigh`` computes numbers proportional to the probabilities.
+PROBABILITIES = """\
 /* Writes the ${MACRO}_N_CLASSES probabilities. */
 static inline void ${NAME}_predict_proba(const $REAL *x, $REAL *p)
 {
     $REAL largest, sum = 0.0$f;
     ${NAME}_scores_(x, p);
-${log_p}    largest = p[0];
-    for (size_t c = 1; c < $outputs; c++)
+${prepare}    largest = p[0];
+    for (size_t c = 1; c < $classes; c++)
         largest = p[c] > largest ? p[c] : largest;
-    for (size_t c = 0; c < $outputs; c++) {
-        p[c] = $exp(p[c] - largest);
+$weigh
+    for (size_t c = 0; c < $classes; c++)
         sum += p[c];
-    }
-    for (size_t c = 0; c < $outputs; c++)
+    for (size_t c = 0; c < $classes; c++)
         p[c] /= sum;
 }
+"""
+
+#: From logarithms, because every probability may underflow.
+EXPONENTIALS = """\
+    for (size_t c = 0; c < $classes; c++)
+        p[c] = $exp(p[c] - largest);"""
+
+LOG_ODDS = """\
+    p[1] = p[0];
+    p[0] = 0.0$f;
 """
 
 LOG_SIGMOID = """\
@@ -231,17 +235,11 @@ static inline void ${NAME}_predict_proba(const $REAL *x, $REAL *p)
 """
 
 PROBIT = """\
-/* Writes the ${MACRO}_N_CLASSES probabilities: with d_c = max eta - eta_c,
- * P(c) = integral of phi(u + d_c) prod_(k != c) Phi(u + d_k) du, by the trapezoidal rule. */
-static inline void ${NAME}_predict_proba(const $REAL *x, $REAL *p)
-{
-    $REAL d[$outputs], cdf[$outputs], largest, sum = 0.0$f, u = -7.5$f;
-    ${NAME}_scores_(x, d);
-    largest = d[0];
-    for (size_t c = 1; c < $outputs; c++)
-        largest = d[c] > largest ? d[c] : largest;
+    /* With d_c = max eta - eta_c, P(c) = integral of phi(u + d_c) prod_(k != c) Phi(u + d_k) du,
+     * by the trapezoidal rule. */
+    $REAL d[$outputs], cdf[$outputs], u = -7.5$f;
     for (size_t c = 0; c < $outputs; c++) {
-        d[c] = largest - d[c];
+        d[c] = largest - p[c];
         p[c] = 0.0$f;
     }
     for (int k = 0; k < $nodes; k++, u += $step$f) {
@@ -252,13 +250,7 @@ static inline void ${NAME}_predict_proba(const $REAL *x, $REAL *p)
         }
         for (size_t c = 0; c < $outputs; c++)
             p[c] += all / cdf[c] * $exp((u + d[c]) * (u + d[c]) / -2.0$f);
-    }
-    for (size_t c = 0; c < $outputs; c++)
-        sum += p[c];
-    for (size_t c = 0; c < $outputs; c++)
-        p[c] /= sum;
-}
-"""
+    }"""
 
 CLASS_NAME = """\
 /* Returns the label of class c as text. */

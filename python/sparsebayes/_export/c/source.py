@@ -72,7 +72,6 @@ class Table:
     name: str
     #: Type of the elements.
     type: str
-    length: int
     #: Size in bytes.
     size: int
     definition: str
@@ -112,7 +111,7 @@ class Source:
             name = f"{self.prefix}_{role}_{len(self.tables)}_"
             body = "\n    ".join(wrap(", ".join(texts), 106))
             definition = f"static const {type_} {name}[{len(flat)}] = {{\n    {body}\n}};\n"
-            self.tables[key] = Table(name, type_, len(flat), size * len(flat), definition)
+            self.tables[key] = Table(name, type_, size * len(flat), definition)
         return self.tables[key]
 
     def fill(self, template: str, **parts: object) -> str:

@@ -92,9 +92,9 @@ def _set_types(operator: Any) -> None:
             f"{model.estimator} was fitted to {model.n_features} features, but its input in the graph has "
             f"{n_columns}; give the shape [None, {model.n_features}]"
         )
-    for output, declared in zip(operator.outputs, outputs_of(model, dtype), strict=False):
-        width = 1 if _is_nested(operator) and declared.n_columns is None else declared.n_columns
-        output.set_type(_tensor_type(declared.dtype)([n_rows] if width is None else [n_rows, width]))
+    for output, (_, kind, shape) in zip(operator.outputs, outputs_of(model, dtype), strict=False):
+        columns = [1] if _is_nested(operator) and not shape else shape
+        output.set_type(_tensor_type(kind)([n_rows, *columns]))
 
 
 def _convert(scope: Any, operator: Any, container: Any) -> None:
@@ -105,11 +105,10 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
         )
     model = describe(operator.raw_operator)
     graph = Graph(_precision(operator.inputs[0]), model.n_features)
-    results = build(graph, model)
-    squeeze = model.classes is None and model.flat and not _is_nested(operator)
+    results = build(graph, model, flat=model.flat and not _is_nested(operator))
     names = {graph.x.name: _rows(scope, operator, container, graph.dtype)}
     for (name, value), output in zip(results.items(), operator.outputs, strict=False):
-        graph.publish(value.squeeze(1) if squeeze else value, name)
+        graph.publish(value, name)
         names[name] = output.full_name
     _copy(graph, names, scope, container)
 

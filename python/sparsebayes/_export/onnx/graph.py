@@ -7,6 +7,7 @@ ReduceSum changed in version 18.)
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias, Union
 
@@ -27,6 +28,11 @@ class Node:
     attributes: dict[str, Any]
 
 
+def _binary(op: str) -> Callable[[Value, Operand], Value]:
+    """Return a method that applies an elementwise operator of two inputs, or the matrix product."""
+    return lambda self, other: self.graph.apply(op, self, self.graph.real(other))
+
+
 @dataclass(frozen=True)
 class Value:
     """The output of an operator; arithmetic with it adds operators to its graph."""
@@ -34,34 +40,16 @@ class Value:
     graph: Graph
     name: str
 
-    def _binary(self, op: str, other: Operand) -> Value:
-        return self.graph.apply(op, self, self.graph.real(other))
-
-    def __add__(self, other: Operand) -> Value:
-        return self._binary("Add", other)
-
-    def __sub__(self, other: Operand) -> Value:
-        return self._binary("Sub", other)
-
-    def __mul__(self, other: Operand) -> Value:
-        return self._binary("Mul", other)
-
-    def __truediv__(self, other: Operand) -> Value:
-        return self._binary("Div", other)
-
-    def __matmul__(self, other: Operand) -> Value:
-        return self._binary("MatMul", other)
+    __add__ = _binary("Add")
+    __sub__ = _binary("Sub")
+    __mul__ = _binary("Mul")
+    __truediv__ = _binary("Div")
+    __matmul__ = _binary("MatMul")
+    minimum = _binary("Min")
+    maximum = _binary("Max")
 
     def __neg__(self) -> Value:
         return self.map("Neg")
-
-    def minimum(self, other: Operand) -> Value:
-        """Return the elementwise minimum."""
-        return self._binary("Min", other)
-
-    def maximum(self, other: Operand) -> Value:
-        """Return the elementwise maximum."""
-        return self._binary("Max", other)
 
     def map(self, op: str, **attributes: int) -> Value:
         """Apply a unary operator."""
@@ -130,15 +118,11 @@ class Graph:
                 f"the model holds numbers up to {np.abs(exact).max():.3g}, too large for "
                 f"dtype={self.dtype.name!r}; use dtype='float64', or scale X and y and fit again"
             )
-        return self._constant(stored)
+        return self.constant(stored)
 
     def integers(self, values: ArrayLike) -> Value:
         """Return integers."""
-        return self._constant(np.asarray(values, dtype=np.int64))
-
-    def text(self, values: ArrayLike) -> Value:
-        """Return strings."""
-        return self._constant(np.asarray(values, dtype=object))
+        return self.constant(np.asarray(values, dtype=np.int64))
 
     def join(self, parts: list[Value], axis: int) -> Value:
         """Concatenate values along an axis."""
@@ -149,7 +133,8 @@ class Graph:
         n_rows = self.x.map("Shape").part(0, 1, 0)
         return self.apply("Expand", self.real(row), self.join([n_rows, self.integers([len(row)])], 0))
 
-    def _constant(self, values: NDArray[Any]) -> Value:
+    def constant(self, values: NDArray[Any]) -> Value:
+        """Return a constant of this type; equal constants are stored once."""
         content = repr(values.tolist()).encode() if values.dtype == object else values.tobytes()
         key = (values.dtype.str, values.shape, content)
         if key not in self._known:

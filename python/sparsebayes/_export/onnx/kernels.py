@@ -9,8 +9,9 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.linalg import block_diag
 
-from ..._types import FloatArray
+from ..._types import FloatArray, IntArray
 from ...kernels import (
     Gaussian,
     Kernel,
@@ -42,27 +43,30 @@ class Basis:
     def __init__(self, graph: Graph, blocks: list[Block]) -> None:
         self._graph = graph
         self.size = sum(block.size for block in blocks)
-        self._at_zero = np.zeros((1, self.size))
+        constant = [isinstance(block, Constant) for block in blocks for _ in range(block.size)]
+        self._at_zero = np.array(constant, dtype=np.float64)
         parts: list[Value] = []
-        slopes: list[FloatArray] = []
-        start = 0
+        slopes = [np.empty((0, 0))]
         for block in blocks:
-            stop = start + block.size
             if isinstance(block, Constant):
-                self._at_zero[:, start:stop] = 1.0
+                slopes.append(np.empty((0, 1)))
             else:
                 part, slope = _functions(graph, block)
                 parts.append(part)
-                slopes.append(np.zeros((len(slope), self.size)))
-                slopes[-1][:, start:stop] = slope
-            start = stop
+                slopes.append(slope)
         self._values = graph.join(parts, 1) if parts else None
         #: (values, functions): the functions are `_values` @ `_slopes` + `_at_zero`.
-        self._slopes = np.vstack([np.empty((0, self.size)), *slopes])
+        self._slopes = block_diag(*slopes)
+
+    def placed(self, functions: IntArray, rows: FloatArray) -> FloatArray:
+        """Return rows for all functions: ``rows`` at ``functions``, 0 elsewhere."""
+        placed = np.zeros((self.size, *rows.shape[1:]))
+        placed[functions] = rows
+        return placed
 
     def linear(self, weights: FloatArray) -> Value:
         """Return the functions times these weights, (n, k); a row of weights for each function."""
-        at_zero = (self._at_zero @ weights)[0]
+        at_zero = self._at_zero @ weights
         slopes = self._slopes @ weights
         used = np.flatnonzero(slopes.any(axis=1))
         if self._values is None or len(used) == 0:

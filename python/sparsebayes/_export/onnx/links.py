@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import erfcx
 
 from ..._types import FloatArray
-from ..description import ServedModel
+from ..description import ServedModel, factor
 from .graph import Graph, Value
 from .kernels import Basis
 
@@ -28,7 +28,7 @@ _LOG_ROOT_TWO_PI = 0.5 * np.log(2.0 * np.pi)
 def regression(graph: Graph, model: ServedModel) -> tuple[Value, Value]:
     """Return mean and standard deviation, each (n, n_outputs)."""
     basis = Basis(graph, model.blocks)
-    eta, v = basis.linear(_weights(basis, model)), _variances(graph, basis, model)
+    eta, v = _predictors(basis, model), _variances(graph, basis, model)
     if model.link == "log":
         return eta.map("Exp"), _std_of_counts(eta, v)
     assert model.noise_variance is not None
@@ -50,7 +50,7 @@ def classification(graph: Graph, model: ServedModel) -> tuple[Value, Value]:
     """Return the index of the most probable class, (n,), and the probabilities, (n, n_classes)."""
     assert model.classes is not None
     basis = Basis(graph, model.blocks)
-    eta = basis.linear(_weights(basis, model))
+    eta = _predictors(basis, model)
     if model.link == "probit":
         winner = eta.map("ArgMax", axis=1, keepdims=1)
         return winner.squeeze(1), probit(eta, winner, len(model.classes))
@@ -70,9 +70,7 @@ def classification(graph: Graph, model: ServedModel) -> tuple[Value, Value]:
 
 def labels(graph: Graph, index: Value, classes: NDArray[np.generic]) -> Value:
     """Return the labels at these indices: see `stored_classes`."""
-    stored = stored_classes(classes)
-    constant = graph.text(stored) if stored.dtype == object else graph.integers(stored)
-    return graph.apply("Gather", constant, index, axis=0)
+    return graph.apply("Gather", graph.constant(stored_classes(classes)), index, axis=0)
 
 
 def stored_classes(classes: NDArray[np.generic]) -> NDArray[np.generic]:
@@ -88,11 +86,9 @@ def _winner(scores: Value) -> Value:
     return scores.map("ArgMax", axis=1, keepdims=0)
 
 
-def _weights(basis: Basis, model: ServedModel) -> FloatArray:
-    weights = np.zeros((basis.size, len(model.outputs)))
-    for c, output in enumerate(model.outputs):
-        weights[output.functions, c] = output.weights
-    return weights
+def _predictors(basis: Basis, model: ServedModel) -> Value:
+    """Return the linear predictors, (n, n_outputs)."""
+    return basis.linear(np.column_stack([basis.placed(at.functions, at.weights) for at in model.outputs]))
 
 
 def _variances(graph: Graph, basis: Basis, model: ServedModel, *, unit: float = 1.0) -> Value | None:
@@ -106,7 +102,7 @@ def _variances(graph: Graph, basis: Basis, model: ServedModel, *, unit: float = 
     else:
         outputs = model.outputs[: len(model.covariances)]
         factors = [
-            _placed(basis, output.functions, square_root(sigma))
+            basis.placed(output.functions, factor(sigma).T)
             for output, sigma in zip(outputs, model.covariances, strict=True)
         ]
     sizes = [factor.shape[1] for factor in factors]
@@ -126,10 +122,10 @@ def _moderated_softmax(graph: Graph, basis: Basis, model: ServedModel, eta: Valu
     # All pairs of classes, and the pair (0, 0).
     first, second = (np.append(at, 0) for at in np.triu_indices(n_classes, 1))
     n_pairs = len(first)
-    root = np.sqrt(np.pi / 8.0) * square_root(model.covariances[0])
+    root = np.sqrt(np.pi / 8.0) * factor(model.covariances[0]).T
     functions = [output.functions for output in model.outputs]
     roots = np.split(root, np.cumsum([len(at) for at in functions])[:-1])
-    along = [basis.linear(_placed(basis, at, rows)) for at, rows in zip(functions, roots, strict=True)]
+    along = [basis.linear(basis.placed(at, rows)) for at, rows in zip(functions, roots, strict=True)]
     G = graph.join([value.expand_dims(1) for value in along], 1)  # (n, n_classes, n_weights)
     v = (G.take(first, 1) - G.take(second, 1)).squared().sum(2)
     t = (eta.take(first, 1) - eta.take(second, 1)) / (v + 1.0).map("Sqrt")
@@ -141,26 +137,6 @@ def _moderated_softmax(graph: Graph, basis: Basis, model: ServedModel, eta: Valu
     rows = graph.join([t, -t], 1).take(table, 1).map("LogSoftmax", axis=2)
     flat = graph.apply("Reshape", rows, graph.integers([0, n_classes**2]))
     return flat.take(np.arange(n_classes) * (n_classes + 1), 1)
-
-
-def _placed(basis: Basis, functions: NDArray[np.intp], rows: FloatArray) -> FloatArray:
-    """Return rows for all functions: ``rows`` at ``functions``, 0 elsewhere."""
-    placed = np.zeros((basis.size, rows.shape[1]))
-    placed[functions] = rows
-    return placed
-
-
-def square_root(sigma: FloatArray) -> FloatArray:
-    """Return R with sigma = R R^T, from the correlations, because weights have very different scales.
-
-    A variance |R^T phi|^2 is never negative, and loses half the digits that phi^T sigma phi loses.
-    """
-    scale = np.sqrt(np.maximum(np.diagonal(sigma), 0.0))
-    inverse = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0.0)
-    correlation = sigma * inverse * inverse[:, np.newaxis]
-    values, vectors = np.linalg.eigh(0.5 * (correlation + correlation.T))
-    root: FloatArray = scale[:, np.newaxis] * vectors * np.sqrt(np.maximum(values, 0.0))
-    return root
 
 
 def log_cdf(x: Value) -> Value:

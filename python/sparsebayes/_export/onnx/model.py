@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,16 +19,6 @@ if TYPE_CHECKING:
 
 #: First operator set in which every operator used has its present form; onnxruntime 1.6 supports it.
 OLDEST_OPSET = 13
-
-
-@dataclass(frozen=True)
-class Output:
-    """An output of the graph; its first axis is the rows."""
-
-    name: str
-    dtype: np.dtype[Any]
-    #: Number of columns; None for an output with one axis.
-    n_columns: int | None
 
 
 def to_onnx(est: Any, *, dtype: DTypeLike = "float64", opset: int = OLDEST_OPSET) -> onnx.ModelProto:
@@ -101,8 +90,8 @@ def to_onnx(est: Any, *, dtype: DTypeLike = "float64", opset: int = OLDEST_OPSET
     precision, version = _check_dtype(dtype), _check_opset(opset)
     model = describe(est)
     graph = Graph(precision, model.n_features)
-    for name, value in build(graph, model).items():
-        graph.publish(value.squeeze(1) if model.classes is None and model.flat else value, name)
+    for name, value in build(graph, model, flat=model.flat).items():
+        graph.publish(value, name)
     return _model_proto(graph, model, version)
 
 
@@ -115,30 +104,31 @@ def require(package: str, caller: str) -> None:
         raise ImportError(f"{caller} needs {package}, which is not installed: run `pip install {remedy}`")
 
 
-def build(graph: Graph, model: ServedModel) -> dict[str, Value]:
-    """Add a model to the graph and return its outputs by name; regressions as (n, n_outputs)."""
-    if model.classes is None:
-        mean, std = regression(graph, model)
-        return {"mean": mean, "std": std}
-    index, probabilities = classification(graph, model)
-    return {"label": labels(graph, index, model.classes), "probabilities": probabilities}
+def build(graph: Graph, model: ServedModel, *, flat: bool) -> dict[str, Value]:
+    """Add a model to the graph and return its outputs by name.
 
-
-def outputs_of(model: ServedModel, dtype: np.dtype[Any]) -> list[Output]:
-    """Return the outputs of the graph of a model."""
+    Those of a regression are (n, n_outputs), or (n,) if ``flat``.
+    """
     if model.classes is not None:
-        label = Output("label", stored_classes(model.classes).dtype, None)
-        return [label, Output("probabilities", dtype, len(model.classes))]
-    n_columns = None if model.flat else len(model.outputs)
-    return [Output("mean", dtype, n_columns), Output("std", dtype, n_columns)]
+        index, probabilities = classification(graph, model)
+        return {"label": labels(graph, index, model.classes), "probabilities": probabilities}
+    mean, std = regression(graph, model)
+    return {"mean": mean.squeeze(1), "std": std.squeeze(1)} if flat else {"mean": mean, "std": std}
+
+
+def outputs_of(model: ServedModel, dtype: np.dtype[Any]) -> list[tuple[str, np.dtype[Any], list[int]]]:
+    """Return name, type and shape of the outputs of the graph of a model; the shape is that of a row."""
+    if model.classes is not None:
+        label = ("label", stored_classes(model.classes).dtype, list[int]())
+        return [label, ("probabilities", dtype, [len(model.classes)])]
+    shape = [] if model.flat else [len(model.outputs)]
+    return [("mean", dtype, shape), ("std", dtype, shape)]
 
 
 def _model_proto(graph: Graph, model: ServedModel, opset: int) -> onnx.ModelProto:
     from onnx import helper, numpy_helper
 
-    outputs = outputs_of(model, graph.dtype)
     x = helper.make_tensor_value_info(graph.x.name, element_type(graph.dtype), ["n", graph.n_features])
-    columns: list[list[Any]] = [["n"] if o.n_columns is None else ["n", o.n_columns] for o in outputs]
     proto = helper.make_graph(
         [
             helper.make_node(node.op, node.inputs, [node.output], name=node.output, **node.attributes)
@@ -147,8 +137,8 @@ def _model_proto(graph: Graph, model: ServedModel, opset: int) -> onnx.ModelProt
         model.estimator,
         [x],
         [
-            helper.make_tensor_value_info(output.name, element_type(output.dtype), shape)
-            for output, shape in zip(outputs, columns, strict=True)
+            helper.make_tensor_value_info(name, element_type(dtype), ["n", *shape])
+            for name, dtype, shape in outputs_of(model, graph.dtype)
         ],
         [numpy_helper.from_array(values, name) for name, values in graph.constants.items()],
     )

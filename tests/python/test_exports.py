@@ -1,0 +1,89 @@
+"""Models in C and ONNX predict what their estimators predict, at rows that they have not seen."""
+
+import numpy as np
+import pytest
+
+from export_problems import (
+    CLASSIFIERS,
+    KERNELS,
+    OF_SEVERAL_OUTPUTS,
+    PROBIT_MODELS,
+    REGRESSORS,
+    labels,
+    numbers,
+    rows,
+    target,
+)
+from exports import TOLERANCE, same_classes, same_regression
+from sparsebayes import GREVM, RVC, RVR, GREVMRegressor, SparseBayesRegressor
+from sparsebayes.kernels import Gaussian
+
+pytestmark = pytest.mark.parametrize("export", TOLERANCE)
+NEW = rows(30, seed=8)
+
+
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
+def test_every_kernel_predicts_the_same_with_error_bars(kernel, export, tmp_path):
+    X = rows(60)
+    est = RVR(kernel, noise_variance=0.02).fit(X, target(X))
+    assert len(est.active_) > 1
+    same_regression(est, NEW, export, tmp_path)
+
+
+@pytest.mark.parametrize("est", REGRESSORS, ids=repr)
+def test_regressors_predict_the_same(est, export, tmp_path):
+    X = rows(60)
+    same_regression(est.fit(X, target(X)), NEW, export, tmp_path)
+
+
+@pytest.mark.parametrize("est", OF_SEVERAL_OUTPUTS, ids=repr)
+def test_regressors_of_several_outputs_predict_the_same(est, export, tmp_path):
+    X = rows(60)
+    same_regression(est.fit(X, numbers(X, n_outputs=3)), NEW, export, tmp_path)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_counts_predict_the_same(intercept, export, tmp_path):
+    X = rows(80)
+    y = np.random.default_rng(0).poisson(np.exp(1.0 + 0.5 * X[:, 0] - 0.3 * X[:, 2]))
+    est = SparseBayesRegressor(fit_intercept=intercept, likelihood="poisson").fit(X, y)
+    same_regression(est, NEW, export, tmp_path)
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+@pytest.mark.parametrize("est", CLASSIFIERS, ids=repr)
+def test_classifiers_predict_the_same(est, n_classes, export, tmp_path):
+    X = rows(120)
+    same_classes(est.fit(X, labels(X, n_classes)), NEW, export, tmp_path)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 4, 20])
+@pytest.mark.parametrize("est", PROBIT_MODELS.values(), ids=PROBIT_MODELS)
+def test_probit_models_predict_the_same(est, n_classes, export, tmp_path):
+    X, new = rows(90), NEW
+    y = labels(X, n_classes) if n_classes < 20 else np.repeat(np.arange(20), 8)
+    if n_classes == 20:
+        rng = np.random.default_rng(0)
+        X = np.repeat(rng.normal(size=(20, 3)) * 3.0, 8, axis=0) + 0.5 * rng.normal(size=(160, 3))
+        new = X[::3].astype(np.float32).astype(float)
+    # With its default of nodes the estimator's own quadrature errs by up to 1e-6, with 300 by rounding.
+    same_classes(est.fit(X, y), new, export, tmp_path, tolerance=1e-6)
+    same_classes(est.set_params(n_quadrature=300), new, export, tmp_path)
+    est.set_params(n_quadrature=None)
+
+
+def test_precomputed_kernels_take_kernel_values(export, tmp_path):
+    X, kernel = rows(50), Gaussian(2.0)
+    for est in (RVR("precomputed", noise_variance=0.02), GREVMRegressor("precomputed")):
+        same_regression(est.fit(kernel(X, X), target(X)), kernel(NEW, X), export, tmp_path)
+    for est in (RVC("precomputed"), GREVM("precomputed")):
+        same_classes(est.fit(kernel(X, X), labels(X, 3)), kernel(NEW, X), export, tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("n_outputs", [1, 2])
+def test_empty_models_predict_the_same(n_outputs, export, tmp_path):
+    y = np.zeros(30) if n_outputs == 1 else np.zeros((30, 2))
+    est = RVR(fit_intercept=False).fit(rows(30), y)
+    assert len(est.active_) == 0
+    same_regression(est, NEW, export, tmp_path)
