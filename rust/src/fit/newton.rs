@@ -334,7 +334,6 @@ impl WithSimd for Curvatures<'_> {
     type Output = ();
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // compiled once for each processor: see `dispatch`
     fn with_simd<S: Simd>(self, _: S) {
         let Self { state, hessian } = self;
         let (alpha, mu) = (&state.alpha, &state.mu);

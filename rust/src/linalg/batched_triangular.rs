@@ -42,7 +42,6 @@ impl WithSimd for Forward<'_> {
     type Output = ();
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // compiled once for each processor: see `dispatch`
     fn with_simd<S: Simd>(self, _: S) {
         let mut start = 0;
         for k in 0..self.v.len() {
@@ -72,7 +71,6 @@ impl WithSimd for Backward<'_> {
     type Output = ();
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as Forward
     fn with_simd<S: Simd>(self, _: S) {
         for k in (0..self.v.len()).rev() {
             let row = &self.lower[k * (k + 1) / 2..=k * (k + 3) / 2];

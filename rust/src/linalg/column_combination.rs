@@ -60,7 +60,6 @@ impl WithSimd for Product<'_> {
     type Output = ();
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // compiled once for each processor: see `dispatch`
     fn with_simd<S: Simd>(self, simd: S) {
         let columns = self.a.columns(&(0..self.n));
         let split: Vec<(&[S::f64s], &[f64])> = columns.iter().map(|c| S::as_simd_f64s(c)).collect();
@@ -138,7 +137,6 @@ impl WithSimd for Combination<'_> {
     type Output = ();
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `Product`
     fn with_simd<S: Simd>(self, _: S) {
         let terms = || self.columns.iter().zip(self.weights);
         let (strips, rest) = self.out.as_chunks_mut::<STRIP>();

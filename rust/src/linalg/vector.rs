@@ -8,7 +8,6 @@ use crate::parallel::pieces;
 /// Inner product.
 #[must_use]
 #[inline(always)]
-#[allow(clippy::inline_always)] // into vector code: see `simd::dispatch`
 pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
     // Eight partial sums let the additions overlap; their order is fixed, so the result is too.
     let mut sums = [0.0_f64; 8];
@@ -45,7 +44,6 @@ impl WithSimd for WeightedSquare<'_> {
     type Output = f64;
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `dot`
     fn with_simd<S: Simd>(self, _: S) -> f64 {
         let mut sums = [0.0_f64; 16];
         let (x_head, x_tail) = self.x.as_chunks::<16>();
@@ -71,7 +69,6 @@ pub(crate) fn multiply_into(x: &[f64], y: &[f64], out: &mut [f64]) {
 
 /// `y += c * x`.
 #[inline(always)]
-#[allow(clippy::inline_always)] // as `dot`
 pub(crate) fn axpy(c: f64, x: &[f64], y: &mut [f64]) {
     for (y, x) in y.iter_mut().zip(x) {
         *y += c * x;
@@ -80,7 +77,6 @@ pub(crate) fn axpy(c: f64, x: &[f64], y: &mut [f64]) {
 
 /// Four [`axpy`] with the same bits as one after another; y is read and written once.
 #[inline(always)]
-#[allow(clippy::inline_always)] // as `dot`
 pub(crate) fn axpys(terms: [(f64, &[f64]); 4], y: &mut [f64]) {
     let [(c0, x0), (c1, x1), (c2, x2), (c3, x3)] = terms;
     let columns = x0.iter().zip(x1).zip(x2).zip(x3);
@@ -147,7 +143,6 @@ impl WithSimd for RankOne<'_> {
     type Output = ();
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `dot`
     fn with_simd<S: Simd>(self, _: S) {
         for (j, &xj) in self.x.iter().enumerate() {
             axpy(self.c * xj, self.x, head_mut(self.matrix, j, self.x.len()));
@@ -192,7 +187,6 @@ impl WithSimd for Bilinear<'_> {
     type Output = f64;
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `dot`
     fn with_simd<S: Simd>(self, _: S) -> f64 {
         let rows = self.y.iter().enumerate();
         rows.map(|(j, y)| y * dot(head(self.matrix, j, self.x.len()), self.x))

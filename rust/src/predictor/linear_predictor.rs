@@ -212,7 +212,6 @@ impl WithSimd for WeightedSum<'_> {
     type Output = ();
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // see `dispatch`
     fn with_simd<S: Simd>(self, _: S) {
         self.eta.fill(0.0);
         for (k, &w) in self.output.weights.iter().enumerate() {

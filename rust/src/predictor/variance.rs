@@ -8,7 +8,6 @@ use crate::linalg::simd::{Simd, WithSimd, dispatch};
 
 /// `y += c x`.
 #[inline(always)]
-#[allow(clippy::inline_always)] // compiled for the instruction set of its caller
 pub(crate) fn axpy(c: f64, x: &[f64], y: &mut [f64]) {
     y.iter_mut().zip(x).for_each(|(y, x)| *y += c * x);
 }
@@ -77,7 +76,6 @@ impl WithSimd for FormAtRow<'_> {
     type Output = f64;
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // see `dispatch`
     fn with_simd<S: Simd>(self, _: S) -> f64 {
         self.work.fill(0.0);
         let mut rest = self.form.values.as_slice();
@@ -102,7 +100,6 @@ impl WithSimd for FormAtRows<'_> {
     type Output = ();
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // see `dispatch`
     fn with_simd<S: Simd>(self, _: S) {
         self.out.fill(0.0);
         for i in 0..self.form.size {
@@ -206,7 +203,6 @@ impl WithSimd for RowPairs<'_> {
     type Output = ();
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // see `dispatch`
     fn with_simd<S: Simd>(self, _: S) {
         let (joint, size) = (self.joint, self.joint.size());
         for d in 0..joint.n_outputs() {
@@ -237,7 +233,6 @@ impl<'a, I: Iterator<Item = (f64, &'a [f64])>> WithSimd for Weighted<'_, I> {
     type Output = ();
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // see `dispatch`
     fn with_simd<S: Simd>(self, _: S) {
         self.work.fill(0.0);
         for (c, x) in self.terms {

@@ -52,7 +52,6 @@ impl WithSimd for Piece<'_> {
     type Output = (Vec<f64>, Vec<f64>);
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // compiled for the instruction set of its caller
     fn with_simd<S: Simd>(self, simd: S) -> Self::Output {
         if is_fused(simd) {
             self.run::<true>()
@@ -64,7 +63,6 @@ impl WithSimd for Piece<'_> {
 
 impl Piece<'_> {
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `with_simd`
     fn run<const FUSED: bool>(self) -> (Vec<f64>, Vec<f64>) {
         let height = self.rows.len();
         let mut out = vec![0.0; height * self.wanted.n_columns(self.table.n_classes)];
@@ -115,7 +113,6 @@ impl WithSimd for Probabilities<'_> {
     type Output = ();
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `Piece`
     fn with_simd<S: Simd>(self, simd: S) {
         if is_fused(simd) {
             self.run::<true>();
@@ -127,7 +124,6 @@ impl WithSimd for Probabilities<'_> {
 
 impl Probabilities<'_> {
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `Piece`
     fn run<const FUSED: bool>(self) {
         let height = self.table.n_rows;
         let mut group = Group::new(self.nodes, self.table, self.workspace);
@@ -191,7 +187,6 @@ impl<'a> Group<'a> {
     }
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `with_simd`
     fn set<const FUSED: bool>(&mut self, rows: &Range<usize>, own: impl Fn(usize) -> usize) {
         self.rows = rows.clone();
         let mut score = [0.0; LANES];
@@ -216,7 +211,6 @@ impl<'a> Group<'a> {
 
     /// ln P of the own class of row `l` of the group.
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `with_simd`
     fn integrate<const FUSED: bool>(&mut self, l: usize) -> f64 {
         match self.pair(l) {
             Some(x) => log_cdf(x),
@@ -236,7 +230,6 @@ impl<'a> Group<'a> {
     }
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `with_simd`
     fn log_probabilities<const FUSED: bool>(&mut self, out: &mut [f64]) {
         for (l, out) in out.iter_mut().enumerate().take(self.rows.len()) {
             *out = self.integrate::<FUSED>(l);
@@ -244,7 +237,6 @@ impl<'a> Group<'a> {
     }
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `with_simd`
     fn probabilities<const FUSED: bool>(&mut self, out: &mut [f64], stride: usize) {
         for l in 0..self.rows.len() {
             let (own, p) = (self.own[l], self.integrate::<FUSED>(l).exp());
@@ -274,7 +266,6 @@ impl<'a> Group<'a> {
 
     /// Equation (3) for the other classes and (4) for the own class.
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `with_simd`
     fn expectations<const FUSED: bool>(
         &mut self,
         out: &mut [f64],
@@ -289,7 +280,6 @@ impl<'a> Group<'a> {
 
     /// The means of row `l`, right after its integral.
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `with_simd`
     fn means<const FUSED: bool>(&mut self, l: usize, out: &mut [f64], stride: usize) {
         let (own, pair, row) = (self.own[l], self.pair(l), self.rows.start + l);
         let mut sum = 0.0;
@@ -311,7 +301,6 @@ impl<'a> Group<'a> {
     /// `-d^2 ln P / d f_c d f_d = delta_cd E[a_c (a_c + u + f_i - f_c)] - Cov(a_c, a_d)` under the normalised integrand. As
     /// ln P depends on differences only, each row of the matrix sums to zero.
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `with_simd`
     fn curvatures<const FUSED: bool>(
         &mut self,
         out: &mut [f64],

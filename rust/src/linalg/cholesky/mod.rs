@@ -20,7 +20,6 @@ macro_rules! vectorised {
             type Output = $output;
 
             #[inline(always)]
-            #[allow(clippy::inline_always)] // compiled once for each processor: see `dispatch`
             fn with_simd<S: Simd>(self, _: S) -> $output {
                 let $this = self;
                 $body
@@ -137,14 +136,12 @@ impl Cholesky {
 
     /// Column j of L from its diagonal down.
     #[inline(always)]
-    #[allow(clippy::inline_always)] // into vector code: see `simd::dispatch`
     fn column(&self, j: usize) -> &[f64] {
         let stride = self.factor.nrows();
         &self.factor.as_slice()[j * stride + j..j * stride + self.len]
     }
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // into vector code: see `simd::dispatch`
     fn column_mut(&mut self, j: usize) -> &mut [f64] {
         let stride = self.factor.nrows();
         &mut self.factor.as_mut_slice()[j * stride + j..j * stride + self.len]
