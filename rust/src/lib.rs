@@ -57,7 +57,7 @@ mod special;
 
 #[cfg(feature = "fit")]
 pub use crate::data::{
-    DenseDesign, Design, KernelDesign, Observations, Statistics, SufficientStatistics,
+    DenseDesign, Design, Facts, KernelDesign, Observations, Statistics, SufficientStatistics,
     SumStatistics, Sweep,
 };
 pub use crate::error::{Error, Result};

@@ -57,16 +57,18 @@ impl DictionaryPart for Observations<'_> {
         wanted: &[usize],
     ) -> Result<Sweep> {
         let deviance = self.move_to(active, mu)?;
-        let columns = self.columns.columns(&*self.design, &self.norms, wanted);
+        let columns = self
+            .columns
+            .columns(&*self.design, &self.facts.norms, wanted);
         let design = SubsetDesign {
             design: &*self.design,
             columns: functions,
         };
         // Squares under W where W varies, then products with W times the wanted columns, then with the residuals.
-        let varies = !self.is_linear();
+        let varies = !self.facts.is_linear;
         let n_right = wanted.len() + 1;
         let n_products = n_right + usize::from(varies);
-        let check = || self.check_cancel();
+        let check = || self.facts.check_cancelled();
         let mut sums = over_blocks(&design, n_products, check, |block, squares, products| {
             let (rows, width) = (&block.rows, squares.len());
             add_squares(block, self.weights.as_deref(), squares);
@@ -84,7 +86,7 @@ impl DictionaryPart for Observations<'_> {
             sums.diag = sums.products.remove(0);
         }
         for (&j, norm) in functions.iter().zip(&mut norms) {
-            let known = &mut self.norms[j];
+            let known = &mut self.facts.norms[j];
             if known.is_nan() {
                 *known = *norm;
             }
@@ -95,10 +97,10 @@ impl DictionaryPart for Observations<'_> {
     }
 
     fn lengths_of(&mut self, functions: &[usize]) -> Result<Vec<f64>> {
-        if functions.iter().any(|&j| self.norms[j].is_nan()) {
+        if functions.iter().any(|&j| self.facts.norms[j].is_nan()) {
             self.sweep_of(functions, &[], &[], &[])?;
         }
-        Ok(functions.iter().map(|&j| self.norms[j]).collect())
+        Ok(functions.iter().map(|&j| self.facts.norms[j]).collect())
     }
 
     fn screening_bounds(
@@ -133,7 +135,7 @@ impl DictionaryPart for Observations<'_> {
         let families = self.design.families();
         let family = &families[bounds.family];
         let parts = map_pieces(functions.len(), STRIP, |range| {
-            self.check_cancel()?;
+            self.facts.check_cancelled()?;
             Ok(bounds.samples(family, &functions[range]))
         });
         let parts: Result<Vec<_>> = parts.into_iter().collect();

@@ -73,7 +73,7 @@ pub(crate) enum Coordinates {
 impl Coordinates {
     /// Inverses where the data terms are fixed (a Gaussian likelihood or a working set), logarithms otherwise.
     pub(crate) fn of(stats: &dyn Statistics) -> Self {
-        if stats.is_linear() {
+        if stats.facts().is_linear {
             Self::Inverses
         } else {
             Self::Logarithms

@@ -9,7 +9,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::data::Statistics;
 use crate::data::design::Family;
 use crate::data::low_rank::pivoted_cholesky::{MAX_LANDMARKS, PivotedCholesky, sample};
 use crate::data::observations::Observations;
@@ -120,7 +119,7 @@ impl Observations<'_> {
         let known = self.bases[index].gram.clone();
         let mut sum = PieceSums::zeros(l, active.len(), known.is_none());
         for batch in pieces(family.points.n_points(), PIECES * ROW_BLOCK) {
-            self.check_cancel()?;
+            self.facts.check_cancelled()?;
             let parts = map_pieces(batch.len(), ROW_BLOCK, |rows| {
                 let rows = batch.start + rows.start..batch.start + rows.end;
                 self.piece_sums(family, &newton, active, rows, known.is_none())
@@ -133,7 +132,7 @@ impl Observations<'_> {
             }
         }
         let gram = known.unwrap_or_else(|| Arc::new(with_both_triangles(sum.gram, l)));
-        if self.is_linear() {
+        if self.facts.is_linear {
             self.bases[index].gram = Some(gram.clone());
         }
         let [square, gradient, size] = sum.errors;
@@ -157,11 +156,13 @@ impl Observations<'_> {
         with_gram: bool,
     ) -> Result<PieceSums> {
         let l = newton.len();
-        let columns = self.columns.columns(&*self.design, &self.norms, active);
+        let columns = self
+            .columns
+            .columns(&*self.design, &self.facts.norms, active);
         let mut sums = PieceSums::zeros(l, active.len(), with_gram);
         let mut u = Vec::new();
         for strip in pieces(rows.len(), STRIP) {
-            self.check_cancel()?;
+            self.facts.check_cancelled()?;
             let strip = rows.start + strip.start..rows.start + strip.end;
             let (height, stride) = (strip.len(), strip.len() + GAP);
             let power = newton.at(family.points, strip.clone(), stride, &mut u);
@@ -329,7 +330,7 @@ mod tests {
         let samples = stats.bound_samples(&bounds[0], &functions).unwrap();
         let exact = stats.sweep_of(&functions, active, mu, active).unwrap();
         for (c, sample) in samples.iter().enumerate() {
-            let norm = stats.norms[functions[c]];
+            let norm = stats.facts.norms[functions[c]];
             let length = exact.diag[c].sqrt() * norm;
             let slack = sample.rest + 1e-12 * length;
             assert!((length - sample.diag.sqrt()).abs() <= slack);

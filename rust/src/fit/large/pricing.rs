@@ -169,8 +169,12 @@ impl Priced {
         } else {
             Subset::measured(stats, functions)?
         };
-        let priors = Priors::new(rules.alpha_prior, view.norms(), view.target_scale());
-        let mut dictionary = Dictionary::new(view.n_basis(), priors);
+        let priors = Priors::new(
+            rules.alpha_prior,
+            &view.facts().norms,
+            view.facts().target_scale,
+        );
+        let mut dictionary = Dictionary::new(view.facts().n_basis(), priors);
         dictionary.refresh(&mut view, &mut state)?;
         let offers = map_pieces(block.len(), PIECE, |range| {
             let offer = |c: usize| offer(&dictionary, &state, m + c, block[c]);
