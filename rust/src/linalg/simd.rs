@@ -14,6 +14,26 @@ pub(crate) fn dispatch<W: WithSimd>(work: W) -> W::Output {
     pulp::Arch::new().dispatch(work)
 }
 
+/// Defines a struct that runs `$body` in [`dispatch`].
+#[cfg(feature = "fit")]
+macro_rules! vectorised {
+    ($name:ident { $($field:ident: $type:ty),* } -> $output:ty, |$this:ident| $body:expr) => {
+        struct $name<'a> { $($field: $type),* }
+
+        impl $crate::linalg::simd::WithSimd for $name<'_> {
+            type Output = $output;
+
+            #[inline(always)]
+            fn with_simd<S: $crate::linalg::simd::Simd>(self, _: S) -> $output {
+                let $this = self;
+                $body
+            }
+        }
+    };
+}
+#[cfg(feature = "fit")]
+pub(crate) use vectorised;
+
 /// [`exp`] is 0 below this argument, where results become subnormal.
 const MIN_EXPONENT: f64 = -708.0;
 /// [`exp`] is infinite above this argument (a little early: the true limit is 709.78).

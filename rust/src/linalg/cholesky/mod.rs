@@ -11,23 +11,6 @@ use crate::linalg::simd::dispatch;
 use crate::linalg::vector::{dot, leading};
 use crate::parallel::pieces;
 
-/// Defines a struct that runs `$body` in [`dispatch`].
-macro_rules! vectorised {
-    ($name:ident { $($field:ident: $type:ty),* } -> $output:ty, |$this:ident| $body:expr) => {
-        struct $name<'a> { $($field: $type),* }
-
-        impl WithSimd for $name<'_> {
-            type Output = $output;
-
-            #[inline(always)]
-            fn with_simd<S: Simd>(self, _: S) -> $output {
-                let $this = self;
-                $body
-            }
-        }
-    };
-}
-
 mod factorize;
 mod inverse;
 mod solve;

@@ -4,7 +4,7 @@ use nalgebra::DMatrix;
 
 use crate::linalg::cholesky::inverse::Inverse;
 use crate::linalg::cholesky::{Cholesky, SOLVE_BLOCK};
-use crate::linalg::simd::{Simd, WithSimd, dispatch};
+use crate::linalg::simd::{dispatch, vectorised};
 use crate::linalg::vector::{axpy, axpys, dot, each_below_diagonal, sum_of_ln};
 
 impl Cholesky {

@@ -1,7 +1,7 @@
 //! Removal of rows and rank-one changes.
 
 use crate::linalg::cholesky::{Cholesky, NotPositiveDefinite};
-use crate::linalg::simd::{Simd, WithSimd, dispatch};
+use crate::linalg::simd::{dispatch, vectorised};
 use crate::linalg::vector::{axpy, dot};
 
 impl Cholesky {
