@@ -39,77 +39,20 @@ pub(crate) fn packed(c: usize, d: usize) -> usize {
     c * (c + 1) / 2 + d
 }
 
-/// The evaluation of some rows of a table by one thread.
+/// The evaluation of some rows of a table by one thread. It allocates nothing if the workspace has been used before.
 pub(crate) struct Piece<'a> {
     pub(crate) nodes: &'a Nodes,
     pub(crate) table: Table<'a>,
     pub(crate) rows: Range<usize>,
     pub(crate) wanted: Wanted<'a>,
+    pub(crate) workspace: &'a mut Workspace,
+    /// The requested columns of these rows, column-major.
+    pub(crate) out: &'a mut [f64],
+    /// For expectations, ln P of each row is appended.
+    pub(crate) log_probability: &'a mut Vec<f64>,
 }
 
 impl WithSimd for Piece<'_> {
-    /// The requested columns, column-major, and for expectations ln P of each row.
-    type Output = (Vec<f64>, Vec<f64>);
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) -> Self::Output {
-        if is_fused(simd) {
-            self.run::<true>()
-        } else {
-            self.run::<false>()
-        }
-    }
-}
-
-impl Piece<'_> {
-    #[inline(always)]
-    fn run<const FUSED: bool>(self) -> (Vec<f64>, Vec<f64>) {
-        let height = self.rows.len();
-        let mut out = vec![0.0; height * self.wanted.n_columns(self.table.n_classes)];
-        let mut column = Vec::new();
-        let mut workspace = Workspace::default();
-        let mut group = Group::new(self.nodes, self.table, &mut workspace);
-        for start in self.rows.clone().step_by(LANES) {
-            let rows = start..self.rows.end.min(start + LANES);
-            let to = &mut out[start - self.rows.start..];
-            match self.wanted {
-                Wanted::Probabilities => {
-                    group.set::<FUSED>(&rows, |row| self.table.largest(row));
-                    group.probabilities::<FUSED>(to, height);
-                }
-                Wanted::LogProbabilities => {
-                    for class in 0..self.table.n_classes {
-                        group.set::<FUSED>(&rows, |_| class);
-                        group.log_probabilities::<FUSED>(&mut to[class * height..]);
-                    }
-                }
-                Wanted::Expectations(labels) => {
-                    group.set::<FUSED>(&rows, |row| labels[row]);
-                    group.expectations::<FUSED>(to, height, &mut column);
-                }
-                Wanted::Curvatures(labels) => {
-                    group.set::<FUSED>(&rows, |row| labels[row]);
-                    group.curvatures::<FUSED>(to, height, &mut column);
-                }
-            }
-        }
-        if matches!(self.wanted, Wanted::LogProbabilities) {
-            normalise(&mut out, height);
-        }
-        (out, column)
-    }
-}
-
-/// P of all classes for all rows of a table, without allocations, by one thread.
-pub(crate) struct Probabilities<'a> {
-    pub(crate) nodes: &'a Nodes,
-    pub(crate) table: Table<'a>,
-    pub(crate) workspace: &'a mut Workspace,
-    /// Column-major.
-    pub(crate) out: &'a mut [f64],
-}
-
-impl WithSimd for Probabilities<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -122,15 +65,37 @@ impl WithSimd for Probabilities<'_> {
     }
 }
 
-impl Probabilities<'_> {
+impl Piece<'_> {
     #[inline(always)]
     fn run<const FUSED: bool>(self) {
-        let height = self.table.n_rows;
-        let mut group = Group::new(self.nodes, self.table, self.workspace);
-        for start in (0..height).step_by(LANES) {
-            let rows = start..height.min(start + LANES);
-            group.set::<FUSED>(&rows, |row| self.table.largest(row));
-            group.probabilities::<FUSED>(&mut self.out[start..], height);
+        let (table, first, height) = (self.table, self.rows.start, self.rows.len());
+        let mut group = Group::new(self.nodes, table, self.workspace);
+        for start in self.rows.clone().step_by(LANES) {
+            let rows = start..self.rows.end.min(start + LANES);
+            let to = &mut self.out[start - first..];
+            match self.wanted {
+                Wanted::Probabilities => {
+                    group.set::<FUSED>(&rows, |row| table.largest(row));
+                    group.probabilities::<FUSED>(to, height);
+                }
+                Wanted::LogProbabilities => {
+                    for class in 0..table.n_classes {
+                        group.set::<FUSED>(&rows, |_| class);
+                        group.log_probabilities::<FUSED>(&mut to[class * height..]);
+                    }
+                }
+                Wanted::Expectations(labels) => {
+                    group.set::<FUSED>(&rows, |row| labels[row]);
+                    group.expectations::<FUSED>(to, height, self.log_probability);
+                }
+                Wanted::Curvatures(labels) => {
+                    group.set::<FUSED>(&rows, |row| labels[row]);
+                    group.curvatures::<FUSED>(to, height, self.log_probability);
+                }
+            }
+        }
+        if matches!(self.wanted, Wanted::LogProbabilities) {
+            normalise(self.out, height);
         }
     }
 }
