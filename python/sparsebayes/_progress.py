@@ -69,7 +69,7 @@ def progress_bar(
             bar.close()
 
 
-class Glance:
+class DisplayCallback:
     """A callback that only displays: the core calls it at most every ``seconds`` and does not wait for it."""
 
     seconds = 0.1
@@ -81,7 +81,7 @@ class Glance:
         return self._step(*step)
 
 
-class Watch:
+class FitReporter:
     """Passes the steps of the core to the callback, the bar and the log of one estimator.
 
     Once the callback has asked to stop (``stopped``), the fit ends, and each later fit after its first step.
@@ -114,7 +114,7 @@ class Watch:
             if self._estimator.callback is not None:
                 yield self._step
             else:
-                yield None if self._show is None else Glance(self._step)
+                yield None if self._show is None else DisplayCallback(self._step)
 
     def end(self, status: str, n_iter: int, n_active: int, log_evidence: float) -> None:
         """Show and log the end of a fit."""
@@ -156,7 +156,7 @@ class Watch:
         return Sweep(done, total, self._n_rows, _seconds_left(self._sweep_began, done, total))
 
 
-class Reading:
+class ReadReporter:
     """Passes the progress of reading rows to the callback, the bar and the log.
 
     Once the callback has asked to stop (``stopped``), later passes end after their first block.

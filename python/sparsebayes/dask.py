@@ -32,7 +32,7 @@ from ._estimators import outputs as _outputs
 from ._estimators.docs import documented
 from ._estimators.healing import KernelRegression
 from ._estimators.provider_fit import offset_of
-from ._progress import Watch
+from ._progress import FitReporter
 from .classification import RVC
 from .regression import RVR
 
@@ -145,7 +145,7 @@ class DaskRVR(OnDask, RVR):
         tasks = on_each(sums, setup.parts, shared(setup.functions))
         statistics = setup.engine.result(combined(merged_sums, tasks))
         layout, n_basis = setup.layout, int(setup.layout.bias) + setup.functions.n_basis
-        watch = Watch(self, layout, n_basis, has_noise=True)
+        watch = FitReporter(self, layout, n_basis, has_noise=True)
         with watch.fit() as step:
             n_centred = self._n_extra if layout.bias else 0
             posterior = statistics._core.fit(
@@ -322,7 +322,7 @@ class DaskRVC(OnDask, RVC):
             )
         n_basis = int(bias) + setup.functions.n_basis
         labels = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
-        watch = Watch(self, layout, n_basis, has_noise=False, n_fits=len(labels))
+        watch = FitReporter(self, layout, n_basis, has_noise=False, n_fits=len(labels))
         functions = shared(setup.functions)
 
         def fit(label: Any) -> Any:

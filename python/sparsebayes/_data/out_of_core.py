@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import _core
-from .._progress import Reading
+from .._progress import ReadReporter
 from .._types import FloatArray
 from .candidates import RowSample
 from .checkpoint import open_checkpoint
@@ -32,7 +32,7 @@ class Gathering:
     ----------
     stats : SufficientStatistics
         The sums, set by `run`.
-    reading : Reading
+    reading : ReadReporter
         Reports on the passes; tells whether the callback stopped them.
     """
 
@@ -41,7 +41,7 @@ class Gathering:
     def __init__(self, estimator: SumsRegression, chunks: Chunks) -> None:
         self._estimator, self._chunks = estimator, chunks
         self._checkpoint = open_checkpoint(estimator, chunks.n_features)
-        self.reading = Reading(estimator, chunks.n_rows)
+        self.reading = ReadReporter(estimator, chunks.n_rows)
         self._digest: RowDigest | None = None if self._checkpoint is None else RowDigest()
 
     def run(self) -> None:

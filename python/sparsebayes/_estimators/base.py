@@ -26,7 +26,7 @@ from .._checks.numbers import check_predictions
 from .._checks.targets import KnownNoise, Training, check_training, check_X, check_y_std
 from .._data.chunks import located, release
 from .._data.design import Design, Layout
-from .._progress import Watch
+from .._progress import FitReporter
 from .._types import FloatArray, IntArray, Likelihood, OutputsProblem, Problem, Scheme, Settings
 from ..predictor import Predictor
 from . import outputs as _outputs
@@ -373,7 +373,7 @@ class SparseBayesEstimator(Trainable):
         likelihood: Likelihood,
         settings: Settings,
     ) -> list[Any]:
-        watch = Watch(
+        watch = FitReporter(
             self,
             design.layout,
             design.n_basis,

@@ -26,7 +26,7 @@ from .._data.statistics import (
     check_room,
     in_words,
 )
-from .._progress import Watch
+from .._progress import FitReporter
 from . import outputs as _outputs
 from .base import SparseBayesEstimator
 from .basis import ColumnBasis
@@ -260,7 +260,7 @@ class SumsRegression(ChunkedEstimator):
         _outputs.check_single(self, settings)
         check_variational(settings, "gaussian", learning=False)
         n_basis = int(layout.bias) + stats.n_basis
-        watch = Watch(self, layout, n_basis, has_noise=True, stopped=stopped)
+        watch = FitReporter(self, layout, n_basis, has_noise=True, stopped=stopped)
         with watch.fit() as step:
             n_centred = self._n_columns() if layout.bias else 0
             posterior = sums.fit(

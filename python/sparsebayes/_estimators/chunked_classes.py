@@ -17,7 +17,7 @@ from .._data.chunks import Chunks, Rows, located
 from .._data.design import DenseDesign, Layout, columns_at, evaluate, extra_offset
 from .._data.out_of_core import Facts, first_pass
 from .._data.statistics import block_rows, check_memory_limit, in_words
-from .._progress import Reading
+from .._progress import ReadReporter
 from .._types import FloatArray, Settings
 from ..providers import RowPart, SummedStatistics
 from .basis import ColumnBasis, KernelBasis
@@ -104,7 +104,7 @@ class Survey:
 
     def __init__(self, estimator: ChunkedClassification, chunks: Chunks) -> None:
         self._estimator, self._chunks = estimator, chunks
-        self.reading = Reading(estimator, chunks.n_rows)
+        self.reading = ReadReporter(estimator, chunks.n_rows)
 
     def run(self) -> None:
         """Read all rows once."""

@@ -12,7 +12,7 @@ from .._checks.arguments import check_flag, check_integer, check_settings, learn
 from .._checks.targets import Training, first_of_equal, learn_classes, naming
 from .._data import candidates as _candidates
 from .._data.design import Layout
-from .._progress import Watch
+from .._progress import FitReporter
 from .._types import FloatArray
 from ..kernels import Kernel
 from ..kernels._resolve import is_precomputed, measures_inputs, resolve
@@ -99,7 +99,7 @@ def posteriors_of(
     With an intercept the columns among the functions, `_n_columns` of the estimator, are centred.
     """
     n_centred = estimator._n_columns() if layout.bias else 0
-    watch = Watch(
+    watch = FitReporter(
         estimator,
         layout,
         providers[0].n_basis,

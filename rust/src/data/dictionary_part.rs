@@ -3,53 +3,22 @@
 use std::sync::Arc;
 
 use crate::Result;
+use crate::data::Sweep;
 use crate::data::column_cache::{add_squares, lengths, unit_columns};
 use crate::data::design_views::SubsetDesign;
 use crate::data::low_rank::bounds::{BoundSample, STRIP, ScreeningBounds, is_worth_it};
 use crate::data::observations::Observations;
 use crate::data::row_blocks::over_blocks;
-use crate::data::{Statistics, Sweep};
 use crate::linalg::aligned_columns::stride;
 use crate::linalg::gemm::TallMatrix;
 use crate::linalg::vector::weighted_square;
 use crate::parallel::map_pieces;
 
-/// A provider that can return the sums of some of its functions. The norm of a function is computed when it is first asked for.
-///
-/// The methods of [`Statistics`] that go over all K functions are not called.
-#[allow(clippy::missing_errors_doc)] // see `Statistics`
-pub trait DictionaryPart: Statistics {
-    /// [`Statistics::sweep`] of these functions only; `active` and `wanted` need not be among them.
-    fn sweep_of(
-        &mut self,
-        functions: &[usize],
-        active: &[usize],
-        mu: &[f64],
-        wanted: &[usize],
-    ) -> Result<Sweep>;
-
-    /// The length of each of these columns.
-    fn lengths_of(&mut self, functions: &[usize]) -> Result<Vec<f64>>;
-
-    /// Bounds on the sums of some of the functions, where bounds for `n_candidates` candidates cost less than the sums; none where there
-    /// are no such bounds.
-    fn screening_bounds(
-        &mut self,
-        active: &[usize],
-        mu: &[f64],
-        n_candidates: usize,
-    ) -> Result<Vec<ScreeningBounds>>;
-
-    /// The bounds for these functions, all of which must belong to `bounds`.
-    fn bound_samples(
-        &self,
-        bounds: &ScreeningBounds,
-        functions: &[usize],
-    ) -> Result<Vec<BoundSample>>;
-}
-
-impl DictionaryPart for Observations<'_> {
-    fn sweep_of(
+/// The methods of [`Statistics`](crate::Statistics) that go over all K functions are not called beside these. The norm of a function is
+/// computed when it is first asked for.
+impl Observations<'_> {
+    /// [`Statistics::sweep`](crate::Statistics::sweep) of these functions only; `active` and `wanted` need not be among them.
+    pub(crate) fn sweep_of(
         &mut self,
         functions: &[usize],
         active: &[usize],
@@ -96,14 +65,17 @@ impl DictionaryPart for Observations<'_> {
         Ok(unit_columns(sums, &norms, fixed, deviance))
     }
 
-    fn lengths_of(&mut self, functions: &[usize]) -> Result<Vec<f64>> {
+    /// The length of each of these columns.
+    pub(crate) fn lengths_of(&mut self, functions: &[usize]) -> Result<Vec<f64>> {
         if functions.iter().any(|&j| self.facts.norms[j].is_nan()) {
             self.sweep_of(functions, &[], &[], &[])?;
         }
         Ok(functions.iter().map(|&j| self.facts.norms[j]).collect())
     }
 
-    fn screening_bounds(
+    /// Bounds on the sums of some of the functions, where bounds for `n_candidates` candidates cost less than the sums; none where there
+    /// are no such bounds.
+    pub(crate) fn screening_bounds(
         &mut self,
         active: &[usize],
         mu: &[f64],
@@ -127,7 +99,8 @@ impl DictionaryPart for Observations<'_> {
         Ok(bounds)
     }
 
-    fn bound_samples(
+    /// The bounds for these functions, all of which must belong to `bounds`.
+    pub(crate) fn bound_samples(
         &self,
         bounds: &ScreeningBounds,
         functions: &[usize],

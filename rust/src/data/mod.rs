@@ -1,7 +1,7 @@
 //! The data of a fit: sums over rows, returned by providers through the trait [`Statistics`].
 //!
 //! [`Observations`] computes them from rows in memory, [`SumStatistics`] from sufficient statistics, and [`ProviderStatistics`]
-//! from any [`RowProvider`]. [`SoftmaxStatistics`] and [`OutputStatistics`] are for several classes and several outputs.
+//! from any [`RowProvider`]. [`SoftmaxStatistics`] and [`OutputObservations`] are for several classes and several outputs.
 
 pub(crate) mod low_rank;
 
@@ -28,13 +28,13 @@ mod sums;
 mod targets;
 
 pub use crate::data::centred::CentredProvider;
-pub use crate::data::dense_design::{DenseDesign, RowMajorDesign};
+pub use crate::data::dense_design::DenseDesign;
 pub use crate::data::design::{Block, Design, Family};
 pub use crate::data::design_views::JoinedDesign;
-pub use crate::data::dictionary_part::DictionaryPart;
 pub use crate::data::kernel_design::KernelDesign;
-pub use crate::data::low_rank::bounds::{BoundSample, ScreeningBounds};
-pub use crate::data::multi_output::{OutputObservations, OutputStatistics, Residuals};
+pub(crate) use crate::data::low_rank::bounds::{BoundSample, ScreeningBounds};
+pub use crate::data::multi_output::OutputObservations;
+pub(crate) use crate::data::multi_output::Residuals;
 pub use crate::data::observations::Observations;
 pub use crate::data::provider::{CandidateProducts, RowProvider};
 pub use crate::data::provider_statistics::ProviderStatistics;
@@ -121,6 +121,20 @@ impl Facts {
     }
 }
 
+/// Approximate statistics, complete in themselves.
+#[derive(Debug, Clone, Copy)]
+pub enum Approximation {
+    /// Part of the rows, evenly distributed over all rows.
+    RowSubsample {
+        /// One row in so many.
+        share: usize,
+        /// No approximation if this makes fewer rows.
+        least: usize,
+    },
+    /// Low-rank features of the dictionary, for a Gaussian likelihood: passes over the dictionary are cheap.
+    LowRankFeatures,
+}
+
 /// What a fit asks of the data.
 ///
 /// A fit sees the data through this trait only. It passes the weights `mu` of the functions listed in `active`; all other weights are
@@ -142,7 +156,7 @@ impl Facts {
 /// (weighted) length and Gaussian targets unit variance; [`Facts::norms`] and [`Facts::target_scale`] convert a fitted
 /// model to the units of the caller. The methods without a parameter `mu` use the `mu` of the latest call that had one.
 ///
-/// The methods `approximate_*` and `with_*` are optional. They give a fit cheaper approximations, with which it chooses functions. The
+/// The methods `approximate_*` and `with_approximation` are optional. They give a fit cheaper approximations, with which it chooses functions. The
 /// final model never depends on them.
 ///
 /// # Errors
@@ -203,25 +217,13 @@ pub trait Statistics {
     /// The lower triangle of the Gram matrix of `js` (|js| x |js|), and the gradient of each.
     fn among(&mut self, js: &[usize]) -> Result<(LowerTriangle, Vec<f64>)>;
 
-    /// Calls `visit` with these statistics and with those of one row in `share`, evenly distributed over all rows and complete in
-    /// themselves. Does nothing if this makes fewer than `least` rows, or if the provider cannot do it.
-    fn with_row_subsample(
+    /// Calls `visit` with these statistics and with approximate ones. Does nothing where there are none.
+    fn with_approximation(
         &mut self,
-        share: usize,
-        least: usize,
+        kind: Approximation,
         visit: &mut dyn FnMut(&mut dyn Statistics, &mut dyn Statistics),
     ) -> Result<()> {
-        let _ = (share, least, visit);
-        Ok(())
-    }
-
-    /// Calls `visit` with these statistics and with approximate ones, of a Gaussian likelihood, whose passes over the dictionary are
-    /// cheap. Does nothing if there are none.
-    fn with_low_rank_features(
-        &mut self,
-        visit: &mut dyn FnMut(&mut dyn Statistics, &mut dyn Statistics),
-    ) -> Result<()> {
-        let _ = visit;
+        let _ = (kind, visit);
         Ok(())
     }
 

@@ -17,7 +17,7 @@ use crate::data::column_cache::{
 use crate::data::design::Design;
 use crate::data::observations::GRAM_ROWS;
 use crate::data::row_blocks::{ROW_BLOCK, Sums, sum_over_rows};
-use crate::data::softmax_rows::{Rows, labels};
+use crate::data::softmax_rows::{SoftmaxRows, labels};
 use crate::data::softmax_sums::ByClass;
 use crate::data::targets::{check_rows, total_weight};
 use crate::data::{Facts, Statistics, Sweep};
@@ -43,7 +43,7 @@ pub struct SoftmaxStatistics<'a> {
     columns: ActiveColumns,
     active: Vec<usize>,
     groups: ByClass,
-    rows: Rows,
+    rows: SoftmaxRows,
     /// The pass at mu = 0, made together with the norms.
     start: Option<Sweep>,
 }
@@ -78,7 +78,7 @@ impl<'a> SoftmaxStatistics<'a> {
             columns: ActiveColumns::default(),
             active: Vec::new(),
             groups: ByClass::new(&[], design.n_basis(), n_classes),
-            rows: Rows::default(),
+            rows: SoftmaxRows::default(),
             start: None,
         };
         this.measure()?;
@@ -129,7 +129,8 @@ impl<'a> SoftmaxStatistics<'a> {
         if self.active != active {
             self.groups = ByClass::new(active, self.design.n_basis(), self.n_classes);
             let functions = &self.groups.functions;
-            self.columns.bring_to(self.design, &self.lengths, functions);
+            self.columns
+                .set_active(self.design, &self.lengths, functions);
             self.active = active.to_vec();
         }
     }
@@ -146,7 +147,8 @@ impl<'a> SoftmaxStatistics<'a> {
                 }
             }
         };
-        let (rows, deviance) = Rows::at(&self.labels, self.weights.as_deref(), self.n_classes, eta);
+        let (rows, deviance) =
+            SoftmaxRows::at(&self.labels, self.weights.as_deref(), self.n_classes, eta);
         self.rows = rows;
         Ok(deviance)
     }

@@ -3,19 +3,19 @@
 use nalgebra::DMatrix;
 
 use crate::Result;
-use crate::data::{DictionaryPart, Facts, Statistics, Sweep};
+use crate::data::{Facts, Observations, Statistics, Sweep};
 use crate::linalg::LowerTriangle;
 
 /// [`Statistics`] whose dictionary is a subset of the functions of a provider; indices are positions in the subset.
-pub(crate) struct Subset<'a> {
-    stats: &'a mut dyn DictionaryPart,
+pub(crate) struct Subset<'a, 'd> {
+    stats: &'a mut Observations<'d>,
     functions: Vec<usize>,
     facts: Facts,
 }
 
-impl<'a> Subset<'a> {
+impl<'a, 'd> Subset<'a, 'd> {
     /// Without the lengths of the functions: the norms are NaN.
-    pub(crate) fn unmeasured(stats: &'a mut dyn DictionaryPart, functions: Vec<usize>) -> Self {
+    pub(crate) fn unmeasured(stats: &'a mut Observations<'d>, functions: Vec<usize>) -> Self {
         let facts = stats.facts().with_norms(vec![f64::NAN; functions.len()]);
         Self {
             stats,
@@ -25,10 +25,7 @@ impl<'a> Subset<'a> {
     }
 
     /// With the lengths of the functions.
-    pub(crate) fn measured(
-        stats: &'a mut dyn DictionaryPart,
-        functions: Vec<usize>,
-    ) -> Result<Self> {
+    pub(crate) fn measured(stats: &'a mut Observations<'d>, functions: Vec<usize>) -> Result<Self> {
         let norms = stats.lengths_of(&functions)?;
         let facts = stats.facts().with_norms(norms);
         Ok(Self {
@@ -44,7 +41,7 @@ impl<'a> Subset<'a> {
     }
 }
 
-impl Statistics for Subset<'_> {
+impl Statistics for Subset<'_, '_> {
     fn facts(&self) -> &Facts {
         &self.facts
     }
@@ -89,7 +86,7 @@ impl Statistics for Subset<'_> {
 mod tests {
     use super::*;
     use crate::linalg::vector::dot;
-    use crate::{DenseDesign, Likelihood, Observations};
+    use crate::{DenseDesign, Likelihood};
 
     #[test]
     fn sums_of_a_subset_equal_those_of_the_whole_dictionary() {

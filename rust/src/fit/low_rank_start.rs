@@ -4,7 +4,7 @@
 //! continues from its functions and precisions. If the features lack something that the targets need, candidates gain more on the rows
 //! than in features, and the start is discarded.
 
-use crate::data::Statistics;
+use crate::data::{Approximation, Statistics};
 use crate::fit::candidates::Candidates;
 use crate::fit::dictionary::Dictionary;
 use crate::fit::evidence::ALPHA_FLOOR;
@@ -36,7 +36,7 @@ pub(crate) fn fit(
     }
     let empty = state.clone();
     let mut outcome = None;
-    stats.with_low_rank_features(&mut |whole, features| {
+    stats.with_approximation(Approximation::LowRankFeatures, &mut |whole, features| {
         outcome = Some(fit_features(whole, features, (&empty, priors), rules));
     })?;
     let Some(outcome) = outcome else {

@@ -50,7 +50,7 @@ pub(crate) use crate::fit::model::State;
 pub use crate::fit::mrvm::{Ascent, MStep, RetargetedFit, TopDownFit};
 pub(crate) use crate::fit::outputs::model::OutputState;
 pub use crate::fit::outputs::{OutputNoise, fit_outputs};
-pub use crate::fit::record::{Action, Step, Watch};
+pub use crate::fit::record::{Action, Step, StepCallback};
 pub use crate::fit::settings::{Blocks, Noise, Rules, Scheme, Search, Settings};
 
 use crate::Result;
@@ -102,7 +102,11 @@ impl Status {
 /// # Errors
 /// Errors of the provider, and [`Error::NotPositiveDefinite`](crate::Error::NotPositiveDefinite) if round-off makes the
 /// posterior precision indefinite before there is a converged model to return to.
-pub fn fit(stats: &mut dyn Statistics, rules: &Rules, watch: &mut Watch<'_>) -> Result<Posterior> {
+pub fn fit(
+    stats: &mut dyn Statistics,
+    rules: &Rules,
+    watch: &mut StepCallback<'_>,
+) -> Result<Posterior> {
     let scale = stats.facts().target_scale;
     let mut state = empty_model(stats, rules)?;
     let priors = Priors::new(rules.alpha_prior, &stats.facts().norms, scale);

@@ -8,7 +8,7 @@
 
 use nalgebra::DMatrix;
 
-use crate::data::{Facts, Statistics, Sweep};
+use crate::data::{Approximation, Facts, Statistics, Sweep};
 use crate::fit::model::State;
 use crate::fit::newton::NoiseRange;
 use crate::fit::prior::Priors;
@@ -63,8 +63,11 @@ pub(crate) fn fit(
     }
     let empty = state.clone();
     let mut outcome = None;
-    let (ratio, min_rows) = (Tuning::SUBSAMPLE_RATIO, Tuning::MIN_SUBSAMPLE_ROWS);
-    stats.with_row_subsample(ratio, min_rows, &mut |whole, part| {
+    let kind = Approximation::RowSubsample {
+        share: Tuning::SUBSAMPLE_RATIO,
+        least: Tuning::MIN_SUBSAMPLE_ROWS,
+    };
+    stats.with_approximation(kind, &mut |whole, part| {
         let mut run = || {
             sequential::model_of_sample(whole, state, priors, noise, recorder)?;
             let mut sampled = SubsampledStatistics::new(whole, part);
@@ -200,9 +203,11 @@ mod tests {
                 "{a:?} {b:?}"
             );
         };
+        let (share, least) = (SAME, RUNS * RUN);
+        let kind = Approximation::RowSubsample { share, least };
         let mut whole = observe();
         whole
-            .with_row_subsample(SAME, RUNS * RUN, &mut |whole, part| {
+            .with_approximation(kind, &mut |whole, part| {
                 called = true;
                 let mut sampled = SubsampledStatistics::new(whole, part);
                 let (mut g, mut slope) = (DMatrix::zeros(2, 2), vec![0.0; 2]);

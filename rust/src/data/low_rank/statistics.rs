@@ -141,7 +141,7 @@ mod tests {
     use super::*;
     use crate::data::low_rank::policy::{EXACT, LowRankPolicy};
     use crate::data::low_rank::{gaussian, points};
-    use crate::data::{DenseDesign, Design, DictionaryPart, Observations};
+    use crate::data::{DenseDesign, Design, Observations};
     use crate::{Kernel, KernelDesign, Likelihood};
 
     fn weights(n: usize) -> Vec<f64> {

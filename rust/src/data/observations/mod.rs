@@ -138,7 +138,7 @@ impl<'a> Observations<'a> {
         Ok(this)
     }
 
-    /// [`Observations::new`] without the lengths of columns, for the methods of `DictionaryPart` only.
+    /// [`Observations::new`] without the lengths of columns, for the methods about parts of the dictionary only (`data/dictionary_part.rs`).
     ///
     /// # Errors
     /// As [`Observations::new`], except that the columns are not checked.
@@ -232,7 +232,7 @@ impl<'a> Observations<'a> {
     /// Evaluates the columns of the active functions.
     fn activate(&mut self, active: &[usize]) {
         self.columns
-            .bring_to(&*self.design, &self.facts.norms, active);
+            .set_active(&*self.design, &self.facts.norms, active);
     }
 
     /// Evaluates `working` and `residual` at `mu`, unless they belong to it already, and returns the deviance.

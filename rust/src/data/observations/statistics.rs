@@ -9,7 +9,7 @@ use crate::data::column_cache::{add_squares, column_into, columns_into_strips, u
 use crate::data::design_views::RowSubsample;
 use crate::data::observations::{GRAM_ROWS, Observations};
 use crate::data::row_blocks::{ROW_BLOCK, over_blocks, sum_over_rows};
-use crate::data::{Facts, Statistics, Sweep, no_bound};
+use crate::data::{Approximation, Facts, Statistics, Sweep, no_bound};
 use crate::linalg::LowerTriangle;
 use crate::linalg::aligned_columns::stride;
 use crate::linalg::gemm::{TallMatrix, add_transpose_product};
@@ -168,12 +168,17 @@ impl Statistics for Observations<'_> {
         Ok((gram, gradient))
     }
 
-    fn with_row_subsample(
+    fn with_approximation(
         &mut self,
-        share: usize,
-        least: usize,
+        kind: Approximation,
         visit: &mut dyn FnMut(&mut dyn Statistics, &mut dyn Statistics),
     ) -> Result<()> {
+        let Approximation::RowSubsample { share, least } = kind else {
+            if let Some(mut low_rank) = self.low_rank.take() {
+                visit(self, &mut low_rank);
+            }
+            return Ok(());
+        };
         let design = Arc::clone(&self.design);
         let Some(sample) = RowSubsample::of(&*design, share, least) else {
             return Ok(());
@@ -183,16 +188,6 @@ impl Statistics for Observations<'_> {
         let (likelihood, cancel) = (self.likelihood, self.facts.cancel.clone());
         let mut part = Observations::cancellable(&sample, likelihood, target, weights, cancel)?;
         visit(self, &mut part);
-        Ok(())
-    }
-
-    fn with_low_rank_features(
-        &mut self,
-        visit: &mut dyn FnMut(&mut dyn Statistics, &mut dyn Statistics),
-    ) -> Result<()> {
-        if let Some(mut low_rank) = self.low_rank.take() {
-            visit(self, &mut low_rank);
-        }
         Ok(())
     }
 

@@ -14,7 +14,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::data::{DictionaryPart, Statistics, Subset};
+use crate::data::{Observations, Statistics, Subset};
 use crate::fit::dictionary::Dictionary;
 use crate::fit::laplace;
 use crate::fit::laplace::mode::{expand_about, find_mode};
@@ -22,7 +22,7 @@ use crate::fit::large::pricing;
 use crate::fit::large::pricing::Priced;
 use crate::fit::model::State;
 use crate::fit::prior::Priors;
-use crate::fit::record::{Recorder, Stop, Watch};
+use crate::fit::record::{Recorder, StepCallback, Stop};
 use crate::fit::sequential;
 use crate::fit::sequential::Start;
 use crate::fit::settings::{Blocks, Rules, Scheme, Search};
@@ -71,12 +71,12 @@ const STRIDE_FACTOR: usize = 8;
 /// # Errors
 /// As [`fit`](crate::fit::fit()); [`Error::Invalid`] for another scheme, several linear predictors, or a checkpoint of another fit.
 pub fn fit_in_blocks(
-    stats: &mut dyn DictionaryPart,
+    stats: &mut Observations<'_>,
     rules: &Rules,
     blocks: &Blocks,
     resume: Option<BlockCheckpoint>,
     save: &mut SaveCheckpoint<'_>,
-    watch: &mut Watch<'_>,
+    watch: &mut StepCallback<'_>,
 ) -> Result<Posterior> {
     let plain = rules.scheme == Scheme::Sequential && rules.search == Search::Greedy;
     if !plain || stats.facts().n_predictors > 1 {
@@ -162,7 +162,7 @@ struct Run<'r> {
 impl Run<'_> {
     fn finish(
         &mut self,
-        stats: &mut dyn DictionaryPart,
+        stats: &mut Observations<'_>,
         checkpoint: &mut BlockCheckpoint,
         save: &mut SaveCheckpoint<'_>,
         recorder: &mut Recorder<'_>,
@@ -211,7 +211,7 @@ impl Run<'_> {
     /// Fits on the working set, from the checkpoint to convergence.
     fn round(
         &mut self,
-        stats: &mut dyn DictionaryPart,
+        stats: &mut Observations<'_>,
         checkpoint: &BlockCheckpoint,
         recorder: &mut Recorder<'_>,
     ) -> Result<Status, Stop> {
@@ -282,7 +282,7 @@ impl Run<'_> {
     /// Passes over more and more candidates, until one finds a gain; `None` if a pass over all candidates finds none.
     fn price_rest(
         &self,
-        stats: &mut dyn DictionaryPart,
+        stats: &mut Observations<'_>,
         checkpoint: &mut BlockCheckpoint,
         recorder: &mut Recorder<'_>,
     ) -> Result<Option<Priced>, Stop> {
@@ -314,7 +314,7 @@ impl Run<'_> {
 
     fn publish(
         mut self,
-        stats: &mut dyn DictionaryPart,
+        stats: &mut Observations<'_>,
         checkpoint: &BlockCheckpoint,
         outcome: Result<Status, Stop>,
         mut recorder: Recorder<'_>,
