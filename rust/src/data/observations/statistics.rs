@@ -147,6 +147,10 @@ impl Statistics for Observations<'_> {
             return Ok(factor.lower_among(&self.working, &self.residual, js, &self.facts.norms));
         }
         let m = js.len();
+        if self.target.is_empty() {
+            let zeros = DMatrix::zeros(m, m);
+            return Ok((LowerTriangle::of(&zeros), vec![0.0; m]));
+        }
         let mut gram = LowerTriangle::zeros(m);
         // Most functions of a working set are never added to the model, so their columns are not kept.
         let (mut strips, mut gradient) = (Vec::new(), vec![0.0; m]);
