@@ -1,11 +1,11 @@
-//! Data with several targets: the trait that a fit of all outputs uses, and rows in memory.
+//! Rows in memory with several targets.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use nalgebra::DMatrix;
 
-use crate::data::check_flag;
+use crate::data::Facts;
 use crate::data::column_cache::{
     ActiveColumns, add_squares, divide_by_norms, lengths, squared_length,
 };
@@ -19,68 +19,28 @@ use crate::{Error, Result};
 
 /// The residuals t - Phi mu of all outputs.
 #[derive(Debug, Clone, Default)]
-pub struct Residuals {
+pub(crate) struct Residuals {
     /// Phi^T W (t - Phi mu), a vector for each output: of length K, or of length m for the active functions only.
-    pub projections: Vec<Vec<f64>>,
+    pub(crate) projections: Vec<Vec<f64>>,
     /// The weighted residual sum of squares of each output.
-    pub squares: Vec<f64>,
+    pub(crate) squares: Vec<f64>,
 }
 
-/// What a fit of C Gaussian outputs asks of the data: the counterpart of [`Statistics`](crate::Statistics).
+/// Rows in memory with C Gaussian outputs: the counterpart of [`Observations`](crate::Observations).
 ///
-/// `mu` is m x C and belongs to the functions listed in `active`. Columns have unit (sample-weighted) length, and targets have
+/// A fit passes weights `mu`, m x C, of the functions listed in `active`. Columns have unit (sample-weighted) length, and targets have
 /// one common unit: priors are shared, so scaling a single output would change the model. No result depends on the
-/// noise. A provider may change its targets between two fits; the Gram columns do not depend on them.
-///
-/// # Errors
-/// Every method may return an error of the provider, and returns [`Error::Interrupted`] once the caller has raised the flag.
-#[allow(clippy::missing_errors_doc)] // stated above for all methods
-pub trait OutputStatistics {
-    /// Sum of the sample weights; N without them.
-    fn n_obs(&self) -> f64;
-
-    /// K.
-    fn n_basis(&self) -> usize;
-
-    /// C.
-    fn n_outputs(&self) -> usize;
-
-    /// Length of each original column; 0 for columns that can never be added.
-    fn norms(&self) -> &[f64];
-
-    /// The number by which all targets were divided: the root of their mean variance.
-    fn target_scale(&self) -> f64;
-
-    /// Variance of each output in the unit of [`OutputStatistics::target_scale`]; never zero.
-    fn variances(&self) -> &[f64];
-
-    /// The flag with which the caller interrupts a fit. Long loops that do not call the provider check it.
-    fn cancel_flag(&self) -> Option<Arc<AtomicBool>> {
-        None
-    }
-
-    /// Phi^T W `phi_j` for each of `js`, each of length K: one pass over the dictionary.
-    fn gram_columns(&mut self, js: &[usize]) -> Result<Vec<Vec<f64>>>;
-
-    /// The residuals, projected on the whole dictionary: one pass over it.
-    fn residuals(&mut self, active: &[usize], mu: &DMatrix<f64>) -> Result<Residuals>;
-
-    /// The residuals, projected on the active functions only.
-    fn active_residuals(&mut self, active: &[usize], mu: &DMatrix<f64>) -> Result<Residuals>;
-}
-
-/// [`OutputStatistics`] of rows in memory.
+/// noise. The targets may change between two fits; the Gram columns do not depend on them.
 pub struct OutputObservations<'a> {
     design: Box<dyn Design + Send + 'a>,
     /// N x C, column after column.
     targets: Vec<f64>,
     weights: Option<Vec<f64>>,
-    n_obs: f64,
-    norms: Vec<f64>,
+    /// The unit of the targets is the root of their mean variance.
+    facts: Facts,
     columns: ActiveColumns,
-    target_scale: f64,
+    /// Variance of each output in the unit of the targets; never zero.
     variances: Vec<f64>,
-    cancel: Option<Arc<AtomicBool>>,
 }
 
 impl<'a> OutputObservations<'a> {
@@ -109,7 +69,7 @@ impl<'a> OutputObservations<'a> {
         cancel: Option<Arc<AtomicBool>>,
     ) -> Result<Self> {
         let mut this = Self::unmeasured(Box::new(design), targets, n_outputs, weights, true)?;
-        this.cancel = cancel;
+        this.facts.cancel = cancel;
         this.measure()
     }
 
@@ -154,26 +114,30 @@ impl<'a> OutputObservations<'a> {
             }
         }
         Ok(Self {
-            n_obs: total_weight(n, weights.as_deref()),
+            facts: Facts {
+                n_obs: total_weight(n, weights.as_deref()),
+                n_predictors: 1,
+                is_linear: true,
+                norms: Vec::new(),
+                target_scale: scale,
+                cancel: None,
+            },
             design,
             targets,
             weights,
-            norms: Vec::new(),
             columns: ActiveColumns::default(),
-            target_scale: scale,
             variances,
-            cancel: None,
         })
     }
 
     /// One pass for the length of each column.
     fn measure(mut self) -> Result<Self> {
         let weights = self.weights.as_deref();
-        let check = || self.check_cancel();
+        let check = || self.facts.check_cancelled();
         let sums = over_blocks(&*self.design, 0, check, |block, squares, _| {
             add_squares(block, weights, squares);
         })?;
-        self.norms = lengths(&sums.diag)?;
+        self.facts.norms = lengths(&sums.diag)?;
         Ok(self)
     }
 
@@ -186,7 +150,7 @@ impl<'a> OutputObservations<'a> {
 
     /// [`OutputObservations::cancelled_by`] for a provider already in use.
     pub fn set_cancel(&mut self, flag: Arc<AtomicBool>) {
-        self.cancel = Some(flag);
+        self.facts.cancel = Some(flag);
     }
 
     /// Replaces the targets (N x C, column after column), in the unit of the first targets.
@@ -197,10 +161,25 @@ impl<'a> OutputObservations<'a> {
         Error::check_len("targets", self.targets.len(), targets.len())?;
         Error::check_finite("targets", &targets)?;
         for t in &mut targets {
-            *t /= self.target_scale;
+            *t /= self.facts.target_scale;
         }
         self.targets = targets;
         Ok(())
+    }
+
+    /// The properties of the data, which never change.
+    pub(crate) fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// C.
+    pub(crate) fn n_outputs(&self) -> usize {
+        self.variances.len()
+    }
+
+    /// Variance of each output in the unit of the targets; never zero.
+    pub(crate) fn variances(&self) -> &[f64] {
+        &self.variances
     }
 
     /// The sample weights, if there are any.
@@ -209,7 +188,8 @@ impl<'a> OutputObservations<'a> {
     }
 
     fn activate(&mut self, active: &[usize]) {
-        self.columns.bring_to(&*self.design, &self.norms, active);
+        self.columns
+            .set_active(&*self.design, &self.facts.norms, active);
     }
 
     /// The unit-norm columns of the active functions, N x m.
@@ -235,20 +215,16 @@ impl<'a> OutputObservations<'a> {
         self.design.n_rows()
     }
 
-    fn check_cancel(&self) -> Result<()> {
-        check_flag(self.cancel.as_deref())
-    }
-
     /// Phi^T times each of the `right` vectors of length N, for unit-norm columns.
     fn project(&self, right: &[f64], count: usize) -> Result<Vec<Vec<f64>>> {
-        let (n, check) = (self.n_rows(), || self.check_cancel());
+        let (n, check) = (self.n_rows(), || self.facts.check_cancelled());
         let sums = over_blocks(&*self.design, count, check, |block, diag, products| {
             let right = TallMatrix::new(&right[block.rows.start..], n, count);
             block.add_products(right, products, diag.len());
         })?;
         let mut products = sums.products;
         for product in &mut products {
-            divide_by_norms(product, &self.norms);
+            divide_by_norms(product, &self.facts.norms);
         }
         Ok(products)
     }
@@ -259,7 +235,7 @@ impl<'a> OutputObservations<'a> {
         active: &[usize],
         mu: &DMatrix<f64>,
     ) -> Result<(Vec<f64>, Vec<f64>)> {
-        self.check_cancel()?;
+        self.facts.check_cancelled()?;
         self.activate(active);
         let n = self.n_rows();
         let mut residuals = self.targets.clone();
@@ -282,6 +258,46 @@ impl<'a> OutputObservations<'a> {
             }
         }
         Ok((residuals, squares))
+    }
+
+    /// Phi^T W `phi_j` for each of `js`, each of length K: one pass over the dictionary.
+    pub(crate) fn gram_columns(&mut self, js: &[usize]) -> Result<Vec<Vec<f64>>> {
+        let columns = self.columns.columns(&*self.design, &self.facts.norms, js);
+        let mut columns = columns.concat();
+        if let Some(w) = &self.weights {
+            for column in columns.chunks_exact_mut(w.len()) {
+                column.iter_mut().zip(w).for_each(|(v, w)| *v *= w);
+            }
+        }
+        self.project(&columns, js.len())
+    }
+
+    /// The residuals, projected on the whole dictionary: one pass over it.
+    pub(crate) fn residuals(&mut self, active: &[usize], mu: &DMatrix<f64>) -> Result<Residuals> {
+        let (residuals, squares) = self.weighted_residuals(active, mu)?;
+        let projections = self.project(&residuals, self.n_outputs())?;
+        Ok(Residuals {
+            projections,
+            squares,
+        })
+    }
+
+    /// The residuals, projected on the active functions only.
+    pub(crate) fn active_residuals(
+        &mut self,
+        active: &[usize],
+        mu: &DMatrix<f64>,
+    ) -> Result<Residuals> {
+        let (residuals, squares) = self.weighted_residuals(active, mu)?;
+        let project = |residual: &[f64]| {
+            let mut projection = vec![0.0; active.len()];
+            self.columns.products(residual, &mut projection);
+            projection
+        };
+        Ok(Residuals {
+            projections: residuals.chunks_exact(self.n_rows()).map(project).collect(),
+            squares,
+        })
     }
 }
 
@@ -309,67 +325,4 @@ fn common_scale<'t>(
     let scale = largest * mean.sqrt();
     let variance = |&s: &f64| if s > 0.0 { (s / scale).powi(2) } else { 1.0 };
     (scale, scales.iter().map(variance).collect())
-}
-
-impl OutputStatistics for OutputObservations<'_> {
-    fn n_obs(&self) -> f64 {
-        self.n_obs
-    }
-
-    fn n_basis(&self) -> usize {
-        self.design.n_basis()
-    }
-
-    fn n_outputs(&self) -> usize {
-        self.variances.len()
-    }
-
-    fn norms(&self) -> &[f64] {
-        &self.norms
-    }
-
-    fn target_scale(&self) -> f64 {
-        self.target_scale
-    }
-
-    fn variances(&self) -> &[f64] {
-        &self.variances
-    }
-
-    fn cancel_flag(&self) -> Option<Arc<AtomicBool>> {
-        self.cancel.clone()
-    }
-
-    fn gram_columns(&mut self, js: &[usize]) -> Result<Vec<Vec<f64>>> {
-        let columns = self.columns.columns(&*self.design, &self.norms, js);
-        let mut columns = columns.concat();
-        if let Some(w) = &self.weights {
-            for column in columns.chunks_exact_mut(w.len()) {
-                column.iter_mut().zip(w).for_each(|(v, w)| *v *= w);
-            }
-        }
-        self.project(&columns, js.len())
-    }
-
-    fn residuals(&mut self, active: &[usize], mu: &DMatrix<f64>) -> Result<Residuals> {
-        let (residuals, squares) = self.weighted_residuals(active, mu)?;
-        let projections = self.project(&residuals, self.n_outputs())?;
-        Ok(Residuals {
-            projections,
-            squares,
-        })
-    }
-
-    fn active_residuals(&mut self, active: &[usize], mu: &DMatrix<f64>) -> Result<Residuals> {
-        let (residuals, squares) = self.weighted_residuals(active, mu)?;
-        let project = |residual: &[f64]| {
-            let mut projection = vec![0.0; active.len()];
-            self.columns.products(residual, &mut projection);
-            projection
-        };
-        Ok(Residuals {
-            projections: residuals.chunks_exact(self.n_rows()).map(project).collect(),
-            squares,
-        })
-    }
 }

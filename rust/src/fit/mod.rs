@@ -50,11 +50,11 @@ pub(crate) use crate::fit::model::State;
 pub use crate::fit::mrvm::{Ascent, MStep, RetargetedFit, TopDownFit};
 pub(crate) use crate::fit::outputs::model::OutputState;
 pub use crate::fit::outputs::{OutputNoise, fit_outputs};
-pub use crate::fit::record::{Action, Step, Watch};
+pub use crate::fit::record::{Action, Step, StepCallback};
 pub use crate::fit::settings::{Blocks, Noise, Rules, Scheme, Search, Settings};
 
 use crate::Result;
-use crate::data::{Statistics, check_flag};
+use crate::data::Statistics;
 use crate::fit::dictionary::Dictionary;
 use crate::fit::prior::{Gamma, Priors};
 use crate::fit::record::{Recorder, Stop};
@@ -102,10 +102,14 @@ impl Status {
 /// # Errors
 /// Errors of the provider, and [`Error::NotPositiveDefinite`](crate::Error::NotPositiveDefinite) if round-off makes the
 /// posterior precision indefinite before there is a converged model to return to.
-pub fn fit(stats: &mut dyn Statistics, rules: &Rules, watch: &mut Watch<'_>) -> Result<Posterior> {
-    let scale = stats.target_scale();
+pub fn fit(
+    stats: &mut dyn Statistics,
+    rules: &Rules,
+    watch: &mut StepCallback<'_>,
+) -> Result<Posterior> {
+    let scale = stats.facts().target_scale;
     let mut state = empty_model(stats, rules)?;
-    let priors = Priors::new(rules.alpha_prior, stats.norms(), scale);
+    let priors = Priors::new(rules.alpha_prior, &stats.facts().norms, scale);
     let mut recorder = Recorder::new(&state, rules.max_iter, scale, watch);
     let outcome = match rules.scheme {
         Scheme::Sequential => fit_and_search(stats, &mut state, &priors, rules, &mut recorder),
@@ -122,7 +126,8 @@ pub fn fit(stats: &mut dyn Statistics, rules: &Rules, watch: &mut Watch<'_>) -> 
     // The quadratic model may have been moved to the posterior mean since the last step.
     recorder.amend(&state);
     let mut posterior =
-        Posterior::publish(&state, recorder.trace, status, stats.norms(), scale).checked()?;
+        Posterior::publish(&state, recorder.trace, status, &stats.facts().norms, scale)
+            .checked()?;
     if let (Scheme::Variational, Some(&bound)) = (rules.scheme, posterior.trace.last()) {
         posterior.log_evidence = bound;
     }
@@ -137,7 +142,7 @@ fn fit_and_search(
     rules: &Rules,
     recorder: &mut Recorder<'_>,
 ) -> std::result::Result<Status, Stop> {
-    let found = if stats.is_linear() {
+    let found = if stats.facts().is_linear {
         fit_sequentially(stats, state, priors, rules, recorder)?
     } else {
         let mut fit = laplace::Fit {
@@ -161,26 +166,26 @@ fn fit_sequentially(
 ) -> std::result::Result<Status, Stop> {
     let noise = rules.noise_range();
     let mut start = Start::default();
-    let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
+    let mut dictionary = Dictionary::new(stats.facts().n_basis(), priors.clone());
     if let Some(refreshed) = low_rank_start::fit(stats, state, priors, rules, recorder)? {
         dictionary = refreshed;
     } else if row_subsample::fit(stats, state, priors, noise, recorder)? {
         dictionary.refresh(stats, state)?;
     } else {
         let whole = sequential::initial_model(stats, state, &mut dictionary, noise, recorder)?;
-        start = Start::after_initial_model(whole, stats.n_obs(), noise);
+        start = Start::after_initial_model(whole, stats.facts().n_obs, noise);
     }
     sequential::complete(stats, state, &mut dictionary, start, rules, recorder)
 }
 
 /// The empty model, with the checks of the rules against the units of the data.
 fn empty_model(stats: &mut dyn Statistics, rules: &Rules) -> Result<State> {
-    let scale = stats.target_scale();
-    settings::check_units(scale, stats.norms(), rules, stats.is_linear())?;
+    let scale = stats.facts().target_scale;
+    settings::check_units(scale, &stats.facts().norms, rules, stats.facts().is_linear)?;
     let (beta, n_noise) = match rules.noise {
-        _ if !stats.is_linear() => (1.0, 0.0),
-        Noise::Fixed(variance) => (scale * scale / variance, stats.n_obs()),
-        Noise::Estimated => (1.0 / Tuning::INITIAL_NOISE, stats.n_obs()),
+        _ if !stats.facts().is_linear => (1.0, 0.0),
+        Noise::Fixed(variance) => (scale * scale / variance, stats.facts().n_obs),
+        Noise::Estimated => (1.0 / Tuning::INITIAL_NOISE, stats.facts().n_obs),
     };
     let [shape, rate] = rules.noise_prior;
     let rate = rate / (scale * scale);
@@ -195,7 +200,7 @@ fn status_at_mode(
     outcome: std::result::Result<Status, Stop>,
     recorder: &mut Recorder<'_>,
 ) -> Result<Status> {
-    if !stats.is_linear() && matches!(outcome, Err(Stop::Stopped | Stop::MaxIterations)) {
+    if !stats.facts().is_linear && matches!(outcome, Err(Stop::Stopped | Stop::MaxIterations)) {
         laplace::mode::find_some_mode(stats, state)?;
         recorder.amend(state);
     }
@@ -214,7 +219,7 @@ fn status(
         Err(Stop::Stopped) => Ok(Status::Stopped),
         Err(Stop::Failed(error)) => {
             // A cancelled factorisation fails like an indefinite one.
-            check_flag(stats.cancel_flag().as_deref())?;
+            stats.facts().check_cancelled()?;
             Err(error)
         }
     }

@@ -224,7 +224,7 @@ impl State {
     /// For other likelihoods than the Gaussian the quadratic model holds at its reference only and stays.
     pub(crate) fn recentre(&mut self, stats: &mut dyn Statistics) -> Result<bool> {
         const MAX_ROUND_OFF: f64 = 1e-10;
-        if self.round_off() <= MAX_ROUND_OFF || !stats.is_linear() {
+        if self.round_off() <= MAX_ROUND_OFF || !stats.facts().is_linear {
             return Ok(false);
         }
         self.centre(stats)?;

@@ -73,7 +73,7 @@ pub(crate) fn complete(
 ) -> Result<Status, Stop> {
     let mut good = state.clone();
     let outcome = converge(stats, state, &mut good, dictionary, start, rules, recorder);
-    let cancel = stats.cancel_flag();
+    let cancel = stats.facts().cancel.clone();
     roll_back_if_indefinite(
         outcome,
         state,
@@ -201,7 +201,7 @@ pub(crate) fn model_of_sample(
     noise: Option<NoiseRange>,
     recorder: &mut Recorder<'_>,
 ) -> Result<(), Stop> {
-    let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
+    let mut dictionary = Dictionary::new(stats.facts().n_basis(), priors.clone());
     dictionary.refresh(stats, state)?;
     let members = dictionary.sample(Tuning::SAMPLE_SIZE, Tuning::MAX_WHOLE_DICTIONARY);
     let set = WorkingSet::about(stats, state, priors, &members)?;
@@ -232,7 +232,7 @@ pub(crate) fn nearly_complete(
     noise: Option<NoiseRange>,
     recorder: &mut Recorder<'_>,
 ) -> Result<(), Stop> {
-    let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
+    let mut dictionary = Dictionary::new(stats.facts().n_basis(), priors.clone());
     dictionary.refresh(stats, state)?;
     let effort = Effort {
         tol: Tuning::LOOSE_TOL,
@@ -287,7 +287,7 @@ fn improve(
     opening: Opening,
     recorder: &mut Recorder<'_>,
 ) -> Result<bool, Stop> {
-    let trials = Tuning::trials(stats.n_obs());
+    let trials = Tuning::trials(stats.facts().n_obs);
     let found = set.within(state, recorder, |state, _| {
         search(set, state, noise, trials, opening)
     })?;

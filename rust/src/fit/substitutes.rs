@@ -93,7 +93,6 @@ impl WithSimd for Score<'_> {
     type Output = ();
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // compiled once for each processor: see `dispatch`
     fn with_simd<S: Simd>(self, _: S) {
         let LaneFactors { s, q, s_error } = self.factors;
         for (k, u) in self.u.iter_mut().enumerate() {

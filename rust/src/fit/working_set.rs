@@ -1,15 +1,13 @@
 //! Working sets: the exact statistics of part of the dictionary, on which a fit continues without the data.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-
 use nalgebra::DMatrix;
 
 use crate::Result;
-use crate::data::{Statistics, Sweep, check_flag};
+use crate::data::{Facts, Statistics, Sweep};
 use crate::fit::model::{Candidate, State};
 use crate::fit::prior::Priors;
 use crate::fit::record::{Recorder, Stop};
+use crate::linalg::LowerTriangle;
 use crate::linalg::symmetric::SymmetricMatrix;
 use crate::linalg::vector::{axpy, dot};
 
@@ -24,13 +22,11 @@ pub(crate) struct WorkingSet {
     pub(crate) projections: Vec<f64>,
     /// t^T W t.
     pub(crate) target_sq: f64,
-    pub(crate) n_obs: f64,
+    /// The norms are ones: columns are in the units of the fit.
+    pub(crate) facts: Facts,
     pub(crate) priors: Priors,
-    /// Ones: columns are in the units of the fit.
-    norms: Vec<f64>,
     /// Whether the statistics are approximations of those of the rows.
     is_approximate: bool,
-    cancel: Option<Arc<AtomicBool>>,
 }
 
 impl WorkingSet {
@@ -64,7 +60,7 @@ impl WorkingSet {
         others: &[usize],
         approximate: bool,
     ) -> Result<Self> {
-        if stats.is_linear() {
+        if stats.facts().is_linear {
             state.centre(stats)?;
         } else {
             // The last evaluation of the likelihood may have been at other weights.
@@ -81,18 +77,23 @@ impl WorkingSet {
         let is_approximate = approximation.is_some();
         let (gram, gradient) = match approximation {
             Some(approximation) => approximation,
-            None => stats.lower_among(&members)?,
+            None => stats.among(&members)?,
         };
         let gram = SymmetricMatrix::from_lower(&gram);
         let mut set = Self {
             gram,
             projections: gradient.clone(),
             target_sq: state.deviance_at_reference(),
-            n_obs: state.n_noise(),
+            facts: Facts {
+                n_obs: state.n_noise(),
+                n_predictors: 1,
+                is_linear: true,
+                norms: vec![1.0; members.len()],
+                target_scale: 1.0,
+                cancel: stats.facts().cancel.clone(),
+            },
             priors: priors.among(&members),
-            norms: vec![1.0; members.len()],
             is_approximate,
-            cancel: stats.cancel_flag(),
             members,
         };
         // `gradient` and the deviance belong to the residual; adding the fit gives those of the targets.
@@ -173,7 +174,7 @@ impl WorkingSet {
 
     /// [`crate::Error::Interrupted`] once the caller has cancelled the fit.
     pub(crate) fn check_cancel(&self) -> Result<()> {
-        check_flag(self.cancel.as_deref())
+        self.facts.check_cancelled()
     }
 
     fn product(&self, i: usize, active: &[usize], mu: &[f64]) -> f64 {
@@ -184,24 +185,8 @@ impl WorkingSet {
 
 /// Implemented for a reference, so that several fits can share a working set.
 impl Statistics for &WorkingSet {
-    fn n_obs(&self) -> f64 {
-        self.n_obs
-    }
-
-    fn n_basis(&self) -> usize {
-        self.len()
-    }
-
-    fn is_linear(&self) -> bool {
-        true
-    }
-
-    fn norms(&self) -> &[f64] {
-        &self.norms
-    }
-
-    fn target_scale(&self) -> f64 {
-        1.0
+    fn facts(&self) -> &Facts {
+        &self.facts
     }
 
     fn deviance(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
@@ -248,8 +233,11 @@ impl Statistics for &WorkingSet {
         })
     }
 
-    fn among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
+    fn among(&mut self, js: &[usize]) -> Result<(LowerTriangle, Vec<f64>)> {
         let gram = DMatrix::from_fn(js.len(), js.len(), |a, b| self.gram[(js[a], js[b])]);
-        Ok((gram, js.iter().map(|&j| self.projections[j]).collect()))
+        Ok((
+            LowerTriangle::of(&gram),
+            js.iter().map(|&j| self.projections[j]).collect(),
+        ))
     }
 }

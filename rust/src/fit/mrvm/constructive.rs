@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 use nalgebra::DMatrix;
 
-use crate::data::{OutputObservations, OutputStatistics};
+use crate::data::OutputObservations;
 use crate::fit::Status;
 use crate::fit::mrvm::bound::Bound;
 use crate::fit::mrvm::trust_region::{self, Ascent};
@@ -17,7 +17,7 @@ use crate::fit::outputs::candidates::Candidates;
 use crate::fit::outputs::model::OutputState;
 use crate::fit::outputs::noise::NoiseLevels;
 use crate::fit::outputs::refine::Fit;
-use crate::fit::record::{Recorder, Stop, Watch};
+use crate::fit::record::{Recorder, StepCallback, Stop};
 use crate::fit::tuning::{Effort, Tuning};
 use crate::likelihood::probit::Probit;
 use crate::model::OutputPosterior;
@@ -59,10 +59,10 @@ impl<'a> RetargetedFit<'a> {
         Error::check_len("alpha", active.len(), alpha.len())?;
         let empty = DMatrix::zeros(0, stats.n_outputs());
         let squares = stats.active_residuals(&[], &empty)?.squares;
-        let mut state = OutputState::empty(&[beta], &squares, stats.n_obs());
+        let mut state = OutputState::empty(&[beta], &squares, stats.facts().n_obs);
         let mut candidates = Candidates::new(&mut stats, &mut state)?;
         for (&i, &alpha) in active.iter().zip(alpha) {
-            let norm = stats.norms().get(i).copied().unwrap_or(0.0);
+            let norm = stats.facts().norms.get(i).copied().unwrap_or(0.0);
             let own = alpha / (norm * norm);
             if norm == 0.0 || !PRECISIONS.contains(&own) || state.active.contains(&i) {
                 let what = format!(
@@ -99,9 +99,18 @@ impl<'a> RetargetedFit<'a> {
     ///
     /// # Errors
     /// [`Error::Shape`]; [`Error::NotPositiveDefinite`] if round-off makes the precision indefinite; [`Error::Interrupted`].
-    pub fn climb(&mut self, probit: &Probit, labels: &[usize], ascent: Ascent) -> Result<Vec<f64>> {
+    pub fn maximise_bound(
+        &mut self,
+        probit: &Probit,
+        labels: &[usize],
+        ascent: Ascent,
+    ) -> Result<Vec<f64>> {
         let (state, stats) = (&mut self.state, &mut self.stats);
-        let (m, c, cancel) = (state.len(), state.outputs.len(), stats.cancel_flag());
+        let (m, c, cancel) = (
+            state.len(),
+            state.outputs.len(),
+            stats.facts().cancel.clone(),
+        );
         let bound = Bound {
             columns: stats.active_columns(&state.active),
             gram: DMatrix::from_fn(m, m, |i, j| state.gram(i, j)),
@@ -130,7 +139,7 @@ impl<'a> RetargetedFit<'a> {
         gain: f64,
         tol: f64,
         max_iter: usize,
-        watch: &mut Watch<'_>,
+        watch: &mut StepCallback<'_>,
     ) -> Result<MStep> {
         let effort = Effort {
             gain,
@@ -209,7 +218,10 @@ impl<'a> RetargetedFit<'a> {
     /// The present model, for the columns as given.
     #[must_use]
     pub fn posterior(&self, step: &MStep) -> OutputPosterior {
-        let scale = (self.stats.norms(), self.stats.target_scale());
+        let scale = (
+            self.stats.facts().norms.as_slice(),
+            self.stats.facts().target_scale,
+        );
         OutputPosterior::publish(
             &self.state,
             step.trace.clone(),
@@ -248,7 +260,7 @@ mod tests {
             least: 1e-9,
             radius: 1.0,
         };
-        let targets = fit.climb(&probit, &labels, ascent).unwrap();
+        let targets = fit.maximise_bound(&probit, &labels, ascent).unwrap();
         let expected = probit.expectations(&[0.0; 2 * N], &labels, 2).unwrap();
         assert_eq!(targets, expected.targets);
     }

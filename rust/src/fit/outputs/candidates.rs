@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::Result;
-use crate::data::{OutputStatistics, Residuals};
+use crate::data::{OutputObservations, Residuals};
 use crate::fit::outputs::model::{Candidate, OutputState};
 use crate::fit::shared_evidence::{SharedFactors, Term};
 use crate::fit::tuning::Tuning;
@@ -35,11 +35,11 @@ pub(crate) struct Candidates {
 
 impl Candidates {
     /// The factors at the present state, by a pass over the rows.
-    pub(crate) fn new(stats: &mut dyn OutputStatistics, state: &mut OutputState) -> Result<Self> {
-        let k = stats.n_basis();
+    pub(crate) fn new(stats: &mut OutputObservations<'_>, state: &mut OutputState) -> Result<Self> {
+        let k = stats.facts().n_basis();
         let mut this = Self {
             gram: HashMap::new(),
-            usable: stats.norms().iter().map(|&norm| norm > 0.0).collect(),
+            usable: stats.facts().norms.iter().map(|&norm| norm > 0.0).collect(),
             active: vec![false; k],
             projections: Vec::new(),
             seen: Vec::new(),
@@ -56,7 +56,7 @@ impl Candidates {
     /// A pass over the rows: recomputes the projections and the quadratic models of the state at its means.
     pub(crate) fn refresh(
         &mut self,
-        stats: &mut dyn OutputStatistics,
+        stats: &mut OutputObservations<'_>,
         state: &mut OutputState,
     ) -> Result<()> {
         self.drop_spare_columns(state);
@@ -234,7 +234,7 @@ impl Candidates {
 
     /// Computes the Gram column of candidate `i`, and in the same pass those of others likely to be added soon: a few columns
     /// cost little more than one.
-    fn fetch(&mut self, stats: &mut dyn OutputStatistics, i: usize) -> Result<()> {
+    fn fetch(&mut self, stats: &mut OutputObservations<'_>, i: usize) -> Result<()> {
         const MAX_COLUMNS: usize = 16;
         let likely = self.ranked.iter().map(|&(j, _)| j);
         let others = likely.filter(|&j| j != i && !self.active[j] && !self.gram.contains_key(&j));
@@ -260,7 +260,7 @@ impl Candidates {
     /// Adds candidate `i` with its optimal alpha, and returns the gain; `None` if there is none after all.
     pub(crate) fn add(
         &mut self,
-        stats: &mut dyn OutputStatistics,
+        stats: &mut OutputObservations<'_>,
         state: &mut OutputState,
         i: usize,
     ) -> Result<Option<f64>> {
@@ -284,7 +284,7 @@ impl Candidates {
     /// Adds function `i` with this alpha.
     pub(crate) fn add_with_alpha(
         &mut self,
-        stats: &mut dyn OutputStatistics,
+        stats: &mut OutputObservations<'_>,
         state: &mut OutputState,
         i: usize,
         alpha: f64,

@@ -4,7 +4,7 @@
 //! Once single changes gain little, the active set is refined by joint steps, and further candidates are added.
 
 use crate::Error;
-use crate::data::{OutputStatistics, check_flag};
+use crate::data::{OutputObservations, check_flag};
 use crate::fit::Status;
 use crate::fit::outputs::candidates::Candidates;
 use crate::fit::outputs::model::OutputState;
@@ -19,7 +19,7 @@ use crate::fit::tuning::{Effort, Tuning};
 /// Fits from `state`, an empty model, to convergence. If round-off makes a posterior precision indefinite, restores the last
 /// converged model.
 pub(crate) fn fit(
-    stats: &mut dyn OutputStatistics,
+    stats: &mut OutputObservations<'_>,
     state: &mut OutputState,
     rules: &Rules,
     noise: &NoiseLevels,
@@ -34,7 +34,7 @@ pub(crate) fn fit(
         recorder,
     };
     let outcome = fit.run(&mut good, rules, noise);
-    let cancel = stats.cancel_flag();
+    let cancel = stats.facts().cancel.clone();
     roll_back_if_indefinite(
         outcome,
         state,
@@ -53,7 +53,7 @@ fn discard_failed<T>(trial: Result<Option<T>, Stop>) -> Result<Option<T>, Stop> 
     }
 }
 
-impl<'a> Fit<'a, '_> {
+impl<'a> Fit<'a, '_, '_> {
     /// [`fit`] without rollback. `good` receives each converged model.
     ///
     /// As for one output, estimated noise levels keep their initial values until no candidate gains much.
@@ -134,7 +134,7 @@ impl<'a> Fit<'a, '_> {
     /// Candidates that gain less than `effort.step` are left for later: beside a function that has not converged, a near
     /// duplicate of it would be added instead.
     fn step_greedily(&mut self, candidates: &mut Candidates, effort: Effort) -> Result<(), Stop> {
-        let cancel = self.stats.cancel_flag();
+        let cancel = self.stats.facts().cancel.clone();
         let least = effort.gain.max(effort.step);
         for steps in 1.. {
             check_flag(cancel.as_deref())?;
@@ -194,7 +194,7 @@ impl<'a> Fit<'a, '_> {
 /// The model found when fixed noise levels below the usual initial ones are approached in stages: with little noise from the
 /// start, the first function added would have to explain all of the data. `None` if no level is that low.
 fn fit_in_stages(
-    stats: &mut dyn OutputStatistics,
+    stats: &mut OutputObservations<'_>,
     mut state: OutputState,
     noise: &NoiseLevels,
 ) -> Result<Option<(OutputState, Candidates)>, Stop> {

@@ -16,11 +16,11 @@ pub(crate) mod refine;
 pub use noise::OutputNoise;
 
 use crate::Result;
-use crate::data::OutputStatistics;
+use crate::data::OutputObservations;
 use crate::fit::Status;
 use crate::fit::outputs::model::OutputState;
 use crate::fit::outputs::noise::NoiseLevels;
-use crate::fit::record::{Recorder, Stop, Watch};
+use crate::fit::record::{Recorder, StepCallback, Stop};
 use crate::fit::settings::{Rules, check_noise_scale, check_scale};
 use crate::model::OutputPosterior;
 
@@ -32,13 +32,13 @@ use crate::model::OutputPosterior;
 /// # Errors
 /// As [`fit`](crate::fit::fit()), and [`Error::Shape`](crate::Error::Shape) if there is not one noise level for each output.
 pub fn fit_outputs(
-    stats: &mut dyn OutputStatistics,
+    stats: &mut OutputObservations<'_>,
     rules: &Rules,
     noise: &OutputNoise,
-    watch: &mut Watch<'_>,
+    watch: &mut StepCallback<'_>,
 ) -> Result<OutputPosterior> {
     let given = noise.levels(stats.n_outputs())?;
-    let scale = stats.target_scale();
+    let scale = stats.facts().target_scale;
     check_scale(scale)?;
     given
         .iter()
@@ -50,7 +50,8 @@ pub fn fit_outputs(
     };
     let empty = nalgebra::DMatrix::zeros(0, stats.n_outputs());
     let squares = stats.active_residuals(&[], &empty)?.squares;
-    let mut state = OutputState::empty(&levels.initial(given, scale), &squares, stats.n_obs());
+    let mut state =
+        OutputState::empty(&levels.initial(given, scale), &squares, stats.facts().n_obs);
     let mut recorder = Recorder::new(&state, rules.max_iter, scale, watch);
     let status = match greedy::fit(stats, &mut state, rules, &levels, &mut recorder) {
         Ok(Status::Converged) if state.at_alpha_floor() => Status::AlphaFloor,
@@ -62,6 +63,6 @@ pub fn fit_outputs(
     let at_floor = (0..given.len())
         .map(|l| levels.at_floor(&state, l))
         .collect();
-    let units = (stats.norms(), scale);
+    let units = (stats.facts().norms.as_slice(), scale);
     OutputPosterior::publish(&state, recorder.trace, status, at_floor, units).checked()
 }

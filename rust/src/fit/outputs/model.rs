@@ -3,7 +3,7 @@
 use nalgebra::DMatrix;
 
 use crate::Result;
-use crate::data::{OutputStatistics, Residuals};
+use crate::data::{OutputObservations, Residuals};
 use crate::fit::evidence::{Factors, MIN_RELIABLE_GAMMA};
 use crate::fit::model::close_gap;
 use crate::fit::prior::Gamma;
@@ -179,7 +179,7 @@ impl OutputState {
     }
 
     /// Moves the references to the means by a pass over the rows, if the round-off is not negligible.
-    pub(crate) fn recentre(&mut self, stats: &mut dyn OutputStatistics) -> Result<()> {
+    pub(crate) fn recentre(&mut self, stats: &mut OutputObservations<'_>) -> Result<()> {
         if self.rounding() > self.negligible {
             let residuals = stats.active_residuals(&self.active, &self.means())?;
             self.set_data(&residuals, |projections, k, _| projections[k])?;

@@ -13,7 +13,7 @@
 use nalgebra::{DMatrix, DVector};
 
 use crate::Result;
-use crate::data::OutputStatistics;
+use crate::data::OutputObservations;
 use crate::fit::newton::Damping;
 use crate::fit::newton::{Coordinates, Local, hold_at_floor};
 use crate::fit::outputs::model::{Level, OutputState};
@@ -22,7 +22,7 @@ use crate::linalg::vector::{axpy, dot, head};
 
 /// Takes one step that raises the evidence. Returns `false`, with the state restored, if there is none.
 pub(crate) fn step(
-    stats: &mut dyn OutputStatistics,
+    stats: &mut OutputObservations<'_>,
     state: &mut OutputState,
     noise: &NoiseLevels,
     damping: &mut Damping,

@@ -1,6 +1,6 @@
 //! Refinement of the alphas and noise levels of several outputs: re-estimation and deletion of active functions, no additions.
 
-use crate::data::OutputStatistics;
+use crate::data::OutputObservations;
 use crate::fit::newton::Coordinates;
 use crate::fit::outputs::model::OutputState;
 use crate::fit::outputs::newton;
@@ -56,14 +56,14 @@ fn residual(state: &OutputState, noise: &NoiseLevels) -> f64 {
 }
 
 /// What the loops of a fit share.
-pub(crate) struct Fit<'a, 'w> {
-    pub(crate) stats: &'a mut dyn OutputStatistics,
+pub(crate) struct Fit<'a, 'd, 'w> {
+    pub(crate) stats: &'a mut OutputObservations<'d>,
     pub(crate) state: &'a mut OutputState,
     pub(crate) noise: &'a NoiseLevels,
     pub(crate) recorder: &'a mut Recorder<'w>,
 }
 
-impl Fit<'_, '_> {
+impl Fit<'_, '_, '_> {
     /// Records a step with its predicted gain.
     pub(crate) fn record(&mut self, action: Action, gain: Option<f64>) -> Result<(), Stop> {
         self.recorder.step(action, gain, self.state)

@@ -9,7 +9,6 @@
 
 use nalgebra::DMatrix;
 
-use crate::data::Statistics;
 use crate::fit::evidence::ALPHA_FLOOR;
 use crate::fit::full_basis::new_alpha;
 use crate::fit::model::State;
@@ -75,12 +74,12 @@ fn model_of(
     functions: &[usize],
     alpha: &[f64],
 ) -> Result<State, Stop> {
-    let mut state = State::empty(best.beta, best.noise_prior, set.target_sq, set.n_obs);
+    let mut state = State::empty(best.beta, best.noise_prior, set.target_sq, set.facts.n_obs);
     state.fill(
         functions,
         Tuning::INITIAL_ALPHA,
         &set.priors,
-        set.cancel_flag(),
+        set.facts.cancel.clone(),
     );
     state.alpha.copy_from_slice(alpha);
     let size = functions.len();

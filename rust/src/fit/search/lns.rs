@@ -206,7 +206,7 @@ impl Model {
             1.0 / Tuning::INITIAL_NOISE,
             noise_prior,
             set.target_sq,
-            set.n_obs,
+            set.facts.n_obs,
         );
         for level in levels(self.state.beta, noise.is_some()) {
             let alpha = state.alpha.clone();
@@ -335,8 +335,8 @@ pub(crate) mod tests {
         let kind = Likelihood::Gaussian;
         let mut stats = Observations::new(&design, kind, target, None).unwrap();
         let deviance = stats.deviance(&[], &[]).unwrap();
-        let mut state = State::empty(100.0, Gamma::FLAT, deviance, stats.n_obs());
-        let priors = Priors::new([0.0; 2], stats.norms(), stats.target_scale());
+        let mut state = State::empty(100.0, Gamma::FLAT, deviance, stats.facts().n_obs);
+        let priors = Priors::new([0.0; 2], &stats.facts().norms, stats.facts().target_scale);
         let everything: Vec<usize> = (0..COLUMNS.len()).collect();
         let set = WorkingSet::about(&mut stats, &mut state, &priors, &everything).unwrap();
         let mut inactive = Candidates::new(&set, &state);

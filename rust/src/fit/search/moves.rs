@@ -273,8 +273,8 @@ mod tests {
         let kind = Likelihood::Gaussian;
         let mut stats = Observations::new(&design, kind, target.collect(), None).unwrap();
         let deviance = stats.deviance(&[], &[]).unwrap();
-        let mut state = State::empty(10.0, Gamma::FLAT, deviance, stats.n_obs());
-        let priors = Priors::new(prior, stats.norms(), stats.target_scale());
+        let mut state = State::empty(10.0, Gamma::FLAT, deviance, stats.facts().n_obs);
+        let priors = Priors::new(prior, &stats.facts().norms, stats.facts().target_scale);
         let everything: Vec<usize> = (0..COLUMNS).collect();
         let set = WorkingSet::about(&mut stats, &mut state, &priors, &everything).unwrap();
         maximize_silently(&set, &mut state, None, Tuning::COARSE_EFFORT).unwrap();
