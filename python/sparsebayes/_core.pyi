@@ -1,11 +1,11 @@
 """Types of the compiled core; checked against the binary by ``mypy.stubtest``."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, final
+from typing import Any, TypedDict, final, type_check_only
 
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import Self
+from typing_extensions import Self, Unpack
 
 __all__ = [
     "PROBIT_NODES",
@@ -142,6 +142,18 @@ class OutputPosterior:
     @property
     def status(self) -> str: ...
 
+@type_check_only
+class _Settings(TypedDict, total=False):
+    """Keyword arguments of every fit of one output; the core has the defaults."""
+
+    noise_variance: float | None
+    tol: float
+    max_iter: int
+    scheme: str
+    alpha_prior: Sequence[float]
+    noise_prior: Sequence[float]
+    search: str
+
 # iteration, action, column index (-1: none), gain, log evidence, number of active functions, beta
 _Callback = Callable[[int, str, int, float, float, int, float], object]
 
@@ -151,15 +163,9 @@ def fit_dense(
     weights: NDArray[np.float64] | None = None,
     *,
     likelihood: str = "gaussian",
-    noise_variance: float | None = None,
-    tol: float = 1e-6,
-    max_iter: int = 100_000,
-    scheme: str = "sequential",
-    alpha_prior: Sequence[float] = ...,
-    noise_prior: Sequence[float] = ...,
-    search: str = "greedy",
     n_threads: int | None = None,
     callback: _Callback | None = None,
+    **settings: Unpack[_Settings],
 ) -> Posterior: ...
 def fit_kernel(
     X: NDArray[np.float64],
@@ -172,15 +178,9 @@ def fit_kernel(
     extra: NDArray[np.float64] | None = None,
     lazy: bool | None = None,
     likelihood: str = "gaussian",
-    noise_variance: float | None = None,
-    tol: float = 1e-6,
-    max_iter: int = 100_000,
-    scheme: str = "sequential",
-    alpha_prior: Sequence[float] = ...,
-    noise_prior: Sequence[float] = ...,
-    search: str = "greedy",
     n_threads: int | None = None,
     callback: _Callback | None = None,
+    **settings: Unpack[_Settings],
 ) -> Posterior: ...
 def fit_kernel_in_blocks(
     X: NDArray[np.float64],
@@ -192,18 +192,12 @@ def fit_kernel_in_blocks(
     bias: bool = True,
     extra: NDArray[np.float64] | None = None,
     likelihood: str = "gaussian",
-    noise_variance: float | None = None,
-    tol: float = 1e-6,
-    max_iter: int = 100_000,
-    scheme: str = "sequential",
-    alpha_prior: Sequence[float] = ...,
-    noise_prior: Sequence[float] = ...,
-    search: str = "greedy",
     n_threads: int | None = None,
     sizes: Sequence[int] | None = None,
     resume: dict[str, NDArray[Any]] | None = None,
     keep: Callable[[dict[str, NDArray[Any]]], object] | None = None,
     callback: _Callback | None = None,
+    **settings: Unpack[_Settings],
 ) -> Posterior: ...
 def fit_dense_outputs(
     Phi: NDArray[np.float64],
@@ -244,15 +238,9 @@ def fit_provider(
     provider: object,
     *,
     n_centred: int = 0,
-    noise_variance: float | None = None,
-    tol: float = 1e-6,
-    max_iter: int = 100_000,
-    scheme: str = "sequential",
-    alpha_prior: Sequence[float] = ...,
-    noise_prior: Sequence[float] = ...,
-    search: str = "greedy",
     n_threads: int | None = None,
     callback: _Callback | None = None,
+    **settings: Unpack[_Settings],
 ) -> Posterior: ...
 
 @final
@@ -326,7 +314,7 @@ class RetargetedFit:
         max_iter: int,
         callback: _Callback | None = None,
     ) -> tuple[str, NDArray[np.float64], NDArray[np.int64]]: ...
-    def climb(
+    def maximise_bound(
         self,
         labels: NDArray[np.int64],
         *,
@@ -395,15 +383,9 @@ class SufficientStatistics:
         *,
         bias: bool = False,
         n_centred: int = 0,
-        noise_variance: float | None = None,
-        tol: float = 1e-6,
-        max_iter: int = 100_000,
-        scheme: str = "sequential",
-        alpha_prior: Sequence[float] = ...,
-        noise_prior: Sequence[float] = ...,
-        search: str = "greedy",
         n_threads: int | None = None,
         callback: _Callback | None = None,
+        **settings: Unpack[_Settings],
     ) -> Posterior: ...
 
 def probit_probabilities(

@@ -70,7 +70,7 @@ def progress_bar(
             bar.close()
 
 
-class Glance:
+class DisplayCallback:
     """A callback that only displays: the core calls it at most every ``seconds`` and does not wait for it."""
 
     seconds = 0.1
@@ -83,7 +83,7 @@ class Glance:
 
 
 @dataclass
-class Watch:
+class FitReporter:
     """Passes the steps of the core to the callback, the bar and the log of one estimator.
 
     Once the callback has asked to stop (``stopped``), the fit ends, and each later fit after its first step.
@@ -112,7 +112,7 @@ class Watch:
             if self.estimator.callback is not None:
                 yield self._step
             else:
-                yield None if self._show is None else Glance(self._step)
+                yield None if self._show is None else DisplayCallback(self._step)
 
     def end(self, status: str, n_iter: int, n_active: int, log_evidence: float) -> None:
         """Show and log the end of a fit."""
@@ -154,7 +154,7 @@ class Watch:
         return Sweep(done, total, self.n_rows, _seconds_left(self._sweep_began, done, total))
 
 
-class Reading:
+class ReadReporter:
     """Passes the progress of reading rows to the callback, the bar and the log.
 
     Once the callback has asked to stop (``stopped``), later passes end after their first block.

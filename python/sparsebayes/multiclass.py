@@ -38,7 +38,7 @@ from ._estimators.docs import documented
 from ._estimators.status import MAX_CONSTANT_FUNCTIONS, RowSummary
 from ._mrvm.kernel_weights import Composite
 from ._mrvm.updates import Constructive, Outcome, Task, TopDown
-from ._progress import Watch
+from ._progress import FitReporter
 from ._types import Callback, Candidates, FloatArray, OutputsProblem, PerRow
 from .inspection._probit import written_out
 from .kernels._resolve import is_precomputed
@@ -87,7 +87,7 @@ class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # sci
         training = check_training(self, X, y, sample_weight, labels=True)
         self.classes_ = learn_classes(training.y)
         composite, layout = self._composite(training, n_threads)
-        watch = Watch(self, layout, composite.n_basis, has_noise=False)
+        watch = FitReporter(self, layout, composite.n_basis, has_noise=False)
         with watch.fit() as step, one_blas_thread():
             task = Task(
                 composite=composite,

@@ -32,7 +32,7 @@
 //! Fits:
 //!
 //! * [`fit`] runs the [`Scheme`] that the [`Settings`] name, by default the sequential one of Tipping & Faul (2003), and
-//!   calls a [`Watch`] function after each [`Step`].
+//!   calls a [`StepCallback`] function after each [`Step`].
 //! * [`Posterior`] is the result, and its [`Status`] tells how the fit ended.
 //! * [`Predictor`] predicts: from a posterior or a file, without any of the training code. See [`predictor`].
 //!
@@ -57,12 +57,14 @@ mod special;
 
 #[cfg(feature = "fit")]
 pub use crate::data::{
-    DenseDesign, Design, KernelDesign, Observations, Statistics, SufficientStatistics,
-    SumStatistics, Sweep,
+    Approximation, DenseDesign, Design, Facts, KernelDesign, Observations, Statistics,
+    SufficientStatistics, SumStatistics, Sweep,
 };
 pub use crate::error::{Error, Result};
 #[cfg(feature = "fit")]
-pub use crate::fit::{Action, Noise, Rules, Scheme, Search, Settings, Status, Step, Watch, fit};
+pub use crate::fit::{
+    Action, Noise, Rules, Scheme, Search, Settings, Status, Step, StepCallback, fit,
+};
 pub use crate::kernel::{Kernel, Points};
 #[cfg(feature = "fit")]
 pub use crate::likelihood::Likelihood;
@@ -78,9 +80,8 @@ pub use crate::predictor::Predictor;
 pub mod internal {
     #[cfg(feature = "fit")]
     pub use crate::data::{
-        Block, BoundSample, CandidateProducts, CentredProvider, DictionaryPart, Family,
-        JoinedDesign, OutputObservations, ProviderStatistics, RowMajorDesign, RowPart, RowProvider,
-        ScreeningBounds, SoftmaxStatistics,
+        Block, CandidateProducts, CentredProvider, Family, JoinedDesign, OutputObservations,
+        ProviderStatistics, RowPart, RowProvider, SoftmaxStatistics,
     };
     #[cfg(feature = "fit")]
     pub use crate::fit::{
@@ -94,7 +95,7 @@ pub mod internal {
     pub use crate::linalg::{Cholesky, LowerTriangle};
     #[cfg(feature = "fit")]
     pub use crate::model::OutputPosterior;
-    pub use crate::parallel::beside;
+    pub use crate::parallel::run_alongside;
 }
 
 /// Compiles and runs the Rust example of the README.

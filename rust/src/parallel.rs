@@ -146,7 +146,7 @@ pub fn with_threads<T: Send>(
 ///
 /// # Errors
 /// [`Error::Provider`](crate::Error::Provider) when the system refuses the threads; then neither function was called.
-pub fn beside<T: Send, M>(
+pub fn run_alongside<T: Send, M>(
     n_threads: Option<usize>,
     f: impl FnOnce() -> T + Send,
     meanwhile: impl FnOnce() -> M,
@@ -205,7 +205,7 @@ mod pool_tests {
             assert_eq!(first.len(), 5);
             assert!(!first.contains(&current().id()));
             assert_eq!(ids_of(6).len(), 6);
-            let (leader, ()) = beside(Some(5), || current().id(), || ()).unwrap();
+            let (leader, ()) = run_alongside(Some(5), || current().id(), || ()).unwrap();
             first.contains(&leader.unwrap()) && ids_of(5) == first
         });
         assert!(reused);
@@ -242,7 +242,7 @@ mod pool_tests {
     #[test]
     #[allow(clippy::panic)]
     fn panics_reach_the_caller() {
-        let (out, met) = beside(Some(2), || -> usize { panic!("expected") }, || 5).unwrap();
+        let (out, met) = run_alongside(Some(2), || -> usize { panic!("expected") }, || 5).unwrap();
         assert_eq!(*out.unwrap_err().downcast::<&str>().unwrap(), "expected");
         assert_eq!(met, 5);
         let panicking = || with_threads(Some(2), || -> usize { panic!("expected") });

@@ -13,7 +13,6 @@ pub(crate) const DENSITY_AT_ZERO: f64 = 0.398_942_280_401_432_7;
 /// (t + 5) R(t) is a smooth function of q = (t - 5) / (t + 5), which maps [0, infinity) to [-1, 1): its Chebyshev
 /// series of degree 20, as in Shepherd & Laframboise (1981), Math. Comp. 36, computed with 40 digits.
 #[inline(always)]
-#[allow(clippy::inline_always)] // a call would stop the vectoriser
 pub(crate) fn mills<const FUSED: bool>(t: f64) -> f64 {
     const SHIFT: f64 = 5.0;
     /// Coefficients of q^20, q^18, ... and of q^19, q^17, ...: two short chains of products instead of a long one.
@@ -66,7 +65,6 @@ pub(crate) struct Cdf {
 
 /// Phi and its hazard for any x.
 #[inline(always)]
-#[allow(clippy::inline_always)] // as `mills`
 pub(crate) fn cdf<const FUSED: bool>(x: f64) -> Cdf {
     let right = x.max(0.0);
     let density = DENSITY_AT_ZERO * exp::<FUSED>(-0.5 * right * right);
@@ -80,7 +78,6 @@ pub(crate) fn cdf<const FUSED: bool>(x: f64) -> Cdf {
 
 /// [`cdf`] for x <= 0, which needs no exponential.
 #[inline(always)]
-#[allow(clippy::inline_always)] // as `mills`
 pub(crate) fn left_cdf<const FUSED: bool>(x: f64) -> Cdf {
     let scaled = DENSITY_AT_ZERO * mills::<FUSED>(-x);
     Cdf {

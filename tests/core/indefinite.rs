@@ -4,7 +4,8 @@ use std::cell::Cell;
 use std::ops::ControlFlow;
 
 use nalgebra::DMatrix;
-use sparsebayes::{Observations, Result, Settings, Statistics, Status, Sweep, fit};
+use sparsebayes::internal::LowerTriangle;
+use sparsebayes::{Facts, Observations, Result, Settings, Statistics, Status, Sweep, fit};
 
 use crate::problems::{Problem, counts, labels};
 
@@ -17,24 +18,8 @@ struct Brittle<'a> {
 const MOST: usize = 2;
 
 impl Statistics for Brittle<'_> {
-    fn n_obs(&self) -> f64 {
-        self.rows.n_obs()
-    }
-
-    fn n_basis(&self) -> usize {
-        self.rows.n_basis()
-    }
-
-    fn is_linear(&self) -> bool {
-        self.rows.is_linear()
-    }
-
-    fn norms(&self) -> &[f64] {
-        self.rows.norms()
-    }
-
-    fn target_scale(&self) -> f64 {
-        self.rows.target_scale()
+    fn facts(&self) -> &Facts {
+        self.rows.facts()
     }
 
     fn deviance(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
@@ -67,7 +52,7 @@ impl Statistics for Brittle<'_> {
         self.rows.sweep(active, mu, wanted)
     }
 
-    fn among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
+    fn among(&mut self, js: &[usize]) -> Result<(LowerTriangle, Vec<f64>)> {
         self.rows.among(js)
     }
 }

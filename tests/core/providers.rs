@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use nalgebra::DMatrix;
 use sparsebayes::internal::{
-    CentredProvider, JoinedDesign, ProviderStatistics, RowMajorDesign, RowPart, SoftmaxStatistics,
+    CentredProvider, JoinedDesign, ProviderStatistics, RowPart, SoftmaxStatistics,
 };
 use sparsebayes::{
     DenseDesign, Design, Error, Kernel, KernelDesign, Likelihood, Observations, Points, Posterior,
@@ -173,7 +173,7 @@ fn sums_of(
     rows: Range<usize>,
 ) -> SufficientStatistics {
     let part = &phi[rows.start * k..rows.end * k];
-    let design = RowMajorDesign::new(part, rows.len(), k).unwrap();
+    let design = DenseDesign::row_major(part, rows.len(), k).unwrap();
     SufficientStatistics::of(&design, &t[rows.clone()], w.map(|w| &w[rows]), None).unwrap()
 }
 
@@ -313,7 +313,7 @@ fn sums_are_a_commutative_monoid() {
     let mut grown = SufficientStatistics::new(9).unwrap();
     for rows in [0..300, 300..301, 301..1700] {
         let design =
-            RowMajorDesign::new(&phi[9 * rows.start..9 * rows.end], rows.len(), 9).unwrap();
+            DenseDesign::row_major(&phi[9 * rows.start..9 * rows.end], rows.len(), 9).unwrap();
         grown.update(&design, &problem.t[rows], None).unwrap();
     }
     for other in [right, grown, of(0..1700)] {

@@ -127,7 +127,7 @@ def test_joint_ascent_ends_at_the_maximum_of_the_bound(three, weighted):
     alpha = model.alpha_ * np.exp(np.linspace(-1.5, 1.5, len(start)))
     fit = _core.RetargetedFit(np.asfortranarray(K), Y, w, active=start, alpha=alpha)
     # Enough nodes that the quadrature's own error does not show.
-    targets = fit.climb(labels, gain=1e-12, radius=3.0, n_nodes=48)
+    targets = fit.maximise_bound(labels, gain=1e-12, radius=3.0, n_nodes=48)
     np.testing.assert_allclose(fit.posterior().alpha, model.alpha_, rtol=1e-5)
     expected, _ = reference.expectations(K[:, start] @ model.mu_, labels)
     np.testing.assert_allclose(targets, expected, atol=1e-5)
@@ -150,8 +150,8 @@ def test_joint_ascent_stops_at_its_limits(three):
     start, alpha = np.arange(12), np.full(12, 0.5)
     fit = _core.RetargetedFit(np.asfortranarray(K), Y, active=start, alpha=alpha)
     coarse = _core.RetargetedFit(np.asfortranarray(K), Y, active=start, alpha=alpha)
-    fit.climb(labels, gain=1e-10, radius=10.0)
-    coarse.climb(labels, gain=1e6, radius=1.0)
+    fit.maximise_bound(labels, gain=1e-10, radius=10.0)
+    coarse.maximise_bound(labels, gain=1e6, radius=1.0)
     moves = np.log(fit.posterior().alpha / alpha)
     assert np.abs(moves).max() <= 4.0 + 1e-12
     assert 0.0 < np.abs(np.log(coarse.posterior().alpha / alpha)).max() < np.abs(moves).max()

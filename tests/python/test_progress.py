@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from sparsebayes import GREVM, MRVM1, MRVM2, RVC, RVR, GREVMRegressor, SparseBayesRegressor, _core
-from sparsebayes._progress import Glance
+from sparsebayes._progress import DisplayCallback
 from sparsebayes.kernels import Gaussian
 
 tqdm = pytest.importorskip("tqdm").tqdm
@@ -119,7 +119,7 @@ def test_the_core_does_not_wait_for_a_callback_that_only_shows():
     phi = np.asfortranarray(Gaussian(0.7)(X, X[:1000]))
 
     def steps(step, seconds):
-        glance = Glance(step)
+        glance = DisplayCallback(step)
         glance.seconds = seconds
         return _core.fit_dense(phi, y, likelihood="gaussian", n_threads=1, callback=glance)
 

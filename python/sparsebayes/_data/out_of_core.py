@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 
 from .. import _core
 from .._checks.targets import naming
-from .._progress import Reading
+from .._progress import ReadReporter
 from .._types import FloatArray
 from .candidates import RowSample, seed_of
 from .checkpoint import Checkpoint, open_checkpoint
@@ -102,7 +102,7 @@ class Gathering:
     ----------
     stats : SufficientStatistics
         The sums, set by `run`.
-    reading : Reading
+    reading : ReadReporter
         Reports on the passes; tells whether the callback stopped them.
     """
 
@@ -111,7 +111,7 @@ class Gathering:
     def __init__(self, estimator: SumsRegression, chunks: Chunks) -> None:
         self._estimator, self._chunks = estimator, chunks
         self._checkpoint = open_checkpoint(estimator, chunks.n_features)
-        self.reading = Reading(estimator, chunks.n_rows)
+        self.reading = ReadReporter(estimator, chunks.n_rows)
 
     def run(self) -> None:
         """Determine the basis functions and sum over all rows, or until the callback stops it."""

@@ -26,7 +26,7 @@ from .._checks.numbers import check_predictions
 from .._checks.targets import KnownNoise, Training, check_training, check_X, check_y_std
 from .._data.chunks import located, release
 from .._data.design import Design, Layout
-from .._progress import Watch
+from .._progress import FitReporter
 from .._types import (
     Callback,
     FloatArray,
@@ -385,7 +385,7 @@ class SparseBayesEstimator(Trainable):
         self, design: Design, training: Training, targets: list[FloatArray], settings: Settings
     ) -> list[Any]:
         likelihood = self._check_likelihood()
-        watch = Watch(
+        watch = FitReporter(
             self,
             design.layout,
             design.n_basis,

@@ -18,7 +18,7 @@ from .._data.chunks import Chunks, located
 from .._data.design import extra_offset
 from .._data.out_of_core import Facts, Survey
 from .._data.statistics import Kernels, Summed, block_rows, check_memory_limit, in_words
-from .._progress import Reading
+from .._progress import ReadReporter
 from .._types import FloatArray, Settings
 from ..providers import PyStatistics, RowPart, SummedStatistics
 from .basis import ColumnBasis, KernelBasis
@@ -100,7 +100,7 @@ class ChunkedClassification(ChunkedEstimator):
         self._check_scheme(settings)
         chunks.check_passes("a classification")
         self._publish_features(chunks)
-        survey, reading = Survey(self, chunks.n_features), Reading(self, chunks.n_rows)
+        survey, reading = Survey(self, chunks.n_features), ReadReporter(self, chunks.n_rows)
         blocks = chunks.blocks(_rows_at_a_time(chunks.n_features))
         for block in reading.passing("looking at classes", blocks):
             survey.add(block)

@@ -12,7 +12,7 @@ from .. import _core
 from .._checks.arguments import check_flag, check_integer, check_settings, learning_argument
 from .._checks.targets import first_of_equal, learn_classes, naming
 from .._data import candidates as _candidates
-from .._progress import Watch
+from .._progress import FitReporter
 from .._types import FloatArray
 from ..kernels._resolve import is_precomputed, measures_inputs, resolve
 from . import outputs as _outputs
@@ -106,7 +106,7 @@ def publish_fits(
     layout: Layout = estimator._layout(rows)
     options = settings.of_one_target() | {"n_centred": n_columns if layout.bias else 0}
     has_noise = likelihood == "gaussian"
-    watch = Watch(estimator, layout, n_basis, has_noise=has_noise, n_fits=len(fits), stopped=stopped)
+    watch = FitReporter(estimator, layout, n_basis, has_noise=has_noise, n_fits=len(fits), stopped=stopped)
     posteriors = []
     for fit in fits:
         with watch.fit() as step:

@@ -14,7 +14,7 @@ import numpy as np
 
 from .. import _core
 from .._data.design import CoreCallback
-from .._progress import Glance
+from .._progress import DisplayCallback
 from .._types import FloatArray, IntArray
 from .kernel_weights import Composite, JointAscent, learn_kernel_weights
 
@@ -221,7 +221,7 @@ class Constructive(_Scheme):
         def counted(iteration: int, *step: Any) -> bool:
             return callback(n_iter + iteration, *step)
 
-        return Glance(counted) if isinstance(callback, Glance) else counted
+        return DisplayCallback(counted) if isinstance(callback, DisplayCallback) else counted
 
     def _ascend_jointly(self, change: float) -> None:
         """Maximise the bound over weights and alphas together; sets targets and alphas.
@@ -239,7 +239,9 @@ class Constructive(_Scheme):
         else:
             gain, radius = _COARSE_ASCENT_GAIN if np.isfinite(change) else _CHANGED_SET_GAIN, _COARSE_RADIUS
         try:
-            self.targets = self.fit.climb(task.labels, gain=gain, radius=radius, n_nodes=task.n_quadrature)
+            self.targets = self.fit.maximise_bound(
+                task.labels, gain=gain, radius=radius, n_nodes=task.n_quadrature
+            )
         except _core.NumericalError:
             return  # rounding prevents long joint steps; E- and M-steps continue
 

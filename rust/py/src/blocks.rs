@@ -12,7 +12,7 @@ use crate::errors::invalid;
 use crate::fit::{Kind, Task, rules};
 use crate::kernel::PyKernel;
 use crate::posterior::PyPosterior;
-use crate::watcher::{Line, run_kept};
+use crate::runner::{Reporter, run_with_checkpoints};
 
 /// `fit_kernel` for dictionaries too large for one pass: the scheme runs on a working set, and passes over the whole
 /// dictionary in blocks extend it.
@@ -22,8 +22,7 @@ use crate::watcher::{Line, run_kept};
 /// continues.
 #[pyfunction]
 #[pyo3(signature = (X, centres, kernels, target, weights=None, *, bias=true, extra=None, likelihood="gaussian",
-    noise_variance=None, tol=1e-6, max_iter=100_000, scheme="sequential", alpha_prior=[0.0, 0.0],
-    noise_prior=[0.0, 0.0], search="greedy", n_threads=None, sizes=None, resume=None, keep=None, callback=None))]
+    n_threads=None, sizes=None, resume=None, keep=None, callback=None, **settings))]
 #[allow(
     non_snake_case,
     clippy::too_many_arguments,
@@ -39,40 +38,26 @@ pub(crate) fn fit_kernel_in_blocks(
     bias: bool,
     extra: Option<PyReadonlyArray2<'_, f64>>,
     likelihood: &str,
-    noise_variance: Option<f64>,
-    tol: f64,
-    max_iter: usize,
-    scheme: &str,
-    alpha_prior: [f64; 2],
-    noise_prior: [f64; 2],
-    search: &str,
     n_threads: Option<usize>,
     sizes: Option<[usize; 5]>,
     resume: Option<Bound<'_, PyDict>>,
     keep: Option<Bound<'_, PyAny>>,
     callback: Option<Bound<'_, PyAny>>,
+    settings: Option<Bound<'_, PyDict>>,
 ) -> PyResult<PyPosterior> {
     let dictionary = KernelDictionary::new(&X, &centres, &kernels, bias, extra.as_ref())?;
-    let rules = rules(
-        noise_variance,
-        tol,
-        max_iter,
-        scheme,
-        alpha_prior,
-        noise_prior,
-        search,
-    )?;
+    let rules = rules(settings.as_ref())?;
     let task = Task::new(likelihood, &target, weights.as_ref(), rules, n_threads)?;
     let sizes = sizes.map_or_else(|| Ok(Blocks::default()), blocks)?;
     let checkpoint = resume.map(|dict| from_dict(&dict)).transpose()?;
-    let posterior = run_kept(
+    let posterior = run_with_checkpoints(
         py,
         task.n_threads,
         callback.as_ref(),
         keep.as_ref(),
-        |line| {
+        |reporter| {
             dictionary.solve(Some(true), None, |design| {
-                solve(&task, design, &sizes, checkpoint, line)
+                solve(&task, design, &sizes, checkpoint, reporter)
             })
         },
     )?;
@@ -84,7 +69,7 @@ fn solve(
     design: &dyn Design,
     sizes: &Blocks,
     checkpoint: Option<BlockCheckpoint>,
-    line: &Line,
+    reporter: &Reporter,
 ) -> Result<Posterior, Error> {
     let Kind::Scalar(likelihood) = task.kind else {
         let what = "a fit in blocks takes one linear predictor, not likelihood='multinomial'";
@@ -92,9 +77,9 @@ fn solve(
     };
     let weights = task.weights.map(<[f64]>::to_vec);
     let stats = Observations::in_part(design, likelihood, task.target.to_vec(), weights)?;
-    let mut stats = stats.cancelled_by(line.cancel.clone());
-    let keep = &mut |checkpoint: &_| line.keep(checkpoint);
-    let watch = &mut |step: &_| line.watch(step);
+    let mut stats = stats.cancelled_by(reporter.cancel.clone());
+    let keep = &mut |checkpoint: &_| reporter.checkpoint(checkpoint);
+    let watch = &mut |step: &_| reporter.step(step);
     fit_in_blocks(&mut stats, &task.rules, sizes, checkpoint, keep, watch)
 }
 

@@ -40,7 +40,7 @@ impl<'a> KernelDictionary<'a> {
         let extra = extra
             .map(|e| Ok::<_, PyErr>((columns("extra", e)?, e.as_array().dim())))
             .transpose()?;
-        let kernels = kernels.iter().map(|k| k.kernel().clone()).collect();
+        let kernels = kernels.iter().map(|k| k.0.clone()).collect();
         Ok(Self {
             x,
             centres,

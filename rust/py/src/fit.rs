@@ -1,7 +1,9 @@
 //! Fits of one output.
 
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use sparsebayes::internal::SoftmaxStatistics;
 use sparsebayes::{
     Design, Error, Likelihood, Noise, Observations, Posterior, Rules, Scheme, Search, Settings, fit,
@@ -14,7 +16,7 @@ use crate::errors::{invalid, to_python};
 use crate::kernel::PyKernel;
 use crate::memory::check_fit;
 use crate::posterior::PyPosterior;
-use crate::watcher::{Line, run};
+use crate::runner::{Reporter, run};
 
 /// One linear predictor per row with a likelihood, or classes with a softmax.
 #[derive(Clone, Copy)]
@@ -58,10 +60,10 @@ impl<'a> Task<'a> {
         check_fit(shape, n_predictors, self.rules.scheme)
     }
 
-    fn solve(&self, design: &dyn Design, line: &Line) -> Result<Posterior, Error> {
+    fn solve(&self, design: &dyn Design, reporter: &Reporter) -> Result<Posterior, Error> {
         let weights = self.weights.map(<[f64]>::to_vec);
-        let watch = &mut |step: &_| line.watch(step);
-        let cancel = line.cancel.clone();
+        let watch = &mut |step: &_| reporter.step(step);
+        let cancel = reporter.cancel.clone();
         self.check_memory(design)?;
         match self.kind {
             Kind::Scalar(likelihood) => {
@@ -87,27 +89,28 @@ fn n_classes(target: &[f64]) -> usize {
         .min(target.len().max(1))
 }
 
-#[allow(clippy::too_many_arguments)] // keyword arguments in Python
-pub(crate) fn rules(
-    noise_variance: Option<f64>,
-    tol: f64,
-    max_iter: usize,
-    scheme: &str,
-    alpha_prior: [f64; 2],
-    noise_prior: [f64; 2],
-    search: &str,
-) -> PyResult<Rules> {
-    Settings {
-        noise: noise_variance.map_or(Noise::Estimated, Noise::Fixed),
-        tol,
-        max_iter,
-        scheme: self::scheme(scheme)?,
-        alpha_prior,
-        noise_prior,
-        search: self::search(search)?,
+/// The rules of a fit from keyword arguments; the core has the defaults.
+pub(crate) fn rules(arguments: Option<&Bound<'_, PyDict>>) -> PyResult<Rules> {
+    let mut settings = Settings::default();
+    for (name, value) in arguments.into_iter().flatten() {
+        match name.extract::<String>()?.as_str() {
+            "noise_variance" => {
+                let variance: Option<f64> = value.extract()?;
+                settings.noise = variance.map_or(Noise::Estimated, Noise::Fixed);
+            }
+            "tol" => settings.tol = value.extract()?,
+            "max_iter" => settings.max_iter = value.extract()?,
+            "scheme" => settings.scheme = scheme(&value.extract::<String>()?)?,
+            "alpha_prior" => settings.alpha_prior = value.extract()?,
+            "noise_prior" => settings.noise_prior = value.extract()?,
+            "search" => settings.search = search(&value.extract::<String>()?)?,
+            other => {
+                let message = format!("got an unexpected keyword argument {other:?}");
+                return Err(PyTypeError::new_err(message));
+            }
+        }
     }
-    .check()
-    .map_err(to_python)
+    settings.check().map_err(to_python)
 }
 
 /// Rules of fits that have only these settings.
@@ -155,7 +158,7 @@ fn likelihood(name: &str) -> PyResult<Kind> {
 }
 
 /// A likelihood with one linear predictor per row.
-pub(crate) fn one_predictor(name: &str) -> PyResult<Likelihood> {
+pub(crate) fn scalar_likelihood(name: &str) -> PyResult<Likelihood> {
     match likelihood(name) {
         Ok(Kind::Scalar(likelihood)) => Ok(likelihood),
         _ => Err(invalid(format!(
@@ -168,9 +171,8 @@ pub(crate) fn one_predictor(name: &str) -> PyResult<Likelihood> {
 ///
 /// `likelihood="multinomial"`: `target` holds class indices, and function j of class c is `c * n_basis + j`.
 #[pyfunction]
-#[pyo3(signature = (Phi, target, weights=None, *, likelihood="gaussian", noise_variance=None, tol=1e-6,
-    max_iter=100_000, scheme="sequential", alpha_prior=[0.0, 0.0], noise_prior=[0.0, 0.0],
-    search="greedy", n_threads=None, callback=None))]
+#[pyo3(signature = (Phi, target, weights=None, *, likelihood="gaussian", n_threads=None, callback=None,
+    **settings))]
 #[allow(
     non_snake_case,
     clippy::too_many_arguments,
@@ -182,29 +184,15 @@ pub(crate) fn fit_dense(
     target: PyReadonlyArray1<'_, f64>,
     weights: Option<PyReadonlyArray1<'_, f64>>,
     likelihood: &str,
-    noise_variance: Option<f64>,
-    tol: f64,
-    max_iter: usize,
-    scheme: &str,
-    alpha_prior: [f64; 2],
-    noise_prior: [f64; 2],
-    search: &str,
     n_threads: Option<usize>,
     callback: Option<Bound<'_, PyAny>>,
+    settings: Option<Bound<'_, PyDict>>,
 ) -> PyResult<PyPosterior> {
     let phi = BasisValues::new("Phi", &Phi)?;
-    let rules = rules(
-        noise_variance,
-        tol,
-        max_iter,
-        scheme,
-        alpha_prior,
-        noise_prior,
-        search,
-    )?;
+    let rules = rules(settings.as_ref())?;
     let task = Task::new(likelihood, &target, weights.as_ref(), rules, n_threads)?;
-    let posterior = run(py, task.n_threads, callback.as_ref(), |line| {
-        task.solve(&phi.design()?, line)
+    let posterior = run(py, task.n_threads, callback.as_ref(), |reporter| {
+        task.solve(&phi.design()?, reporter)
     })?;
     Ok(posterior.into())
 }
@@ -213,9 +201,8 @@ pub(crate) fn fit_dense(
 ///
 /// `lazy`: do not store the design (None: depends on its size and the number of columns of X). Both give the same bits.
 #[pyfunction]
-#[pyo3(signature = (X, centres, kernels, target, weights=None, *, bias=true, extra=None, lazy=None, likelihood="gaussian",
-    noise_variance=None, tol=1e-6, max_iter=100_000, scheme="sequential", alpha_prior=[0.0, 0.0],
-    noise_prior=[0.0, 0.0], search="greedy", n_threads=None, callback=None))]
+#[pyo3(signature = (X, centres, kernels, target, weights=None, *, bias=true, extra=None, lazy=None,
+    likelihood="gaussian", n_threads=None, callback=None, **settings))]
 #[allow(
     non_snake_case,
     clippy::too_many_arguments,
@@ -232,29 +219,17 @@ pub(crate) fn fit_kernel(
     extra: Option<PyReadonlyArray2<'_, f64>>,
     lazy: Option<bool>,
     likelihood: &str,
-    noise_variance: Option<f64>,
-    tol: f64,
-    max_iter: usize,
-    scheme: &str,
-    alpha_prior: [f64; 2],
-    noise_prior: [f64; 2],
-    search: &str,
     n_threads: Option<usize>,
     callback: Option<Bound<'_, PyAny>>,
+    settings: Option<Bound<'_, PyDict>>,
 ) -> PyResult<PyPosterior> {
     let dictionary = KernelDictionary::new(&X, &centres, &kernels, bias, extra.as_ref())?;
-    let rules = rules(
-        noise_variance,
-        tol,
-        max_iter,
-        scheme,
-        alpha_prior,
-        noise_prior,
-        search,
-    )?;
+    let rules = rules(settings.as_ref())?;
     let task = Task::new(likelihood, &target, weights.as_ref(), rules, n_threads)?;
-    let posterior = run(py, task.n_threads, callback.as_ref(), |line| {
-        dictionary.solve(lazy, Some(&line.cancel), |design| task.solve(design, line))
+    let posterior = run(py, task.n_threads, callback.as_ref(), |reporter| {
+        dictionary.solve(lazy, Some(&reporter.cancel), |design| {
+            task.solve(design, reporter)
+        })
     })?;
     Ok(posterior.into())
 }

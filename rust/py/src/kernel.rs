@@ -9,13 +9,7 @@ use crate::errors::to_python;
 
 /// A kernel that the core evaluates.
 #[pyclass(frozen, name = "Kernel", module = "sparsebayes._core")]
-pub(crate) struct PyKernel(Kernel);
-
-impl PyKernel {
-    pub(crate) fn kernel(&self) -> &Kernel {
-        &self.0
-    }
-}
+pub(crate) struct PyKernel(pub(crate) Kernel);
 
 #[pymethods]
 #[allow(non_snake_case, clippy::needless_pass_by_value)] // the Python signatures

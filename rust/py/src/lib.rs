@@ -14,8 +14,8 @@ mod probit;
 mod provider;
 mod retargeted;
 mod row_part;
+mod runner;
 mod sufficient;
-mod watcher;
 
 /// The compiled core of sparsebayes.
 #[pyo3::pymodule(gil_used = false)]

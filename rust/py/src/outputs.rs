@@ -13,7 +13,7 @@ use crate::errors::invalid;
 use crate::fit::plain_rules;
 use crate::kernel::PyKernel;
 use crate::memory::check_output_fit;
-use crate::watcher::{Line, run};
+use crate::runner::{Reporter, run};
 
 /// Everything that a fit of several outputs needs except its design.
 struct Task<'a> {
@@ -55,7 +55,7 @@ impl<'a> Task<'a> {
         })
     }
 
-    fn solve(&self, design: &dyn Design, line: &Line) -> Result<OutputPosterior, Error> {
+    fn solve(&self, design: &dyn Design, reporter: &Reporter) -> Result<OutputPosterior, Error> {
         check_output_fit([design.n_rows(), design.n_basis()], self.n_outputs)?;
         let weights = self.weights.map(<[f64]>::to_vec);
         let mut observations = OutputObservations::cancellable(
@@ -63,10 +63,10 @@ impl<'a> Task<'a> {
             self.targets.to_vec(),
             self.n_outputs,
             weights,
-            Some(line.cancel.clone()),
+            Some(reporter.cancel.clone()),
         )?;
         fit_outputs(&mut observations, &self.rules, &self.noise, &mut |step| {
-            line.watch(step)
+            reporter.step(step)
         })
     }
 }
@@ -102,8 +102,8 @@ pub(crate) fn fit_dense_outputs(
         shared_noise,
         rules,
     )?;
-    let posterior = run(py, n_threads, callback.as_ref(), |line| {
-        task.solve(&phi.design()?, line)
+    let posterior = run(py, n_threads, callback.as_ref(), |reporter| {
+        task.solve(&phi.design()?, reporter)
     })?;
     Ok(PyOutputPosterior(posterior))
 }
@@ -144,11 +144,11 @@ pub(crate) fn fit_kernel_outputs(
         shared_noise,
         rules,
     )?;
-    let posterior = run(py, n_threads, callback.as_ref(), |line| {
+    let posterior = run(py, n_threads, callback.as_ref(), |reporter| {
         // Each Gram column takes a pass here, so the kernel values are stored if they fit into memory.
         let lazy = !dictionary.can_store();
-        dictionary.solve(Some(lazy), Some(&line.cancel), |design| {
-            task.solve(design, line)
+        dictionary.solve(Some(lazy), Some(&reporter.cancel), |design| {
+            task.solve(design, reporter)
         })
     })?;
     Ok(PyOutputPosterior(posterior))

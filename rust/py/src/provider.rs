@@ -11,10 +11,10 @@ use sparsebayes::{Error, Likelihood, Posterior, Rules, Sweep, fit};
 
 use crate::arrays::index_array;
 use crate::errors::{invalid, is_argument_error};
-use crate::fit::{one_predictor, rules};
+use crate::fit::{rules, scalar_likelihood};
 use crate::memory::check_fit;
 use crate::posterior::PyPosterior;
-use crate::watcher::{Line, run};
+use crate::runner::{Reporter, run};
 
 /// A Python object as a [`RowProvider`]. Its exceptions become [`Error::Provider`].
 struct Provider<'a> {
@@ -250,13 +250,13 @@ impl PyCancelled {
 }
 
 /// Passes the cancellation flag to a provider that has a method `listen`.
-fn pass_cancellation(provider: &Py<PyAny>, line: &Line) -> Result<(), Error> {
+fn pass_cancellation(provider: &Py<PyAny>, reporter: &Reporter) -> Result<(), Error> {
     Python::attach(|py| {
         let provider = provider.bind(py);
         if provider.hasattr("listen")? {
             let cancelled = PyCancelled {
-                flag: Arc::clone(&line.cancel),
-                running: Arc::downgrade(&line.running),
+                flag: Arc::clone(&reporter.cancel),
+                running: Arc::downgrade(&reporter.running),
             };
             provider.call_method1("listen", (cancelled,))?;
         }
@@ -268,57 +268,41 @@ fn pass_cancellation(provider: &Py<PyAny>, line: &Line) -> Result<(), Error> {
 /// Fits a model to the rows of `provider`, an object with the attributes and methods of
 /// `sparsebayes.providers.PyStatistics`. Its last `n_centred` columns are centred; column 0 is then a constant.
 #[pyfunction]
-#[pyo3(signature = (provider, *, n_centred=0, noise_variance=None, tol=1e-6, max_iter=100_000, scheme="sequential",
-    alpha_prior=[0.0, 0.0], noise_prior=[0.0, 0.0], search="greedy",
-    n_threads=None, callback=None))]
-#[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)] // the Python signature
+#[pyo3(signature = (provider, *, n_centred=0, n_threads=None, callback=None, **settings))]
+#[allow(clippy::needless_pass_by_value)] // the Python signature
 pub(crate) fn fit_provider(
     py: Python<'_>,
     provider: Py<PyAny>,
     n_centred: usize,
-    noise_variance: Option<f64>,
-    tol: f64,
-    max_iter: usize,
-    scheme: &str,
-    alpha_prior: [f64; 2],
-    noise_prior: [f64; 2],
-    search: &str,
     n_threads: Option<usize>,
     callback: Option<Bound<'_, PyAny>>,
+    settings: Option<Bound<'_, PyDict>>,
 ) -> PyResult<PyPosterior> {
-    let rules = rules(
-        noise_variance,
-        tol,
-        max_iter,
-        scheme,
-        alpha_prior,
-        noise_prior,
-        search,
-    )?;
+    let rules = rules(settings.as_ref())?;
     let n_basis = provider.bind(py).getattr("n_basis")?.extract()?;
     let name: String = provider.bind(py).getattr("likelihood")?.extract()?;
-    let likelihood = one_predictor(&name)?;
-    let posterior = run(py, n_threads, callback.as_ref(), |line| {
+    let likelihood = scalar_likelihood(&name)?;
+    let posterior = run(py, n_threads, callback.as_ref(), |reporter| {
         check_fit([n_basis, n_basis], 1, rules.scheme)?;
-        pass_cancellation(&provider, line)?;
+        pass_cancellation(&provider, reporter)?;
         let rows = Provider {
             object: &provider,
             n_basis,
             likelihood,
-            cancel: Arc::clone(&line.cancel),
+            cancel: Arc::clone(&reporter.cancel),
         };
         if n_centred == 0 {
-            return Ok(solve(rows, &rules, line)?.into());
+            return Ok(solve(rows, &rules, reporter)?.into());
         }
         let rows = CentredProvider::new(rows, n_basis.saturating_sub(n_centred).max(1)..n_basis)?;
         let means = rows.means()[n_basis.saturating_sub(n_centred)..].to_vec();
-        let posterior = solve(rows, &rules, line)?;
+        let posterior = solve(rows, &rules, reporter)?;
         Ok(PyPosterior { posterior, means })
     })?;
     Ok(posterior)
 }
 
-fn solve(rows: impl RowProvider, rules: &Rules, line: &Line) -> Result<Posterior, Error> {
-    let mut stats = ProviderStatistics::new(rows)?.cancelled_by(Arc::clone(&line.cancel));
-    fit(&mut stats, rules, &mut |step| line.watch(step))
+fn solve(rows: impl RowProvider, rules: &Rules, reporter: &Reporter) -> Result<Posterior, Error> {
+    let mut stats = ProviderStatistics::new(rows)?.cancelled_by(Arc::clone(&reporter.cancel));
+    fit(&mut stats, rules, &mut |step| reporter.step(step))
 }

@@ -8,12 +8,12 @@ use sparsebayes::internal::{Ascent, MStep, OutputObservations, RetargetedFit, To
 use sparsebayes::{DenseDesign, Error, Status};
 
 use crate::arrays;
-use crate::arrays::{class_numbers, columns, index_array, vector};
-use crate::errors::{invalid, to_python};
+use crate::arrays::{class_numbers, columns, functions, index_array, vector};
+use crate::errors::to_python;
 use crate::memory::{check_output_fit, reserve, square};
 use crate::outputs::PyOutputPosterior;
 use crate::probit::{probit, table};
-use crate::watcher::run;
+use crate::runner::run;
 
 type Matrix<'py> = Bound<'py, PyArray2<f64>>;
 
@@ -27,14 +27,6 @@ type Trace<'py> = (
 /// Ignores poisoning: after a panic, which became an exception, the fit still holds a model.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Indices that must not be negative.
-fn positions(name: &str, indices: &PyReadonlyArray1<'_, i64>) -> PyResult<Vec<usize>> {
-    let position = |&i: &i64| {
-        usize::try_from(i).map_err(|_| invalid(format!("{name} must not be negative, got {i}")))
-    };
-    indices.as_array().iter().map(position).collect()
 }
 
 /// Checks that there is memory for copies of a design and for its fit.
@@ -78,12 +70,12 @@ impl PyRetargetedFit {
         check_output_fit([n_rows, n_basis], n_outputs).map_err(to_python)?;
         let target_values = columns("targets", &targets)?.to_vec();
         let weights = arrays::weights(weights.as_ref())?.map(<[f64]>::to_vec);
-        let active = positions("active", &active)?;
+        let active = functions("active", &active)?;
         let alpha = vector("alpha", &alpha)?.to_vec();
-        let fit = run(py, n_threads, None, |line| {
+        let fit = run(py, n_threads, None, |reporter| {
             let design = DenseDesign::new(values, n_rows, n_basis)?;
             let stats = OutputObservations::unscaled(design, target_values, n_outputs, weights)?
-                .cancelled_by(line.cancel.clone());
+                .cancelled_by(reporter.cancel.clone());
             RetargetedFit::new(stats, 1.0, &active, &alpha)
         })?;
         let none = MStep {
@@ -117,11 +109,11 @@ impl PyRetargetedFit {
             py,
             self.n_threads,
             callback.as_ref(),
-            |line| -> Result<MStep, Error> {
+            |reporter| -> Result<MStep, Error> {
                 let (fit, last) = &mut *lock(&self.fit);
-                fit.set_cancel(line.cancel.clone());
+                fit.set_cancel(reporter.cancel.clone());
                 fit.set_targets(targets)?;
-                let step = fit.maximise(gain, tol, max_iter, &mut |step| line.watch(step))?;
+                let step = fit.maximise(gain, tol, max_iter, &mut |step| reporter.step(step))?;
                 *last = step.clone();
                 Ok(step)
             },
@@ -139,7 +131,7 @@ impl PyRetargetedFit {
     /// targets of the final E-step, (N, C).
     #[pyo3(signature = (labels, *, gain, radius, n_nodes=None))]
     #[allow(clippy::needless_pass_by_value)] // the Python signature
-    fn climb<'py>(
+    fn maximise_bound<'py>(
         &self,
         py: Python<'py>,
         labels: PyReadonlyArray1<'_, i64>,
@@ -152,11 +144,11 @@ impl PyRetargetedFit {
             radius,
         };
         let labels = class_numbers("labels", &labels, self.n_rows)?;
-        let values = run(py, self.n_threads, None, |line| {
+        let values = run(py, self.n_threads, None, |reporter| {
             let probit = probit(n_nodes, self.n_outputs)?;
             let (fit, _) = &mut *lock(&self.fit);
-            fit.set_cancel(line.cancel.clone());
-            fit.climb(&probit, &labels, ascent)
+            fit.set_cancel(reporter.cancel.clone());
+            fit.maximise_bound(&probit, &labels, ascent)
         })?;
         table(py, values, [self.n_rows, self.n_outputs])
     }
@@ -207,8 +199,8 @@ impl PyTopDownFit {
         check_memory(&[2 * values.len(), 2 * square(n_basis)])?;
         let values = values.to_vec();
         let weights = arrays::weights(weights.as_ref())?.map(<[f64]>::to_vec);
-        let fit = run(py, n_threads, None, |line| {
-            TopDownFit::new(values, n_rows, n_basis, weights, line.cancel.clone())
+        let fit = run(py, n_threads, None, |reporter| {
+            TopDownFit::new(values, n_rows, n_basis, weights, reporter.cancel.clone())
         })?;
         Ok(Self {
             fit: Mutex::new(fit),
@@ -232,13 +224,14 @@ impl PyTopDownFit {
             n_outputs * square(n_basis),
             4 * (targets.len() + alpha.len()),
         ])?;
-        let (weights, predictions) = run(py, self.n_threads, None, |line| -> Result<_, Error> {
-            let mut fit = lock(&self.fit);
-            fit.set_cancel(line.cancel.clone());
-            let weights = fit.solve(targets, alpha)?;
-            let predictions = fit.predictions(&weights, n_outputs)?;
-            Ok((weights, predictions))
-        })?;
+        let (weights, predictions) =
+            run(py, self.n_threads, None, |reporter| -> Result<_, Error> {
+                let mut fit = lock(&self.fit);
+                fit.set_cancel(reporter.cancel.clone());
+                let weights = fit.solve(targets, alpha)?;
+                let predictions = fit.predictions(&weights, n_outputs)?;
+                Ok((weights, predictions))
+            })?;
         Ok((
             table(py, weights, [n_basis, n_outputs])?,
             table(py, predictions, [self.n_rows, n_outputs])?,
@@ -248,7 +241,7 @@ impl PyTopDownFit {
     /// Deletes all functions except those at these ascending positions.
     #[allow(clippy::needless_pass_by_value)] // the Python signature
     fn keep(&self, py: Python<'_>, places: PyReadonlyArray1<'_, i64>) -> PyResult<()> {
-        let places = positions("places", &places)?;
+        let places = functions("places", &places)?;
         check_memory(&[places.len() * self.n_rows, square(places.len())])?;
         run(py, self.n_threads, None, |_| lock(&self.fit).keep(&places))
     }

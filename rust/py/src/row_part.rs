@@ -2,9 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use numpy::{
-    IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, ToPyArray,
-};
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2, ToPyArray};
 use pyo3::prelude::*;
 use sparsebayes::internal::{RowPart, RowProvider};
 use sparsebayes::{DenseDesign, Design, Error, KernelDesign, Scheme, with_threads};
@@ -12,9 +10,10 @@ use sparsebayes::{DenseDesign, Design, Error, KernelDesign, Scheme, with_threads
 use crate::arrays;
 use crate::arrays::{functions, rows, vector};
 use crate::errors::{invalid, to_python};
-use crate::fit::one_predictor;
+use crate::fit::scalar_likelihood;
 use crate::kernel::PyKernel;
 use crate::memory::{check_fit, reserve};
+use crate::probit::table;
 use crate::provider::PyCancelled;
 
 type Columns<'py> = Bound<'py, PyArray1<f64>>;
@@ -58,8 +57,13 @@ impl PyRowPart {
         // The sums for a sequential fit take as much memory as the fit.
         check_fit([design.n_rows(), n_basis], 1, Scheme::Sequential).map_err(to_python)?;
         let weights = weights.map(<[f64]>::to_vec);
-        let part = RowPart::new(design, one_predictor(likelihood)?, target.to_vec(), weights)
-            .map_err(to_python)?;
+        let part = RowPart::new(
+            design,
+            scalar_likelihood(likelihood)?,
+            target.to_vec(),
+            weights,
+        )
+        .map_err(to_python)?;
         Ok(Self {
             n_rows: part.n_rows(),
             state: Mutex::new(State { part, fit: None }),
@@ -119,18 +123,6 @@ fn concatenate(
     DenseDesign::new(values, n_rows, n_basis).map_err(to_python)
 }
 
-/// A matrix from column-major values.
-fn matrix(
-    py: Python<'_>,
-    values: Vec<f64>,
-    n_rows: usize,
-    n_columns: usize,
-) -> PyResult<Matrix<'_>> {
-    PyArray1::from_vec(py, values)
-        .reshape([n_columns, n_rows])?
-        .transpose()
-}
-
 #[pymethods]
 #[allow(non_snake_case, clippy::needless_pass_by_value)] // the Python signatures
 impl PyRowPart {
@@ -172,7 +164,7 @@ impl PyRowPart {
     ) -> PyResult<Self> {
         let (x, z) = (rows("X", &X)?, rows("centres", &centres)?);
         x.check_alike("centres", &z)?;
-        let kernels = kernels.iter().map(|k| k.kernel().clone()).collect();
+        let kernels = kernels.iter().map(|k| k.0.clone()).collect();
         let (points, centres, d) = (x.values, z.values, x.n_features);
         let stop = cancelled.map(|cancelled| Arc::clone(cancelled.parts().0));
         let design = py.detach(|| -> Result<Box<dyn Design + Send>, Error> {
@@ -259,7 +251,7 @@ impl PyRowPart {
             functions("js", &js)?,
         );
         let answer = self.run(py, |part| part.among(&active, mu, &js))?;
-        let gram = matrix(py, answer.gram, js.len(), js.len())?;
+        let gram = table(py, answer.gram, [js.len(), js.len()])?;
         Ok((answer.deviance, answer.gradient.into_pyarray(py), gram))
     }
 
@@ -281,7 +273,7 @@ impl PyRowPart {
             sweep.deviances[0],
             sweep.gradient.into_pyarray(py),
             sweep.diag.into_pyarray(py),
-            matrix(py, sweep.gram.concat(), self.n_basis, wanted.len())?,
+            table(py, sweep.gram.concat(), [self.n_basis, wanted.len()])?,
         ))
     }
 
@@ -299,6 +291,6 @@ impl PyRowPart {
         // Column-major, whatever the storage order of the array.
         let sigma: Vec<f64> = sigma.as_array().t().iter().copied().collect();
         let drift = self.run(py, |part| part.variance_drift(&active, mu, &sigma))?;
-        matrix(py, drift, m, m)
+        table(py, drift, [m, m])
     }
 }

@@ -7,7 +7,7 @@ use numpy::{
     ToPyArray,
 };
 use pyo3::prelude::*;
-use sparsebayes::internal::RowMajorDesign;
+use pyo3::types::PyDict;
 use sparsebayes::{
     DenseDesign, Design, Error, SufficientStatistics, SumStatistics, fit, with_threads,
 };
@@ -20,7 +20,7 @@ use crate::fit::rules;
 use crate::kernel::PyKernel;
 use crate::memory::{check_fit, reserve, square};
 use crate::posterior::PyPosterior;
-use crate::watcher::run;
+use crate::runner::run;
 
 /// Most multiplications of an update that runs on the calling thread; longer ones use several threads and heed Ctrl-C.
 const MAX_SHORT_MULTIPLICATIONS: usize = 100_000_000;
@@ -73,9 +73,9 @@ impl PySufficientStatistics {
         let rows = target.len().min(MAX_ROWS).saturating_mul(3 * self.n_basis);
         let parts = [rows, square(self.n_basis).saturating_mul(2)];
         reserve(&parts, "adding rows", "fewer basis functions take less").map_err(to_python)?;
-        let chunk = run(py, n_threads, None, |line| {
+        let chunk = run(py, n_threads, None, |reporter| {
             source.with_design(|design| {
-                SufficientStatistics::of(design, target, weights, Some(&line.cancel))
+                SufficientStatistics::of(design, target, weights, Some(&reporter.cancel))
             })
         })?;
         // The merge cannot be interrupted, so that rows are added completely or not at all.
@@ -109,8 +109,7 @@ impl PySufficientStatistics {
 
 /// The source of the values of the basis functions.
 enum Source<'a> {
-    RowMajor(RowMajorDesign<'a>),
-    ColumnMajor(DenseDesign<'a>),
+    Dense(DenseDesign<'a>),
     Kernels(KernelDictionary<'a>),
 }
 
@@ -118,8 +117,7 @@ impl Source<'_> {
     /// Calls `f` with the design; kernel values are not stored.
     fn with_design<T>(self, f: impl FnOnce(&dyn Design) -> Result<T, Error>) -> Result<T, Error> {
         match self {
-            Self::RowMajor(design) => f(&design),
-            Self::ColumnMajor(design) => f(&design),
+            Self::Dense(design) => f(&design),
             Self::Kernels(dictionary) => dictionary.solve(Some(true), None, f),
         }
     }
@@ -148,14 +146,12 @@ impl PySufficientStatistics {
         let [n_rows, n_basis]: [usize; 2] = Phi.as_array().dim().into();
         let target = vector("target", &target)?;
         let weights = arrays::weights(weights.as_ref())?;
-        if Phi.is_c_contiguous() {
-            let values = rows("Phi", &Phi)?.values;
-            let design = RowMajorDesign::new(values, n_rows, n_basis);
-            let source = design.map(Source::RowMajor).map_err(to_python)?;
-            return self.add(py, source, target, weights, n_threads);
-        }
-        let design = DenseDesign::new(columns("Phi", &Phi)?, n_rows, n_basis);
-        let source = design.map(Source::ColumnMajor).map_err(to_python)?;
+        let design = if Phi.is_c_contiguous() {
+            DenseDesign::row_major(rows("Phi", &Phi)?.values, n_rows, n_basis)
+        } else {
+            DenseDesign::new(columns("Phi", &Phi)?, n_rows, n_basis)
+        };
+        let source = design.map(Source::Dense).map_err(to_python)?;
         self.add(py, source, target, weights, n_threads)
     }
 
@@ -264,40 +260,25 @@ impl PySufficientStatistics {
     }
 
     /// Fits a model to the current rows, with a constant first if `bias`, and the last `n_centred` functions centred.
-    #[pyo3(signature = (*, bias=false, n_centred=0, noise_variance=None, tol=1e-6, max_iter=100_000, scheme="sequential",
-        alpha_prior=[0.0, 0.0], noise_prior=[0.0, 0.0], search="greedy", n_threads=None, callback=None))]
-    #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)] // the Python signature
+    #[pyo3(signature = (*, bias=false, n_centred=0, n_threads=None, callback=None, **settings))]
+    #[allow(clippy::needless_pass_by_value)] // the Python signature
     fn fit(
         &self,
         py: Python<'_>,
         bias: bool,
         n_centred: usize,
-        noise_variance: Option<f64>,
-        tol: f64,
-        max_iter: usize,
-        scheme: &str,
-        alpha_prior: [f64; 2],
-        noise_prior: [f64; 2],
-        search: &str,
         n_threads: Option<usize>,
         callback: Option<Bound<'_, PyAny>>,
+        settings: Option<Bound<'_, PyDict>>,
     ) -> PyResult<PyPosterior> {
-        let rules = rules(
-            noise_variance,
-            tol,
-            max_iter,
-            scheme,
-            alpha_prior,
-            noise_prior,
-            search,
-        )?;
+        let rules = rules(settings.as_ref())?;
         let sums = self.current();
-        let posterior = run(py, n_threads, callback.as_ref(), |line| {
+        let posterior = run(py, n_threads, callback.as_ref(), |reporter| {
             check_fit([self.n_basis, self.n_basis], 1, rules.scheme)?;
             let summary = SumStatistics::new(&sums, bias, n_centred)?;
             let means = summary.means();
-            let mut stats = summary.cancelled_by(Arc::clone(&line.cancel));
-            let posterior = fit(&mut stats, &rules, &mut |step| line.watch(step))?;
+            let mut stats = summary.cancelled_by(Arc::clone(&reporter.cancel));
+            let posterior = fit(&mut stats, &rules, &mut |step| reporter.step(step))?;
             Ok(PyPosterior { posterior, means })
         })?;
         Ok(posterior)

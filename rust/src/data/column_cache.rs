@@ -88,7 +88,7 @@ pub(crate) struct ActiveColumns {
 
 impl ActiveColumns {
     /// Changes the active functions, evaluating the columns of new ones.
-    pub(crate) fn bring_to(&mut self, design: &dyn Design, norms: &[f64], active: &[usize]) {
+    pub(crate) fn set_active(&mut self, design: &dyn Design, norms: &[f64], active: &[usize]) {
         if self.functions == active {
             return;
         }

@@ -9,10 +9,12 @@ use crate::linalg::transpose::transpose;
 use crate::parallel::map_pieces;
 use crate::{Error, Result};
 
-/// Phi as N x K values, column-major: borrowed from the caller, or owned.
+/// Phi as N x K values: borrowed from the caller, or owned.
 #[derive(Debug, Clone)]
 pub struct DenseDesign<'a> {
     values: Cow<'a, [f64]>,
+    /// Whether the values are row-major.
+    by_rows: bool,
     n_rows: usize,
     n_basis: usize,
 }
@@ -32,9 +34,23 @@ impl<'a> DenseDesign<'a> {
         checks.into_iter().collect::<Result<()>>()?;
         Ok(Self {
             values,
+            by_rows: false,
             n_rows,
             n_basis,
         })
+    }
+
+    /// Wraps `values`, N x K row-major, for a single pass over the data. Fits read columns, for which [`DenseDesign::from_rows`] is faster.
+    ///
+    /// # Errors
+    /// As [`DenseDesign::new`].
+    pub fn row_major(
+        values: impl Into<Cow<'a, [f64]>>,
+        n_rows: usize,
+        n_basis: usize,
+    ) -> Result<Self> {
+        let by_rows = true;
+        Self::new(values, n_rows, n_basis).map(|design| Self { by_rows, ..design })
     }
 }
 
@@ -46,6 +62,7 @@ impl DenseDesign<'static> {
     ) -> Result<Self> {
         Ok(Self {
             values: values_of(design, check)?.into(),
+            by_rows: false,
             n_rows: design.n_rows(),
             n_basis: design.n_basis(),
         })
@@ -67,6 +84,7 @@ impl DenseDesign<'static> {
         }
         Ok(Self {
             values: values.into(),
+            by_rows: false,
             n_rows,
             n_basis,
         })
@@ -86,8 +104,21 @@ impl Design for DenseDesign<'_> {
         &'s self,
         rows: Range<usize>,
         columns: Range<usize>,
-        _buffer: &'s mut Vec<f64>,
+        buffer: &'s mut Vec<f64>,
     ) -> Block<'s> {
+        if self.by_rows {
+            let stride = rows.len();
+            buffer.clear();
+            buffer.resize(stride * columns.len(), 0.0);
+            for (i, row) in rows.enumerate() {
+                let row = &self.values[row * self.n_basis..][columns.clone()];
+                for (j, &v) in row.iter().enumerate() {
+                    buffer[j * stride + i] = v;
+                }
+            }
+            let data = buffer;
+            return Block { data, stride };
+        }
         let start = columns.start * self.n_rows + rows.start;
         let end = (columns.end.max(1) - 1) * self.n_rows + rows.end;
         let none = columns.is_empty();
@@ -95,48 +126,5 @@ impl Design for DenseDesign<'_> {
             data: if none { &[] } else { &self.values[start..end] },
             stride: self.n_rows,
         }
-    }
-}
-
-/// Phi as N x K values, row-major, for a single pass over the data. Fits read columns, for which [`DenseDesign`] is faster.
-#[derive(Debug, Clone)]
-pub struct RowMajorDesign<'a>(DenseDesign<'a>);
-
-impl<'a> RowMajorDesign<'a> {
-    /// Wraps `values`, N x K row-major.
-    ///
-    /// # Errors
-    /// [`Error::Shape`] when the length is not `n_rows * n_basis`; [`Error::NonFinite`] for NaN or infinity.
-    pub fn new(values: impl Into<Cow<'a, [f64]>>, n_rows: usize, n_basis: usize) -> Result<Self> {
-        DenseDesign::new(values, n_rows, n_basis).map(Self)
-    }
-}
-
-impl Design for RowMajorDesign<'_> {
-    fn n_rows(&self) -> usize {
-        self.0.n_rows
-    }
-
-    fn n_basis(&self) -> usize {
-        self.0.n_basis
-    }
-
-    fn block<'s>(
-        &'s self,
-        rows: Range<usize>,
-        columns: Range<usize>,
-        buffer: &'s mut Vec<f64>,
-    ) -> Block<'s> {
-        let stride = rows.len();
-        buffer.clear();
-        buffer.resize(stride * columns.len(), 0.0);
-        for (i, row) in rows.enumerate() {
-            let row = &self.0.values[row * self.0.n_basis..][columns.clone()];
-            for (j, &v) in row.iter().enumerate() {
-                buffer[j * stride + i] = v;
-            }
-        }
-        let data = buffer;
-        Block { data, stride }
     }
 }

@@ -3,53 +3,22 @@
 use std::sync::Arc;
 
 use crate::Result;
+use crate::data::Sweep;
 use crate::data::column_cache::{add_squares, lengths, unit_columns};
 use crate::data::design_views::SubsetDesign;
 use crate::data::low_rank::bounds::{BoundSample, STRIP, ScreeningBounds, is_worth_it};
 use crate::data::observations::Observations;
 use crate::data::row_blocks::over_blocks;
-use crate::data::{Statistics, Sweep};
 use crate::linalg::aligned_columns::stride;
 use crate::linalg::gemm::TallMatrix;
 use crate::linalg::vector::weighted_square;
 use crate::parallel::map_pieces;
 
-/// A provider that can return the sums of some of its functions. The norm of a function is computed when it is first asked for.
-///
-/// The methods of [`Statistics`] that go over all K functions are not called.
-#[allow(clippy::missing_errors_doc)] // see `Statistics`
-pub trait DictionaryPart: Statistics {
-    /// [`Statistics::sweep`] of these functions only; `active` and `wanted` need not be among them.
-    fn sweep_of(
-        &mut self,
-        functions: &[usize],
-        active: &[usize],
-        mu: &[f64],
-        wanted: &[usize],
-    ) -> Result<Sweep>;
-
-    /// The length of each of these columns.
-    fn lengths_of(&mut self, functions: &[usize]) -> Result<Vec<f64>>;
-
-    /// Bounds on the sums of some of the functions, where bounds for `n_candidates` candidates cost less than the sums; none where there
-    /// are no such bounds.
-    fn screening_bounds(
-        &mut self,
-        active: &[usize],
-        mu: &[f64],
-        n_candidates: usize,
-    ) -> Result<Vec<ScreeningBounds>>;
-
-    /// The bounds for these functions, all of which must belong to `bounds`.
-    fn bound_samples(
-        &self,
-        bounds: &ScreeningBounds,
-        functions: &[usize],
-    ) -> Result<Vec<BoundSample>>;
-}
-
-impl DictionaryPart for Observations<'_> {
-    fn sweep_of(
+/// The methods of [`Statistics`](crate::Statistics) that go over all K functions are not called beside these. The norm of a function is
+/// computed when it is first asked for.
+impl Observations<'_> {
+    /// [`Statistics::sweep`](crate::Statistics::sweep) of these functions only; `active` and `wanted` need not be among them.
+    pub(crate) fn sweep_of(
         &mut self,
         functions: &[usize],
         active: &[usize],
@@ -57,16 +26,18 @@ impl DictionaryPart for Observations<'_> {
         wanted: &[usize],
     ) -> Result<Sweep> {
         let deviance = self.move_to(active, mu)?;
-        let columns = self.columns.columns(&*self.design, &self.norms, wanted);
+        let columns = self
+            .columns
+            .columns(&*self.design, &self.facts.norms, wanted);
         let design = SubsetDesign {
             design: &*self.design,
             columns: functions,
         };
         // Squares under W where W varies, then products with W times the wanted columns, then with the residuals.
-        let varies = !self.is_linear();
+        let varies = !self.facts.is_linear;
         let n_right = wanted.len() + 1;
         let n_products = n_right + usize::from(varies);
-        let check = || self.check_cancel();
+        let check = || self.facts.check_cancelled();
         let mut sums = over_blocks(&design, n_products, check, |block, squares, products| {
             let (rows, width) = (&block.rows, squares.len());
             add_squares(block, self.weights.as_deref(), squares);
@@ -84,7 +55,7 @@ impl DictionaryPart for Observations<'_> {
             sums.diag = sums.products.remove(0);
         }
         for (&j, norm) in functions.iter().zip(&mut norms) {
-            let known = &mut self.norms[j];
+            let known = &mut self.facts.norms[j];
             if known.is_nan() {
                 *known = *norm;
             }
@@ -94,14 +65,17 @@ impl DictionaryPart for Observations<'_> {
         Ok(unit_columns(sums, &norms, fixed, vec![deviance]))
     }
 
-    fn lengths_of(&mut self, functions: &[usize]) -> Result<Vec<f64>> {
-        if functions.iter().any(|&j| self.norms[j].is_nan()) {
+    /// The length of each of these columns.
+    pub(crate) fn lengths_of(&mut self, functions: &[usize]) -> Result<Vec<f64>> {
+        if functions.iter().any(|&j| self.facts.norms[j].is_nan()) {
             self.sweep_of(functions, &[], &[], &[])?;
         }
-        Ok(functions.iter().map(|&j| self.norms[j]).collect())
+        Ok(functions.iter().map(|&j| self.facts.norms[j]).collect())
     }
 
-    fn screening_bounds(
+    /// Bounds on the sums of some of the functions, where bounds for `n_candidates` candidates cost less than the sums; none where there
+    /// are no such bounds.
+    pub(crate) fn screening_bounds(
         &mut self,
         active: &[usize],
         mu: &[f64],
@@ -125,7 +99,8 @@ impl DictionaryPart for Observations<'_> {
         Ok(bounds)
     }
 
-    fn bound_samples(
+    /// The bounds for these functions, all of which must belong to `bounds`.
+    pub(crate) fn bound_samples(
         &self,
         bounds: &ScreeningBounds,
         functions: &[usize],
@@ -133,7 +108,7 @@ impl DictionaryPart for Observations<'_> {
         let families = self.design.families();
         let family = &families[bounds.family];
         let parts = map_pieces(functions.len(), STRIP, |range| {
-            self.check_cancel()?;
+            self.facts.check_cancelled()?;
             Ok(bounds.samples(family, &functions[range]))
         });
         let parts: Result<Vec<_>> = parts.into_iter().collect();

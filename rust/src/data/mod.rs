@@ -28,12 +28,11 @@ mod sums;
 mod targets;
 
 pub use crate::data::centred::CentredProvider;
-pub use crate::data::dense_design::{DenseDesign, RowMajorDesign};
+pub use crate::data::dense_design::DenseDesign;
 pub use crate::data::design::{Block, Design, Family};
 pub use crate::data::design_views::JoinedDesign;
-pub use crate::data::dictionary_part::DictionaryPart;
 pub use crate::data::kernel_design::KernelDesign;
-pub use crate::data::low_rank::bounds::{BoundSample, ScreeningBounds};
+pub(crate) use crate::data::low_rank::bounds::{BoundSample, ScreeningBounds};
 pub use crate::data::multi_output::OutputObservations;
 pub use crate::data::observations::Observations;
 pub use crate::data::provider::{CandidateProducts, RowProvider};
@@ -60,11 +59,6 @@ pub(crate) fn check_flag(cancel: Option<&AtomicBool>) -> Result<()> {
     }
 }
 
-/// Converts a result of [`Statistics::lower_among`] to one of [`Statistics::among`].
-fn with_both_triangles((gram, gradient): (LowerTriangle, Vec<f64>)) -> (DMatrix<f64>, Vec<f64>) {
-    (gram.whole(), gradient)
-}
-
 fn no_bound() -> Error {
     let what =
         "scheme must not be 'variational' for this likelihood: it has no quadratic lower bound";
@@ -85,6 +79,61 @@ pub struct Sweep {
     pub deviances: Vec<f64>,
 }
 
+/// The properties of the data of a fit, which never change.
+#[derive(Debug, Clone)]
+pub struct Facts {
+    /// Sum of the sample weights; N without them.
+    pub n_obs: f64,
+    /// Linear predictors per row: 1 unless there are several classes. The functions of the first predictor come first, then the same
+    /// functions of the second, and so on; K counts all of them.
+    pub n_predictors: usize,
+    /// Whether the working weights do not depend on `mu`, which holds for a Gaussian likelihood only.
+    pub is_linear: bool,
+    /// Length of each original column; 0 for columns that can never be added, NaN for columns not yet measured.
+    pub norms: Vec<f64>,
+    /// The standard deviation by which Gaussian targets were divided; 1 for other likelihoods.
+    pub target_scale: f64,
+    /// The flag with which the caller interrupts a fit. Long loops that do not call the provider check it.
+    pub cancel: Option<Arc<AtomicBool>>,
+}
+
+impl Facts {
+    /// K.
+    #[must_use]
+    pub fn n_basis(&self) -> usize {
+        self.norms.len()
+    }
+
+    /// [`Error::Interrupted`] if the caller has raised the flag.
+    pub(crate) fn check_cancelled(&self) -> Result<()> {
+        check_flag(self.cancel.as_deref())
+    }
+
+    /// The same facts for columns with these lengths.
+    pub(crate) fn with_norms(&self, norms: Vec<f64>) -> Self {
+        let cancel = self.cancel.clone();
+        Self {
+            norms,
+            cancel,
+            ..*self
+        }
+    }
+}
+
+/// Approximate statistics, complete in themselves.
+#[derive(Debug, Clone, Copy)]
+pub enum Approximation {
+    /// Part of the rows, evenly distributed over all rows.
+    RowSubsample {
+        /// One row in so many.
+        share: usize,
+        /// No approximation if this makes fewer rows.
+        least: usize,
+    },
+    /// Low-rank features of the dictionary, for a Gaussian likelihood: passes over the dictionary are cheap.
+    LowRankFeatures,
+}
+
 /// What a fit asks of the data.
 ///
 /// A fit sees the data through this trait only. It passes the weights `mu` of the functions listed in `active`; all other weights are
@@ -99,45 +148,22 @@ pub struct Sweep {
 /// | [`variance_drift`](Self::variance_drift) | derivatives of the posterior variances | N m^2 | for Newton's method on the Laplace fixed point |
 /// | [`bound`](Self::bound) | nothing; replaces the likelihood by a bound | N m^2 | by the variational scheme, at each step |
 /// | [`sweep`](Self::sweep) | diagonal and gradient of all functions, some Gram columns | N K | once per pass over the dictionary |
-/// | [`among`](Self::among), [`lower_among`](Self::lower_among) | Gram matrix and gradient of a working set | N p^2 | once per working set |
+/// | [`among`](Self::among) | Gram matrix and gradient of a working set | N p^2 | once per working set |
 /// | [`project`](Self::project) | gradient of a working set | N p | where its Gram matrix is known |
 ///
 /// Here e are the working residuals and W the working weights of the rows at `mu`, times the sample weights. Columns have unit
-/// (weighted) length and Gaussian targets unit variance; [`norms`](Self::norms) and [`target_scale`](Self::target_scale) convert a fitted
+/// (weighted) length and Gaussian targets unit variance; [`Facts::norms`] and [`Facts::target_scale`] convert a fitted
 /// model to the units of the caller. The methods without a parameter `mu` use the `mu` of the latest call that had one.
 ///
-/// The methods `approximate_*` and `with_*` are optional. They give a fit cheaper approximations, with which it chooses functions. The
+/// The methods `approximate_*` and `with_approximation` are optional. They give a fit cheaper approximations, with which it chooses functions. The
 /// final model never depends on them.
 ///
 /// # Errors
 /// Every method may return an error of the provider, and returns [`Error::Interrupted`] once the caller has raised the flag.
 #[allow(clippy::missing_errors_doc)] // stated above for all methods
 pub trait Statistics {
-    /// Sum of the sample weights; N without them.
-    fn n_obs(&self) -> f64;
-
-    /// K.
-    fn n_basis(&self) -> usize;
-
-    /// Linear predictors per row: 1 unless there are several classes. The functions of the first predictor come first, then the same
-    /// functions of the second, and so on; K counts all of them.
-    fn n_predictors(&self) -> usize {
-        1
-    }
-
-    /// Whether the working weights do not depend on `mu`, which holds for a Gaussian likelihood only.
-    fn is_linear(&self) -> bool;
-
-    /// Length of each original column; 0 for columns that can never be added.
-    fn norms(&self) -> &[f64];
-
-    /// The standard deviation by which Gaussian targets were divided; 1 for other likelihoods.
-    fn target_scale(&self) -> f64;
-
-    /// The flag with which the caller interrupts a fit. Long loops that do not call the provider check it.
-    fn cancel_flag(&self) -> Option<Arc<AtomicBool>> {
-        None
-    }
+    /// The properties of the data, which never change.
+    fn facts(&self) -> &Facts;
 
     /// Minus twice the log-likelihood.
     fn deviance(&mut self, active: &[usize], mu: &[f64]) -> Result<f64>;
@@ -157,7 +183,7 @@ pub trait Statistics {
     /// The default does nothing for a Gaussian likelihood, which is its own bound, and returns [`Error::Invalid`] for others.
     fn bound(&mut self, active: &[usize], mu: &[f64], sigma: &DMatrix<f64>) -> Result<()> {
         let _ = (active, mu, sigma);
-        if self.is_linear() {
+        if self.facts().is_linear {
             Ok(())
         } else {
             Err(no_bound())
@@ -174,7 +200,7 @@ pub trait Statistics {
     /// `sum_n skew_n T_nj^2 T_nk`. Where a row has several linear predictors, it is the negative third derivative of its log-likelihood,
     /// applied to `T_nj, T_nj, T_nk`. The default is zero, as for a Gaussian likelihood.
     fn variance_drift(&mut self, active: &[usize], sigma: &DMatrix<f64>) -> Result<DMatrix<f64>> {
-        debug_assert!(self.is_linear());
+        debug_assert!(self.facts().is_linear);
         let _ = sigma;
         Ok(DMatrix::zeros(active.len(), active.len()))
     }
@@ -187,34 +213,16 @@ pub trait Statistics {
         Ok(self.among(js)?.1)
     }
 
-    /// The Gram matrix of `js` (|js| x |js|) and the gradient of each.
-    fn among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)>;
+    /// The lower triangle of the Gram matrix of `js` (|js| x |js|), and the gradient of each.
+    fn among(&mut self, js: &[usize]) -> Result<(LowerTriangle, Vec<f64>)>;
 
-    /// [`Statistics::among`] with the lower triangle of the Gram matrix only.
-    fn lower_among(&mut self, js: &[usize]) -> Result<(LowerTriangle, Vec<f64>)> {
-        let (gram, gradient) = self.among(js)?;
-        Ok((LowerTriangle::of(&gram), gradient))
-    }
-
-    /// Calls `visit` with these statistics and with those of one row in `share`, evenly distributed over all rows and complete in
-    /// themselves. Does nothing if this makes fewer than `least` rows, or if the provider cannot do it.
-    fn with_row_subsample(
+    /// Calls `visit` with these statistics and with approximate ones. Does nothing where there are none.
+    fn with_approximation(
         &mut self,
-        share: usize,
-        least: usize,
+        kind: Approximation,
         visit: &mut dyn FnMut(&mut dyn Statistics, &mut dyn Statistics),
     ) -> Result<()> {
-        let _ = (share, least, visit);
-        Ok(())
-    }
-
-    /// Calls `visit` with these statistics and with approximate ones, of a Gaussian likelihood, whose passes over the dictionary are
-    /// cheap. Does nothing if there are none.
-    fn with_low_rank_features(
-        &mut self,
-        visit: &mut dyn FnMut(&mut dyn Statistics, &mut dyn Statistics),
-    ) -> Result<()> {
-        let _ = visit;
+        let _ = (kind, visit);
         Ok(())
     }
 
@@ -230,7 +238,7 @@ pub trait Statistics {
         Ok(None)
     }
 
-    /// [`Statistics::lower_among`] to about six digits, if that is cheaper. Gram matrix and gradient belong to one likelihood, close to
+    /// [`Statistics::among`] to about six digits, if that is cheaper. Gram matrix and gradient belong to one likelihood, close to
     /// the exact one, so that no posterior promises a gain that this likelihood does not have.
     fn approximate_among(&mut self, js: &[usize]) -> Result<Option<(LowerTriangle, Vec<f64>)>> {
         let _ = js;

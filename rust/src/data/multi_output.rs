@@ -12,7 +12,7 @@ use crate::data::design::Design;
 use crate::data::observations::GRAM_ROWS;
 use crate::data::row_blocks::{ROW_BLOCK, over_blocks};
 use crate::data::targets::{check_rows, target_scale, total_weight};
-use crate::data::{Statistics, Sweep, check_flag, with_both_triangles};
+use crate::data::{Facts, Statistics, Sweep};
 use crate::linalg::LowerTriangle;
 use crate::linalg::column_combination::{add_combination, product};
 use crate::linalg::gemm::{TallMatrix, add_lower_transpose_product};
@@ -31,12 +31,11 @@ pub struct OutputObservations<'a> {
     /// Residuals at the latest `mu` times the sample weights, N x C.
     residuals: Vec<f64>,
     weights: Option<Vec<f64>>,
-    n_obs: f64,
-    norms: Vec<f64>,
+    /// The unit of the targets is the root of their mean variance.
+    facts: Facts,
     columns: ActiveColumns,
-    target_scale: f64,
+    /// Variance of each output in the unit of the targets; never zero.
     variances: Vec<f64>,
-    cancel: Option<Arc<AtomicBool>>,
 }
 
 impl<'a> OutputObservations<'a> {
@@ -65,7 +64,7 @@ impl<'a> OutputObservations<'a> {
         cancel: Option<Arc<AtomicBool>>,
     ) -> Result<Self> {
         let mut this = Self::unmeasured(Box::new(design), targets, n_outputs, weights, true)?;
-        this.cancel = cancel;
+        this.facts.cancel = cancel;
         this.measure()
     }
 
@@ -110,27 +109,31 @@ impl<'a> OutputObservations<'a> {
             }
         }
         Ok(Self {
-            n_obs: total_weight(n, weights.as_deref()),
+            facts: Facts {
+                n_obs: total_weight(n, weights.as_deref()),
+                n_predictors: 1,
+                is_linear: true,
+                norms: Vec::new(),
+                target_scale: scale,
+                cancel: None,
+            },
             design,
             residuals: targets.clone(),
             targets,
             weights,
-            norms: Vec::new(),
             columns: ActiveColumns::default(),
-            target_scale: scale,
             variances,
-            cancel: None,
         })
     }
 
     /// One pass for the length of each column.
     fn measure(mut self) -> Result<Self> {
         let weights = self.weights.as_deref();
-        let check = || self.check_cancel();
+        let check = || self.facts.check_cancelled();
         let sums = over_blocks(&*self.design, 0, check, |block, squares, _| {
             add_squares(block, weights, squares);
         })?;
-        self.norms = lengths(&sums.diag)?;
+        self.facts.norms = lengths(&sums.diag)?;
         Ok(self)
     }
 
@@ -143,7 +146,7 @@ impl<'a> OutputObservations<'a> {
 
     /// [`OutputObservations::cancelled_by`] for a provider already in use.
     pub fn set_cancel(&mut self, flag: Arc<AtomicBool>) {
-        self.cancel = Some(flag);
+        self.facts.cancel = Some(flag);
     }
 
     /// Replaces the targets (N x C, column after column), in the unit of the first targets.
@@ -154,7 +157,7 @@ impl<'a> OutputObservations<'a> {
         Error::check_len("targets", self.targets.len(), targets.len())?;
         Error::check_finite("targets", &targets)?;
         for t in &mut targets {
-            *t /= self.target_scale;
+            *t /= self.facts.target_scale;
         }
         self.targets = targets;
         Ok(())
@@ -166,7 +169,8 @@ impl<'a> OutputObservations<'a> {
     }
 
     fn activate(&mut self, active: &[usize]) {
-        self.columns.bring_to(&*self.design, &self.norms, active);
+        self.columns
+            .set_active(&*self.design, &self.facts.norms, active);
     }
 
     /// The unit-norm columns of the active functions, N x m.
@@ -187,11 +191,7 @@ impl<'a> OutputObservations<'a> {
         self.design.n_rows()
     }
 
-    fn check_cancel(&self) -> Result<()> {
-        check_flag(self.cancel.as_deref())
-    }
-
-    /// Variance of each output in the unit of [`Statistics::target_scale`]; never zero.
+    /// Variance of each output in the unit of [`Facts::target_scale`]; never zero.
     pub(crate) fn variances(&self) -> &[f64] {
         &self.variances
     }
@@ -202,7 +202,7 @@ impl<'a> OutputObservations<'a> {
 
     /// Computes the residuals at these weights; returns their weighted squares.
     fn move_to(&mut self, active: &[usize], mu: &[f64]) -> Result<Vec<f64>> {
-        self.check_cancel()?;
+        self.facts.check_cancelled()?;
         self.activate(active);
         let (n, m) = (self.n_rows(), active.len());
         self.residuals.clone_from(&self.targets);
@@ -265,28 +265,8 @@ fn common_scale<'t>(
 }
 
 impl Statistics for OutputObservations<'_> {
-    fn n_obs(&self) -> f64 {
-        self.n_obs
-    }
-
-    fn n_basis(&self) -> usize {
-        self.design.n_basis()
-    }
-
-    fn is_linear(&self) -> bool {
-        true
-    }
-
-    fn norms(&self) -> &[f64] {
-        &self.norms
-    }
-
-    fn target_scale(&self) -> f64 {
-        self.target_scale
-    }
-
-    fn cancel_flag(&self) -> Option<Arc<AtomicBool>> {
-        self.cancel.clone()
+    fn facts(&self) -> &Facts {
+        &self.facts
     }
 
     fn deviance(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
@@ -302,7 +282,8 @@ impl Statistics for OutputObservations<'_> {
     ) -> Result<f64> {
         let deviances = self.move_to(active, mu)?;
         let (own, slopes) = self.among(active)?;
-        gram.view_mut((0, 0), own.shape()).copy_from(&own);
+        let m = active.len();
+        gram.view_mut((0, 0), (m, m)).copy_from(&own.whole());
         gradient.copy_from_slice(&slopes);
         Ok(deviances.iter().sum())
     }
@@ -319,8 +300,10 @@ impl Statistics for OutputObservations<'_> {
 
     fn sweep(&mut self, active: &[usize], mu: &[f64], wanted: &[usize]) -> Result<Sweep> {
         let deviances = self.move_to(active, mu)?;
-        let (n, check) = (self.n_rows(), || self.check_cancel());
-        let columns = self.columns.columns(&*self.design, &self.norms, wanted);
+        let (n, check) = (self.n_rows(), || self.facts.check_cancelled());
+        let columns = self
+            .columns
+            .columns(&*self.design, &self.facts.norms, wanted);
         let mut right = columns.concat();
         self.weigh(&mut right, &(0..n));
         right.extend_from_slice(&self.residuals);
@@ -329,20 +312,17 @@ impl Statistics for OutputObservations<'_> {
             let right = TallMatrix::new(&right[block.rows.start..], n, count);
             block.add_products(right, products, diag.len());
         })?;
-        Ok(unit_columns(sums, &self.norms, true, deviances))
+        Ok(unit_columns(sums, &self.facts.norms, true, deviances))
     }
 
-    fn among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
-        self.lower_among(js).map(with_both_triangles)
-    }
-
-    fn lower_among(&mut self, js: &[usize]) -> Result<(LowerTriangle, Vec<f64>)> {
+    fn among(&mut self, js: &[usize]) -> Result<(LowerTriangle, Vec<f64>)> {
         let (n, m) = (self.n_rows(), js.len());
         let mut gram = LowerTriangle::zeros(m);
         let (mut strips, mut gradient) = (Vec::new(), vec![0.0; m * self.n_outputs()]);
         for rows in pieces(n, GRAM_ROWS) {
-            self.check_cancel()?;
-            let columns = columns_into_strips(&*self.design, &self.norms, js, &rows, &mut strips);
+            self.facts.check_cancelled()?;
+            let columns =
+                columns_into_strips(&*self.design, &self.facts.norms, js, &rows, &mut strips);
             gram.add(m * m * rows.len(), |strip, out| {
                 let height = m - strip.start;
                 let below = TallMatrix::listed(&columns[strip.start..]);

@@ -10,7 +10,8 @@ use crate::data::column_cache::{lengths, over_norm, unit_columns};
 use crate::data::provider::{CandidateProducts, RowProvider};
 use crate::data::row_blocks::Sums;
 use crate::data::targets::deviation_or_size;
-use crate::data::{Statistics, Sweep, check_flag};
+use crate::data::{Facts, Statistics, Sweep};
+use crate::linalg::LowerTriangle;
 use crate::{Error, Result};
 
 /// [`Statistics`] of the rows of a provider.
@@ -21,16 +22,13 @@ use crate::{Error, Result};
 /// Invariant: `active` and `mu` belong to the latest call, in the units of the rows.
 pub struct ProviderStatistics<R> {
     rows: R,
-    n_obs: f64,
-    norms: Vec<f64>,
-    target_scale: f64,
+    facts: Facts,
     active: Vec<usize>,
     mu: Vec<f64>,
     /// Recent deviances in the units of the fit, and their weights: line searches return to where they began.
     recent: VecDeque<(Vec<usize>, Vec<f64>, f64)>,
     /// The pass at mu = 0, made for the lengths of the columns.
     start: Option<Sweep>,
-    cancel: Option<Arc<AtomicBool>>,
 }
 
 impl<R: RowProvider> ProviderStatistics<R> {
@@ -52,14 +50,18 @@ impl<R: RowProvider> ProviderStatistics<R> {
             1.0
         };
         let mut this = Self {
-            n_obs,
-            norms: vec![1.0; rows.n_basis()],
-            target_scale,
+            facts: Facts {
+                n_obs,
+                n_predictors: 1,
+                is_linear: rows.likelihood().is_linear(),
+                norms: vec![1.0; rows.n_basis()],
+                target_scale,
+                cancel: None,
+            },
             active: Vec::new(),
             mu: Vec::new(),
             recent: VecDeque::new(),
             start: None,
-            cancel: None,
             rows,
         };
         this.measure()?;
@@ -69,17 +71,17 @@ impl<R: RowProvider> ProviderStatistics<R> {
     /// Makes every later call return [`Error::Interrupted`] once `flag` is raised.
     #[must_use]
     pub fn cancelled_by(mut self, flag: Arc<AtomicBool>) -> Self {
-        self.cancel = Some(flag);
+        self.facts.cancel = Some(flag);
         self
     }
 
     /// Computes the lengths of the columns from the pass at mu = 0, where working weights are sample weights times a constant.
     fn measure(&mut self) -> Result<()> {
         let start = self.rows.sweep(&[], &[], &[])?;
-        check_sweep(&start, self.norms.len(), 0)?;
+        check_sweep(&start, self.facts.norms.len(), 0)?;
         let weight = self.rows.likelihood().working(0.0, 0.0).weight;
         let squares: Vec<f64> = start.diag.iter().map(|d| d / weight).collect();
-        self.norms = lengths(&squares)?;
+        self.facts.norms = lengths(&squares)?;
         let start = self.to_units(start);
         self.remember(start.deviances[0]);
         self.start = Some(start);
@@ -88,8 +90,8 @@ impl<R: RowProvider> ProviderStatistics<R> {
 
     /// Converts `active` and `mu` to the units of the rows.
     fn move_to(&mut self, active: &[usize], mu: &[f64]) -> Result<()> {
-        check_flag(self.cancel.as_deref())?;
-        let weight = |(&j, &mu): (&usize, &f64)| mu * self.target_scale / self.norms[j];
+        self.facts.check_cancelled()?;
+        let weight = |(&j, &mu): (&usize, &f64)| mu * self.facts.target_scale / self.facts.norms[j];
         self.mu = active.iter().zip(mu).map(weight).collect();
         self.active = active.to_vec();
         Ok(())
@@ -97,7 +99,7 @@ impl<R: RowProvider> ProviderStatistics<R> {
 
     /// Converts a deviance of the provider to the units of the fit, and remembers it.
     fn convert_deviance(&mut self, deviance: f64) -> f64 {
-        let deviance = deviance / (self.target_scale * self.target_scale);
+        let deviance = deviance / (self.facts.target_scale * self.facts.target_scale);
         self.remember(deviance);
         deviance
     }
@@ -110,13 +112,32 @@ impl<R: RowProvider> ProviderStatistics<R> {
     }
 
     fn unit_gradient(&self, js: &[usize], gradient: &[f64]) -> Vec<f64> {
-        let unit = |(&j, g): (&usize, &f64)| over_norm(g / self.target_scale, self.norms[j]);
+        let unit =
+            |(&j, g): (&usize, &f64)| over_norm(g / self.facts.target_scale, self.facts.norms[j]);
         js.iter().zip(gradient).map(unit).collect()
+    }
+
+    /// The Gram matrix of `js` at the latest weights, and the gradient of each, in the units of the fit.
+    fn unit_products(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
+        self.facts.check_cancelled()?;
+        let sums = self.rows.among(&self.active, &self.mu, js)?;
+        check_among(&sums, js.len())?;
+        self.convert_deviance(sums.deviance);
+        let gradient = self.unit_gradient(js, &sums.gradient);
+        let gram = DMatrix::from_fn(js.len(), js.len(), |a, b| {
+            // Only one triangle is used, because the two may differ in their last bits.
+            let value = sums.gram[a.min(b) * js.len() + a.max(b)];
+            over_norm(
+                over_norm(value, self.facts.norms[js[b]]),
+                self.facts.norms[js[a]],
+            )
+        });
+        Ok((gram, gradient))
     }
 
     /// Converts the sums of a pass to the units of the fit.
     fn to_units(&self, mut sweep: Sweep) -> Sweep {
-        let scale = self.target_scale;
+        let scale = self.facts.target_scale;
         sweep.gradient.iter_mut().for_each(|g| *g /= scale);
         sweep.gram.push(sweep.gradient);
         let sums = Sums {
@@ -124,33 +145,14 @@ impl<R: RowProvider> ProviderStatistics<R> {
             products: sweep.gram,
         };
         let deviances = sweep.deviances.iter().map(|d| d / (scale * scale));
-        unit_columns(sums, &self.norms, self.is_linear(), deviances.collect())
+        let (norms, fixed) = (&self.facts.norms, self.facts.is_linear);
+        unit_columns(sums, norms, fixed, deviances.collect())
     }
 }
 
 impl<R: RowProvider> Statistics for ProviderStatistics<R> {
-    fn n_obs(&self) -> f64 {
-        self.n_obs
-    }
-
-    fn n_basis(&self) -> usize {
-        self.norms.len()
-    }
-
-    fn is_linear(&self) -> bool {
-        self.rows.likelihood().is_linear()
-    }
-
-    fn norms(&self) -> &[f64] {
-        &self.norms
-    }
-
-    fn target_scale(&self) -> f64 {
-        self.target_scale
-    }
-
-    fn cancel_flag(&self) -> Option<Arc<AtomicBool>> {
-        self.cancel.clone()
+    fn facts(&self) -> &Facts {
+        &self.facts
     }
 
     fn deviance(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
@@ -175,7 +177,7 @@ impl<R: RowProvider> Statistics for ProviderStatistics<R> {
         gradient: &mut [f64],
     ) -> Result<f64> {
         self.move_to(active, mu)?;
-        let (products, slopes) = self.among(active)?;
+        let (products, slopes) = self.unit_products(active)?;
         let m = active.len();
         gram.view_mut((0, 0), (m, m)).copy_from(&products);
         gradient.copy_from_slice(&slopes);
@@ -183,8 +185,8 @@ impl<R: RowProvider> Statistics for ProviderStatistics<R> {
     }
 
     fn bound(&mut self, _active: &[usize], _mu: &[f64], _sigma: &DMatrix<f64>) -> Result<()> {
-        if self.is_linear() {
-            return check_flag(self.cancel.as_deref());
+        if self.facts.is_linear {
+            return self.facts.check_cancelled();
         }
         let what = "scheme must not be 'variational' for a provider whose likelihood is not Gaussian: providers \
                     have no quadratic bounds";
@@ -201,12 +203,12 @@ impl<R: RowProvider> Statistics for ProviderStatistics<R> {
     }
 
     fn variance_drift(&mut self, active: &[usize], sigma: &DMatrix<f64>) -> Result<DMatrix<f64>> {
-        check_flag(self.cancel.as_deref())?;
+        self.facts.check_cancelled()?;
         let m = active.len();
-        if self.is_linear() {
+        if self.facts.is_linear {
             return Ok(DMatrix::zeros(m, m));
         }
-        let norms: Vec<f64> = active.iter().map(|&j| self.norms[j]).collect();
+        let norms: Vec<f64> = active.iter().map(|&j| self.facts.norms[j]).collect();
         let covariance = DMatrix::from_fn(m, m, |a, b| sigma[(a, b)] / norms[a] / norms[b]);
         let drift = self
             .rows
@@ -227,29 +229,20 @@ impl<R: RowProvider> Statistics for ProviderStatistics<R> {
             return Ok(start);
         }
         let sweep = self.rows.sweep(&self.active, &self.mu, wanted)?;
-        check_sweep(&sweep, self.norms.len(), wanted.len())?;
+        check_sweep(&sweep, self.facts.norms.len(), wanted.len())?;
         let mut sweep = self.to_units(sweep);
         for (column, &j) in sweep.gram.iter_mut().zip(wanted) {
             for value in column {
-                *value = over_norm(*value, self.norms[j]);
+                *value = over_norm(*value, self.facts.norms[j]);
             }
         }
         self.remember(sweep.deviances[0]);
         Ok(sweep)
     }
 
-    fn among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
-        check_flag(self.cancel.as_deref())?;
-        let sums = self.rows.among(&self.active, &self.mu, js)?;
-        check_among(&sums, js.len())?;
-        self.convert_deviance(sums.deviance);
-        let gradient = self.unit_gradient(js, &sums.gradient);
-        let gram = DMatrix::from_fn(js.len(), js.len(), |a, b| {
-            // Only one triangle is used, because the two may differ in their last bits.
-            let value = sums.gram[a.min(b) * js.len() + a.max(b)];
-            over_norm(over_norm(value, self.norms[js[b]]), self.norms[js[a]])
-        });
-        Ok((gram, gradient))
+    fn among(&mut self, js: &[usize]) -> Result<(LowerTriangle, Vec<f64>)> {
+        let (gram, gradient) = self.unit_products(js)?;
+        Ok((LowerTriangle::of(&gram), gradient))
     }
 }
 

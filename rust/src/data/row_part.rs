@@ -35,7 +35,7 @@ impl<'a> RowPart<'a> {
 
     /// Makes every later call return [`Error::Interrupted`] once `flag` is raised.
     pub fn cancelled_by(&mut self, flag: Arc<AtomicBool>) {
-        self.rows.cancel = Some(flag);
+        self.rows.facts.cancel = Some(flag);
     }
 
     /// Number of rows.
@@ -58,7 +58,7 @@ impl<'a> RowPart<'a> {
 
 impl RowProvider for RowPart<'_> {
     fn n_basis(&self) -> usize {
-        self.rows.n_basis()
+        self.rows.facts.n_basis()
     }
 
     fn likelihood(&self) -> Likelihood {
@@ -98,7 +98,8 @@ impl RowProvider for RowPart<'_> {
             self.rows.local(active, mu, &mut gram, &mut gradient)?
         } else {
             let deviance = self.rows.deviance(active, mu)?;
-            (gram, gradient) = self.rows.among(js)?;
+            let among = self.rows.among(js)?;
+            (gram, gradient) = (among.0.whole(), among.1);
             deviance
         };
         Ok(CandidateProducts {

@@ -9,7 +9,7 @@ use crate::{Error, Result};
 /// With p the probabilities and w the sample weights, the negative second derivative of the log-likelihood of a row is
 /// `w (diag(p) - p p^T)`: element (c, c) is `own`, and (c, d) is `-p_c weighted_d`.
 #[derive(Debug, Default)]
-pub(crate) struct Rows {
+pub(crate) struct SoftmaxRows {
     /// p of each class.
     pub(crate) p: Vec<Vec<f64>>,
     /// w p.
@@ -20,7 +20,7 @@ pub(crate) struct Rows {
     pub(crate) residual: Vec<Vec<f64>>,
 }
 
-impl Rows {
+impl SoftmaxRows {
     /// Evaluates the rows; `eta(rows, out)` adds their linear predictors to zeros, class after class. Returns the deviance as well.
     pub(crate) fn at(
         labels: &[usize],
@@ -131,8 +131,8 @@ pub(crate) fn labels(target: &[f64]) -> Result<(Vec<usize>, usize)> {
 mod tests {
     use super::*;
 
-    fn at(eta: [f64; 3], label: usize) -> (Rows, f64) {
-        Rows::at(&[label], Some(&[2.0]), 3, |_, out| {
+    fn at(eta: [f64; 3], label: usize) -> (SoftmaxRows, f64) {
+        SoftmaxRows::at(&[label], Some(&[2.0]), 3, |_, out| {
             out.copy_from_slice(&eta);
         })
     }

@@ -17,10 +17,11 @@ use crate::data::column_cache::{
 use crate::data::design::Design;
 use crate::data::observations::GRAM_ROWS;
 use crate::data::row_blocks::{ROW_BLOCK, Sums, sum_over_rows};
-use crate::data::softmax_rows::{Rows, labels};
+use crate::data::softmax_rows::{SoftmaxRows, labels};
 use crate::data::softmax_sums::ByClass;
 use crate::data::targets::{check_rows, total_weight};
-use crate::data::{Statistics, Sweep, check_flag};
+use crate::data::{Facts, Statistics, Sweep};
+use crate::linalg::LowerTriangle;
 use crate::linalg::gemm::{TallMatrix, add_transpose_product};
 use crate::linalg::vector::{axpy, column_dot};
 use crate::parallel::pieces;
@@ -35,18 +36,16 @@ pub struct SoftmaxStatistics<'a> {
     labels: Vec<usize>,
     n_classes: usize,
     weights: Option<Vec<f64>>,
-    n_obs: f64,
+    /// The norms are those of the K C expanded functions.
+    facts: Facts,
     /// Lengths of the K columns.
     lengths: Vec<f64>,
-    /// Lengths of the K C expanded functions.
-    norms: Vec<f64>,
     columns: ActiveColumns,
     active: Vec<usize>,
     groups: ByClass,
-    rows: Rows,
+    rows: SoftmaxRows,
     /// The pass at mu = 0, made together with the norms.
     start: Option<Sweep>,
-    cancel: Option<Arc<AtomicBool>>,
 }
 
 impl<'a> SoftmaxStatistics<'a> {
@@ -64,18 +63,23 @@ impl<'a> SoftmaxStatistics<'a> {
         }
         let mut this = Self {
             design,
-            n_obs: total_weight(labels.len(), weights.as_deref()),
+            facts: Facts {
+                n_obs: total_weight(labels.len(), weights.as_deref()),
+                n_predictors: n_classes,
+                is_linear: false,
+                norms: Vec::new(),
+                target_scale: 1.0,
+                cancel: None,
+            },
             labels,
             n_classes,
             weights,
             lengths: Vec::new(),
-            norms: Vec::new(),
             columns: ActiveColumns::default(),
             active: Vec::new(),
             groups: ByClass::new(&[], design.n_basis(), n_classes),
-            rows: Rows::default(),
+            rows: SoftmaxRows::default(),
             start: None,
-            cancel: None,
         };
         this.measure()?;
         Ok(this)
@@ -84,7 +88,7 @@ impl<'a> SoftmaxStatistics<'a> {
     /// Makes every later call return [`Error::Interrupted`] once `flag` is raised.
     #[must_use]
     pub fn cancelled_by(mut self, flag: Arc<AtomicBool>) -> Self {
-        self.cancel = Some(flag);
+        self.facts.cancel = Some(flag);
         self
     }
 
@@ -92,10 +96,6 @@ impl<'a> SoftmaxStatistics<'a> {
     #[must_use]
     pub fn n_classes(&self) -> usize {
         self.n_classes
-    }
-
-    fn check_cancel(&self) -> Result<()> {
-        check_flag(self.cancel.as_deref())
     }
 
     fn n(&self) -> usize {
@@ -109,14 +109,14 @@ impl<'a> SoftmaxStatistics<'a> {
         let weights = self.weights.as_ref().unwrap_or(&ones);
         let mut sums = self.pass((weights, 1), &[])?;
         self.lengths = lengths(&sums.remove(0))?;
-        self.norms = self.lengths.repeat(self.n_classes);
+        self.facts.norms = self.lengths.repeat(self.n_classes);
         // In the empty model all classes are equally likely.
         let p = 1.0 / self.n_classes as f64;
         let diag = |&norm: &f64| p * (1.0 - p) * unit_square(norm);
         let mut gradient = sums.concat();
-        divide_by_norms(&mut gradient, &self.norms);
+        divide_by_norms(&mut gradient, &self.facts.norms);
         self.start = Some(Sweep {
-            diag: self.norms.iter().map(diag).collect(),
+            diag: self.facts.norms.iter().map(diag).collect(),
             gradient,
             gram: Vec::new(),
             deviances: vec![deviance],
@@ -129,14 +129,15 @@ impl<'a> SoftmaxStatistics<'a> {
         if self.active != active {
             self.groups = ByClass::new(active, self.design.n_basis(), self.n_classes);
             let functions = &self.groups.functions;
-            self.columns.bring_to(self.design, &self.lengths, functions);
+            self.columns
+                .set_active(self.design, &self.lengths, functions);
             self.active = active.to_vec();
         }
     }
 
     /// Brings `rows` to `mu` and returns the deviance.
     fn move_to(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
-        self.check_cancel()?;
+        self.facts.check_cancelled()?;
         self.activate(active);
         let eta = |rows: Range<usize>, eta: &mut [f64]| {
             let columns = self.columns.at(&rows);
@@ -146,13 +147,14 @@ impl<'a> SoftmaxStatistics<'a> {
                 }
             }
         };
-        let (rows, deviance) = Rows::at(&self.labels, self.weights.as_deref(), self.n_classes, eta);
+        let (rows, deviance) =
+            SoftmaxRows::at(&self.labels, self.weights.as_deref(), self.n_classes, eta);
         self.rows = rows;
         Ok(deviance)
     }
 
     fn pass(&self, weights: (&[f64], usize), right: &[f64]) -> Result<Vec<Vec<f64>>> {
-        let check = || self.check_cancel();
+        let check = || self.facts.check_cancelled();
         self.rows.pass(self.design, check, weights, right)
     }
 
@@ -179,32 +181,8 @@ impl<'a> SoftmaxStatistics<'a> {
 }
 
 impl Statistics for SoftmaxStatistics<'_> {
-    fn n_obs(&self) -> f64 {
-        self.n_obs
-    }
-
-    fn n_basis(&self) -> usize {
-        self.design.n_basis() * self.n_classes
-    }
-
-    fn n_predictors(&self) -> usize {
-        self.n_classes
-    }
-
-    fn is_linear(&self) -> bool {
-        false
-    }
-
-    fn norms(&self) -> &[f64] {
-        &self.norms
-    }
-
-    fn target_scale(&self) -> f64 {
-        1.0
-    }
-
-    fn cancel_flag(&self) -> Option<Arc<AtomicBool>> {
-        self.cancel.clone()
+    fn facts(&self) -> &Facts {
+        &self.facts
     }
 
     fn deviance(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
@@ -243,7 +221,7 @@ impl Statistics for SoftmaxStatistics<'_> {
     /// The third derivatives of the log-sum-exp are the third central moments of the indicator of a class drawn from p:
     /// element (j, k) is `sum_n w_n sum_c p_c (T_cj - E T_j)^2 (T_ck - E T_k)`, the mean E under p_n.
     fn variance_drift(&mut self, active: &[usize], sigma: &DMatrix<f64>) -> Result<DMatrix<f64>> {
-        self.check_cancel()?;
+        self.facts.check_cancelled()?;
         self.activate(active);
         let (n, m) = (self.n(), active.len());
         Ok(sum_over_rows(n, ROW_BLOCK, m, |rows, out| {
@@ -279,7 +257,7 @@ impl Statistics for SoftmaxStatistics<'_> {
         let mut squares = self.pass((&own, self.n_classes), &right)?;
         let mut gradient = squares.split_off(self.n_classes);
         let products = gradient.split_off(self.n_classes);
-        let mut gram = vec![Vec::with_capacity(self.n_basis()); wanted.len()];
+        let mut gram = vec![Vec::with_capacity(self.facts.n_basis()); wanted.len()];
         for (k, product) in products.into_iter().enumerate() {
             gram[groups.places[k % wanted.len()]].extend(product);
         }
@@ -288,11 +266,11 @@ impl Statistics for SoftmaxStatistics<'_> {
             diag: squares.concat(),
             products: gram,
         };
-        Ok(unit_columns(sums, &self.norms, false, vec![deviance]))
+        Ok(unit_columns(sums, &self.facts.norms, false, vec![deviance]))
     }
 
-    fn among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
-        self.check_cancel()?;
+    fn among(&mut self, js: &[usize]) -> Result<(LowerTriangle, Vec<f64>)> {
+        self.facts.check_cancelled()?;
         let groups = ByClass::new(js, self.design.n_basis(), self.n_classes);
         let m = js.len();
         let (mut gram, mut gradient) = (DMatrix::zeros(m, m), vec![0.0; m]);
@@ -310,7 +288,7 @@ impl Statistics for SoftmaxStatistics<'_> {
                 }
             }
         }
-        Ok((groups.unsorted(gram), gradient))
+        Ok((LowerTriangle::of(&groups.unsorted(gram)), gradient))
     }
 }
 
@@ -407,8 +385,9 @@ mod tests {
         let mut stats = stats(&design);
         for (active, mu) in [(&[][..], &[][..]), (&ACTIVE[..], &MU[..])] {
             let sweep = stats.sweep(active, mu, active).unwrap();
-            let all: Vec<usize> = (0..stats.n_basis()).rev().collect();
+            let all: Vec<usize> = (0..K * CLASSES).rev().collect();
             let (gram, gradient) = stats.among(&all).unwrap();
+            let gram = gram.whole();
             for (a, &i) in all.iter().enumerate() {
                 assert!((sweep.diag[i] - gram[(a, a)]).abs() < 1e-12);
                 assert!((sweep.gradient[i] - gradient[a]).abs() < 1e-12);

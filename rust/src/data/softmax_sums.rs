@@ -9,7 +9,7 @@ use crate::Result;
 use crate::data::design::Design;
 use crate::data::observations::GRAM_COLUMNS;
 use crate::data::row_blocks::over_blocks;
-use crate::data::softmax_rows::Rows;
+use crate::data::softmax_rows::SoftmaxRows;
 use crate::linalg::gemm::{TallMatrix, add_lower_transpose_product, add_transpose_product};
 use crate::linalg::vector::mirror;
 use crate::parallel::fill_pieces_of;
@@ -60,7 +60,7 @@ impl ByClass {
     }
 }
 
-impl Rows {
+impl SoftmaxRows {
     /// Adds the contribution of some rows to the lower triangle of the Gram matrix, in the order of `groups`; `columns` hold these rows
     /// only.
     pub(crate) fn add_gram(

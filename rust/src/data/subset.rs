@@ -1,38 +1,38 @@
 //! Statistics of a subset of a large dictionary.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-
 use nalgebra::DMatrix;
 
 use crate::Result;
-use crate::data::{DictionaryPart, Statistics, Sweep};
+use crate::data::{Facts, Observations, Statistics, Sweep};
+use crate::linalg::LowerTriangle;
 
 /// [`Statistics`] whose dictionary is a subset of the functions of a provider; indices are positions in the subset.
-pub(crate) struct Subset<'a> {
-    stats: &'a mut dyn DictionaryPart,
+pub(crate) struct Subset<'a, 'd> {
+    stats: &'a mut Observations<'d>,
     functions: Vec<usize>,
-    norms: Vec<f64>,
+    facts: Facts,
 }
 
-impl<'a> Subset<'a> {
-    /// Without the lengths of the functions: [`Statistics::norms`] is empty.
-    pub(crate) fn unmeasured(stats: &'a mut dyn DictionaryPart, functions: Vec<usize>) -> Self {
+impl<'a, 'd> Subset<'a, 'd> {
+    /// Without the lengths of the functions: the norms are NaN.
+    pub(crate) fn unmeasured(stats: &'a mut Observations<'d>, functions: Vec<usize>) -> Self {
+        let facts = stats.facts().with_norms(vec![f64::NAN; functions.len()]);
         Self {
             stats,
             functions,
-            norms: Vec::new(),
+            facts,
         }
     }
 
     /// With the lengths of the functions.
-    pub(crate) fn measured(
-        stats: &'a mut dyn DictionaryPart,
-        functions: Vec<usize>,
-    ) -> Result<Self> {
+    pub(crate) fn measured(stats: &'a mut Observations<'d>, functions: Vec<usize>) -> Result<Self> {
         let norms = stats.lengths_of(&functions)?;
-        let this = Self::unmeasured(stats, functions);
-        Ok(Self { norms, ..this })
+        let facts = stats.facts().with_norms(norms);
+        Ok(Self {
+            stats,
+            functions,
+            facts,
+        })
     }
 
     /// The functions at these positions.
@@ -41,29 +41,9 @@ impl<'a> Subset<'a> {
     }
 }
 
-impl Statistics for Subset<'_> {
-    fn n_obs(&self) -> f64 {
-        self.stats.n_obs()
-    }
-
-    fn n_basis(&self) -> usize {
-        self.functions.len()
-    }
-
-    fn is_linear(&self) -> bool {
-        self.stats.is_linear()
-    }
-
-    fn norms(&self) -> &[f64] {
-        &self.norms
-    }
-
-    fn target_scale(&self) -> f64 {
-        self.stats.target_scale()
-    }
-
-    fn cancel_flag(&self) -> Option<Arc<AtomicBool>> {
-        self.stats.cancel_flag()
+impl Statistics for Subset<'_, '_> {
+    fn facts(&self) -> &Facts {
+        &self.facts
     }
 
     fn deviance(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
@@ -97,7 +77,7 @@ impl Statistics for Subset<'_> {
         self.stats.sweep_of(&self.functions, &active, mu, &wanted)
     }
 
-    fn among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
+    fn among(&mut self, js: &[usize]) -> Result<(LowerTriangle, Vec<f64>)> {
         self.stats.among(&self.at(js))
     }
 }
@@ -106,7 +86,7 @@ impl Statistics for Subset<'_> {
 mod tests {
     use super::*;
     use crate::linalg::vector::dot;
-    use crate::{DenseDesign, Likelihood, Observations};
+    use crate::{DenseDesign, Likelihood};
 
     #[test]
     fn sums_of_a_subset_equal_those_of_the_whole_dictionary() {
@@ -131,7 +111,7 @@ mod tests {
                 assert!(near(some.diag[c], all.diag[j]));
                 assert!(near(some.gradient[c], all.gradient[j]));
                 assert!(near(some.gram[0][c], all.gram[0][j]));
-                assert!(near(subset.norms()[c], whole.norms()[j]));
+                assert!(near(subset.facts.norms[c], whole.facts.norms[j]));
             }
             let (gram, gradient) = whole.among(&[4, 8]).unwrap();
             let (own_gram, own_gradient) = subset.among(&[1, 2]).unwrap();
@@ -139,7 +119,7 @@ mod tests {
                 dot(&gradient, &gradient),
                 dot(&own_gradient, &own_gradient)
             ));
-            assert!((gram - own_gram).amax() < 1e-13);
+            assert!((gram.whole() - own_gram.whole()).amax() < 1e-13);
         }
     }
 }

@@ -62,13 +62,13 @@ impl Targets {
 
 /// Rows with checked targets and weights.
 #[derive(Clone, Copy)]
-struct Rows<'a> {
+struct WeightedRows<'a> {
     design: &'a dyn Design,
     target: &'a [f64],
     weights: Option<&'a [f64]>,
 }
 
-impl<'a> Rows<'a> {
+impl<'a> WeightedRows<'a> {
     fn new(design: &'a dyn Design, target: &'a [f64], weights: Option<&'a [f64]>) -> Result<Self> {
         check_values(design.n_rows(), target, weights, true)?;
         Ok(Self {
@@ -110,7 +110,7 @@ impl SufficientStatistics {
         weights: Option<&[f64]>,
         cancel: Option<&AtomicBool>,
     ) -> Result<Self> {
-        let rows = Rows::new(design, target, weights)?;
+        let rows = WeightedRows::new(design, target, weights)?;
         let mut this = Self::new(design.n_basis())?;
         let mut strip = Strip::new(this.gram.size(), target.len());
         for range in pieces(target.len(), STRIP) {
@@ -134,7 +134,7 @@ impl SufficientStatistics {
             return self.merge(&Self::of(design, target, weights, None)?);
         }
         // Loading the rows is the last step that can fail, so they are added in place.
-        let rows = Rows::new(design, target, weights)?;
+        let rows = WeightedRows::new(design, target, weights)?;
         let mut strip = Strip::new(self.gram.size(), target.len());
         self.add_rows(&mut strip, rows, 0..target.len(), None)
     }
@@ -155,7 +155,7 @@ impl SufficientStatistics {
     fn add_rows(
         &mut self,
         strip: &mut Strip,
-        rows: Rows<'_>,
+        rows: WeightedRows<'_>,
         range: Range<usize>,
         cancel: Option<&AtomicBool>,
     ) -> Result<()> {
@@ -173,7 +173,7 @@ impl SufficientStatistics {
     }
 
     /// Writes some rows to `strip`, each times the root of its weight: 1, the functions, the target.
-    fn load(&self, strip: &mut Strip, rows: Rows<'_>, range: &Range<usize>) -> Result<()> {
+    fn load(&self, strip: &mut Strip, rows: WeightedRows<'_>, range: &Range<usize>) -> Result<()> {
         let roots: Vec<f64> = range.clone().map(|row| rows.weight(row).sqrt()).collect();
         let (last, ones) = (self.gram.size() - 1, [1.0; STRIP]);
         strip.fill(range.len(), |first, columns| {

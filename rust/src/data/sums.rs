@@ -9,7 +9,8 @@ use nalgebra::DMatrix;
 use crate::data::column_cache::{lengths, over_norm, unit_square};
 use crate::data::sufficient_statistics::{SufficientStatistics, Targets};
 use crate::data::targets::deviation_or_size;
-use crate::data::{Statistics, Sweep, check_flag};
+use crate::data::{Facts, Statistics, Sweep};
+use crate::linalg::LowerTriangle;
 use crate::linalg::double_double::DoubleDouble;
 use crate::parallel::map_pieces;
 use crate::{Error, Result};
@@ -27,11 +28,9 @@ pub struct SumStatistics<'a> {
     centred: Range<usize>,
     /// Sum of the weights.
     weight: DoubleDouble,
-    norms: Vec<f64>,
-    target_scale: f64,
+    facts: Facts,
     /// The latest mu, as weights in the units of the columns and targets given.
     weights: Vec<(usize, DoubleDouble)>,
-    cancel: Option<Arc<AtomicBool>>,
 }
 
 impl<'a> SumStatistics<'a> {
@@ -47,13 +46,18 @@ impl<'a> SumStatistics<'a> {
             first,
             centred: end - n_centred..end,
             weight: sums.gram.at(0, 0),
-            norms: Vec::new(),
-            target_scale: target_scale(&sums.targets)?,
+            facts: Facts {
+                n_obs: sums.weight(),
+                n_predictors: 1,
+                is_linear: true,
+                norms: Vec::new(),
+                target_scale: target_scale(&sums.targets)?,
+                cancel: None,
+            },
             weights: Vec::new(),
-            cancel: None,
         };
         let squares: Vec<f64> = (0..end - first).map(|i| this.square(i)).collect();
-        this.norms = lengths(&squares)?;
+        this.facts.norms = lengths(&squares)?;
         Ok(this)
     }
 
@@ -78,14 +82,15 @@ impl<'a> SumStatistics<'a> {
     /// Makes every later call return [`Error::Interrupted`] once `flag` is raised.
     #[must_use]
     pub fn cancelled_by(mut self, flag: Arc<AtomicBool>) -> Self {
-        self.cancel = Some(flag);
+        self.facts.cancel = Some(flag);
         self
     }
 
     fn move_to(&mut self, active: &[usize], mu: &[f64]) -> Result<()> {
-        check_flag(self.cancel.as_deref())?;
+        self.facts.check_cancelled()?;
         let weight = |(&j, &mu): (&usize, &f64)| {
-            let weight = DoubleDouble::product(mu, self.target_scale).over(self.norms[j].into());
+            let weight =
+                DoubleDouble::product(mu, self.facts.target_scale).over(self.facts.norms[j].into());
             (j, weight)
         };
         self.weights = active.iter().zip(mu).map(weight).collect();
@@ -121,12 +126,15 @@ impl<'a> SumStatistics<'a> {
 
     /// [`SumStatistics::residual`] for a unit-norm column and scaled targets.
     fn unit_residual(&self, i: usize) -> f64 {
-        over_norm(self.residual(i).value(), self.norms[i]) / self.target_scale
+        over_norm(self.residual(i).value(), self.facts.norms[i]) / self.facts.target_scale
     }
 
     /// phi_i^T W phi_j of unit-norm columns.
     fn unit_gram(&self, i: usize, j: usize) -> f64 {
-        over_norm(self.gram(i, j).value(), self.norms[i] * self.norms[j])
+        over_norm(
+            self.gram(i, j).value(),
+            self.facts.norms[i] * self.facts.norms[j],
+        )
     }
 
     /// ||t - Phi w||^2 = t^T t - w^T (b + r), with b = Phi^T t and r = Phi^T (t - Phi w).
@@ -138,33 +146,13 @@ impl<'a> SumStatistics<'a> {
             sum.minus(w.times(self.projection(j).plus(self.residual(j))))
         });
         // Rounding can make a tiny sum of squares negative.
-        (left.value() / self.target_scale / self.target_scale).max(0.0)
+        (left.value() / self.facts.target_scale / self.facts.target_scale).max(0.0)
     }
 }
 
 impl Statistics for SumStatistics<'_> {
-    fn n_obs(&self) -> f64 {
-        self.sums.weight()
-    }
-
-    fn n_basis(&self) -> usize {
-        self.norms.len()
-    }
-
-    fn is_linear(&self) -> bool {
-        true
-    }
-
-    fn norms(&self) -> &[f64] {
-        &self.norms
-    }
-
-    fn target_scale(&self) -> f64 {
-        self.target_scale
-    }
-
-    fn cancel_flag(&self) -> Option<Arc<AtomicBool>> {
-        self.cancel.clone()
+    fn facts(&self) -> &Facts {
+        &self.facts
     }
 
     fn deviance(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
@@ -199,25 +187,33 @@ impl Statistics for SumStatistics<'_> {
         /// Functions that one thread handles.
         const PIECE: usize = 32;
         self.move_to(active, mu)?;
-        let k = self.n_basis();
+        let k = self.facts.n_basis();
         let column = |&j: &usize| (0..k).map(|i| self.unit_gram(i, j)).collect();
         let pieces = map_pieces(k, PIECE, |piece| -> Result<Vec<f64>> {
-            check_flag(self.cancel.as_deref())?;
+            self.facts.check_cancelled()?;
             Ok(piece.map(|i| self.unit_residual(i)).collect())
         });
         let gradient: Vec<Vec<f64>> = pieces.into_iter().collect::<Result<_>>()?;
         Ok(Sweep {
-            diag: self.norms.iter().map(|&norm| unit_square(norm)).collect(),
+            diag: self
+                .facts
+                .norms
+                .iter()
+                .map(|&norm| unit_square(norm))
+                .collect(),
             gradient: gradient.concat(),
             gram: wanted.iter().map(column).collect(),
             deviances: vec![self.current_deviance()],
         })
     }
 
-    fn among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
-        check_flag(self.cancel.as_deref())?;
+    fn among(&mut self, js: &[usize]) -> Result<(LowerTriangle, Vec<f64>)> {
+        self.facts.check_cancelled()?;
         let gram = DMatrix::from_fn(js.len(), js.len(), |a, b| self.unit_gram(js[a], js[b]));
-        Ok((gram, js.iter().map(|&j| self.unit_residual(j)).collect()))
+        Ok((
+            LowerTriangle::of(&gram),
+            js.iter().map(|&j| self.unit_residual(j)).collect(),
+        ))
     }
 }
 

@@ -341,7 +341,6 @@ impl WithSimd for Shift<'_> {
     type Output = ();
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // compiled once for each processor: see `dispatch`
     fn with_simd<S: Simd>(self, _: S) {
         let n = self.w.len();
         self.w.fill(0.0);

@@ -75,7 +75,7 @@ impl Dictionary {
         self.min_orthogonal = Tuning::MIN_ORTHOGONAL_PART;
         let active_gradient = self.gradient_of(&state.active);
         // S is a difference, so both terms need the working weights W of the new reference.
-        let gram = (!stats.is_linear()).then(|| {
+        let gram = (!stats.facts().is_linear).then(|| {
             DMatrix::from_fn(state.len(), state.len(), |a, b| {
                 self.gram[&state.active[a.min(b)]][state.active[a.max(b)]]
             })
@@ -106,7 +106,7 @@ impl Dictionary {
 
     /// Active functions whose Gram columns the next pass has to compute.
     fn columns_wanted(&mut self, stats: &dyn Statistics, state: &State) -> Vec<usize> {
-        if !stats.is_linear() {
+        if !stats.facts().is_linear {
             self.gram.clear();
         }
         self.drop_spare_columns(state);
@@ -427,7 +427,7 @@ impl Dictionary {
         if list.is_empty() {
             return Ok(0);
         }
-        let (gram, _) = stats.among(&list)?;
+        let gram = stats.among(&list)?.0.whole();
         let mut shortlist = Shortlist::new(self, &list, &gram, state);
         let mut first_gain = None;
         let mut added: Vec<usize> = Vec::new();

@@ -32,13 +32,13 @@ pub(crate) fn fit(
     rules: &Rules,
     recorder: &mut Recorder<'_>,
 ) -> std::result::Result<Status, Stop> {
-    let everything: Vec<usize> = (0..stats.n_basis())
-        .filter(|&i| stats.norms()[i] > 0.0)
+    let everything: Vec<usize> = (0..stats.facts().n_basis())
+        .filter(|&i| stats.facts().norms[i] > 0.0)
         .collect();
     let alpha = vec![Tuning::INITIAL_ALPHA; everything.len()];
     fill(stats, state, &everything, &alpha, &priors)?;
     recorder.begin(state);
-    let gaussian = stats.is_linear();
+    let gaussian = stats.facts().is_linear;
     loop {
         let change = update(stats, state, rules.scheme)?;
         recorder.step(Action::Joint, None, state)?;
@@ -48,7 +48,7 @@ pub(crate) fn fit(
             break;
         }
     }
-    let mut dictionary = Dictionary::new(stats.n_basis(), priors);
+    let mut dictionary = Dictionary::new(stats.facts().n_basis(), priors);
     dictionary.refresh(stats, state)?;
     if gaussian {
         let start = Start::default();
@@ -76,7 +76,7 @@ pub(crate) fn fill(
         functions,
         Tuning::INITIAL_ALPHA,
         priors,
-        stats.cancel_flag(),
+        stats.facts().cancel.clone(),
     );
     state.alpha.copy_from_slice(alpha);
     let mu = vec![0.0; functions.len()];
@@ -89,7 +89,7 @@ pub(crate) fn fill(
 
 /// Moves the quadratic model of the data to the present mean or mode.
 fn relinearise(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
-    if stats.is_linear() {
+    if stats.facts().is_linear {
         state.recentre(stats)?;
         Ok(())
     } else {

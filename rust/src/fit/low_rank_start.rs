@@ -4,7 +4,7 @@
 //! continues from its functions and precisions. If the features lack something that the targets need, candidates gain more on the rows
 //! than in features, and the start is discarded.
 
-use crate::data::{Statistics, check_flag};
+use crate::data::{Approximation, Statistics};
 use crate::fit::candidates::Candidates;
 use crate::fit::dictionary::Dictionary;
 use crate::fit::evidence::ALPHA_FLOOR;
@@ -31,13 +31,13 @@ pub(crate) fn fit(
     let is_too_precise =
         rules.noise != Noise::Estimated && state.beta() > Tuning::MAX_LOW_RANK_BETA;
     // A small dictionary fits into one working set: features would save nothing.
-    let is_small = stats.n_basis() <= Tuning::MAX_WHOLE_DICTIONARY;
+    let is_small = stats.facts().n_basis() <= Tuning::MAX_WHOLE_DICTIONARY;
     if is_small || is_too_precise || rules.max_iter < Tuning::MIN_LOW_RANK_STEPS {
         return Ok(None);
     }
     let empty = state.clone();
     let mut outcome = None;
-    stats.with_low_rank_features(&mut |whole, features| {
+    stats.with_approximation(Approximation::LowRankFeatures, &mut |whole, features| {
         outcome = Some(fit_features(whole, features, (&empty, priors), rules));
     })?;
     let Some(outcome) = outcome else {
@@ -48,7 +48,7 @@ pub(crate) fn fit(
             return Ok(None);
         };
         start.apply(stats, state, priors)?;
-        let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
+        let mut dictionary = Dictionary::new(stats.facts().n_basis(), priors.clone());
         dictionary.refresh(stats, state)?;
         let is_close = dictionary.largest_gain(state) <= Tuning::MAX_LOW_RANK_GAIN;
         Ok(is_close.then_some(dictionary))
@@ -60,7 +60,7 @@ pub(crate) fn fit(
         }
         // Features have fewer digits than the rows, on which the fit may well succeed.
         Ok(None) | Err(Stop::MaxIterations | Stop::Failed(Error::NotPositiveDefinite(_))) => {
-            check_flag(stats.cancel_flag().as_deref())?;
+            stats.facts().check_cancelled()?;
             state.clone_from(&empty);
             Ok(None)
         }
@@ -75,15 +75,15 @@ fn fit_features(
     (empty, priors): (&State, &Priors),
     rules: &Rules,
 ) -> Result<Option<LowRankModel>, Stop> {
-    let (scale, mut state) = (features.target_scale(), empty.clone());
+    let (scale, mut state) = (features.facts().target_scale, empty.clone());
     let (rules, recorder) = (&rules.loosened(), &mut Recorder::silent());
-    let own = Priors::new(rules.alpha_prior, features.norms(), scale);
-    let mut dictionary = Dictionary::new(features.n_basis(), own.clone());
+    let own = Priors::new(rules.alpha_prior, &features.facts().norms, scale);
+    let mut dictionary = Dictionary::new(features.facts().n_basis(), own.clone());
     let set = sequential::initial_model(features, &mut state, &mut dictionary, recorder)?;
     if state.beta() > Tuning::MAX_LOW_RANK_BETA {
         return Ok(None);
     }
-    let mut initial = LowRankModel::of(&state, features.norms(), scale);
+    let mut initial = LowRankModel::of(&state, &features.facts().norms, scale);
     // Where features miss part of the signal, their fit counts it as noise, which would hide the gains: test with the initial noise at most.
     let initial_beta = 1.0 / (Tuning::INITIAL_NOISE * scale * scale);
     initial.beta = initial.beta.max(initial_beta);
@@ -95,7 +95,7 @@ fn fit_features(
     if pairs.any(|(rows, features)| rows > &(features + Tuning::MAX_LOW_RANK_ERROR)) {
         return Ok(None);
     }
-    let start = Start::after_initial_model(set, features.n_obs(), &state);
+    let start = Start::after_initial_model(set, features.facts().n_obs, &state);
     sequential::complete(
         features,
         &mut state,
@@ -104,7 +104,11 @@ fn fit_features(
         rules,
         recorder,
     )?;
-    Ok(Some(LowRankModel::of(&state, features.norms(), scale)))
+    Ok(Some(LowRankModel::of(
+        &state,
+        &features.facts().norms,
+        scale,
+    )))
 }
 
 /// The gain of adding each candidate to a model; 0 for its own functions.
@@ -149,7 +153,7 @@ impl LowRankModel {
 
     /// Adds to an empty state the functions whose column is not entirely zero.
     fn apply(&self, stats: &mut dyn Statistics, state: &mut State, priors: &Priors) -> Result<()> {
-        let (scale, norms) = (stats.target_scale(), stats.norms());
+        let (scale, norms) = (stats.facts().target_scale, &stats.facts().norms);
         let pairs = self.functions.iter().zip(&self.alpha);
         let (functions, alpha): (Vec<usize>, Vec<f64>) = pairs
             .filter(|&(&j, _)| norms[j] > 0.0)

@@ -49,11 +49,11 @@ pub use crate::fit::large::working_set::{BlockCheckpoint, SaveCheckpoint, fit_in
 pub(crate) use crate::fit::model::State;
 pub use crate::fit::mrvm::{Ascent, MStep, RetargetedFit, TopDownFit};
 pub use crate::fit::noise::OutputNoise;
-pub use crate::fit::record::{Action, Step, Watch};
+pub use crate::fit::record::{Action, Step, StepCallback};
 pub use crate::fit::settings::{Blocks, Noise, Rules, Scheme, Search, Settings};
 
 use crate::Result;
-use crate::data::{OutputObservations, Statistics, check_flag};
+use crate::data::{OutputObservations, Statistics};
 use crate::fit::dictionary::Dictionary;
 use crate::fit::noise::NoisePrecision;
 use crate::fit::prior::{Gamma, Priors};
@@ -101,10 +101,14 @@ impl Status {
 /// # Errors
 /// Errors of the provider, and [`Error::NotPositiveDefinite`](crate::Error::NotPositiveDefinite) if round-off makes the
 /// posterior precision indefinite before there is a converged model to return to.
-pub fn fit(stats: &mut dyn Statistics, rules: &Rules, watch: &mut Watch<'_>) -> Result<Posterior> {
-    let scale = stats.target_scale();
+pub fn fit(
+    stats: &mut dyn Statistics,
+    rules: &Rules,
+    watch: &mut StepCallback<'_>,
+) -> Result<Posterior> {
+    let scale = stats.facts().target_scale;
     let mut state = empty_model(stats, rules)?;
-    let priors = Priors::new(rules.alpha_prior, stats.norms(), scale);
+    let priors = Priors::new(rules.alpha_prior, &stats.facts().norms, scale);
     let mut recorder = Recorder::new(&state, rules.max_iter, scale, watch);
     let outcome = match rules.scheme {
         Scheme::Sequential => fit_and_search(stats, &mut state, &priors, rules, &mut recorder),
@@ -121,7 +125,7 @@ pub fn fit(stats: &mut dyn Statistics, rules: &Rules, watch: &mut Watch<'_>) -> 
     // The quadratic model may have been moved to the posterior mean since the last step.
     recorder.amend(&state);
     let mut posterior =
-        Posterior::publish(&state, recorder.trace, status, stats.norms(), scale).checked()?;
+        Posterior::publish(&state, recorder.trace, status, stats.facts()).checked()?;
     if let (Scheme::Variational, Some(&bound)) = (rules.scheme, posterior.trace.last()) {
         posterior.log_evidence = bound;
     }
@@ -140,9 +144,9 @@ pub fn fit_outputs(
     stats: &mut OutputObservations<'_>,
     rules: &Rules,
     noise: &OutputNoise,
-    watch: &mut Watch<'_>,
+    watch: &mut StepCallback<'_>,
 ) -> Result<OutputPosterior> {
-    let scale = stats.target_scale();
+    let scale = stats.facts().target_scale;
     settings::check_scale(scale)?;
     let given = noise.levels(stats.variances().len())?;
     // The unit of the targets is the root of their mean variance.
@@ -156,12 +160,12 @@ pub fn fit_outputs(
         levels.push(NoisePrecision::new(noise, variance, scale));
     }
     let deviances = stats.gradient(&[], &[], &mut [])?;
-    let mut state = State::empty(&levels, Gamma::FLAT, &deviances, stats.n_obs());
+    let mut state = State::empty(&levels, Gamma::FLAT, &deviances, stats.facts().n_obs);
     let mut recorder = Recorder::new(&state, rules.max_iter, scale, watch);
     let outcome = fit_and_search(stats, &mut state, &Priors::default(), rules, &mut recorder);
     let status = status(stats, &state, outcome)?;
     recorder.amend(&state);
-    OutputPosterior::publish(&state, recorder.trace, status, (stats.norms(), scale)).checked()
+    OutputPosterior::publish(&state, recorder.trace, status, stats.facts()).checked()
 }
 
 /// The sequential scheme and the search for a better optimum after it.
@@ -172,7 +176,7 @@ fn fit_and_search(
     rules: &Rules,
     recorder: &mut Recorder<'_>,
 ) -> std::result::Result<Status, Stop> {
-    let found = if stats.is_linear() {
+    let found = if stats.facts().is_linear {
         fit_sequentially(stats, state, priors, rules, recorder)?
     } else {
         let mut fit = laplace::Fit {
@@ -195,24 +199,27 @@ fn fit_sequentially(
     recorder: &mut Recorder<'_>,
 ) -> std::result::Result<Status, Stop> {
     let mut start = Start::default();
-    let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
+    let mut dictionary = Dictionary::new(stats.facts().n_basis(), priors.clone());
     if let Some(refreshed) = low_rank_start::fit(stats, state, priors, rules, recorder)? {
         dictionary = refreshed;
     } else if row_subsample::fit(stats, state, priors, recorder)? {
         dictionary.refresh(stats, state)?;
     } else {
         let whole = sequential::initial_model(stats, state, &mut dictionary, recorder)?;
-        start = Start::after_initial_model(whole, stats.n_obs(), state);
+        start = Start::after_initial_model(whole, stats.facts().n_obs, state);
     }
     sequential::complete(stats, state, &mut dictionary, start, rules, recorder)
 }
 
 /// The empty model, with the checks of the rules against the units of the data.
 fn empty_model(stats: &mut dyn Statistics, rules: &Rules) -> Result<State> {
-    let scale = stats.target_scale();
-    settings::check_units(scale, stats.norms(), rules, stats.is_linear())?;
-    let (noise, n_noise) = if stats.is_linear() {
-        (NoisePrecision::new(rules.noise, 1.0, scale), stats.n_obs())
+    let scale = stats.facts().target_scale;
+    settings::check_units(scale, &stats.facts().norms, rules, stats.facts().is_linear)?;
+    let (noise, n_noise) = if stats.facts().is_linear {
+        (
+            NoisePrecision::new(rules.noise, 1.0, scale),
+            stats.facts().n_obs,
+        )
     } else {
         (NoisePrecision::fixed(1.0), 0.0)
     };
@@ -230,7 +237,7 @@ fn status_at_mode(
     outcome: std::result::Result<Status, Stop>,
     recorder: &mut Recorder<'_>,
 ) -> Result<Status> {
-    if !stats.is_linear() && matches!(outcome, Err(Stop::Stopped | Stop::MaxIterations)) {
+    if !stats.facts().is_linear && matches!(outcome, Err(Stop::Stopped | Stop::MaxIterations)) {
         laplace::mode::find_some_mode(stats, state)?;
         recorder.amend(state);
     }
@@ -249,7 +256,7 @@ fn status(
         Err(Stop::Stopped) => Ok(Status::Stopped),
         Err(Stop::Failed(error)) => {
             // A cancelled factorisation fails like an indefinite one.
-            check_flag(stats.cancel_flag().as_deref())?;
+            stats.facts().check_cancelled()?;
             Err(error)
         }
     }

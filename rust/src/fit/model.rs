@@ -431,7 +431,7 @@ impl State {
     ///
     /// For other likelihoods than the Gaussian the quadratic model holds at its reference only and stays.
     pub(crate) fn recentre(&mut self, stats: &mut dyn Statistics) -> Result<bool> {
-        if self.round_off() <= self.max_round_off || !stats.is_linear() {
+        if self.round_off() <= self.max_round_off || !stats.facts().is_linear {
             return Ok(false);
         }
         self.centre(stats)?;

@@ -49,7 +49,7 @@ pub(crate) enum Coordinates {
 impl Coordinates {
     /// Inverses where the data terms are fixed (a Gaussian likelihood or a working set), logarithms otherwise.
     pub(crate) fn of(stats: &dyn Statistics) -> Self {
-        if stats.is_linear() {
+        if stats.facts().is_linear {
             Self::Inverses
         } else {
             Self::Logarithms
@@ -314,7 +314,6 @@ impl WithSimd for Curvatures<'_> {
     type Output = ();
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // compiled once for each processor: see `dispatch`
     fn with_simd<S: Simd>(self, _: S) {
         let Self {
             state,

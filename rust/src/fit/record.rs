@@ -67,7 +67,7 @@ pub struct Step {
 }
 
 /// Called after each step; a break ends the fit with the present model.
-pub type Watch<'w> = dyn FnMut(&Step) -> ControlFlow<()> + 'w;
+pub type StepCallback<'w> = dyn FnMut(&Step) -> ControlFlow<()> + 'w;
 
 /// Why a fit ended before convergence.
 #[derive(Debug)]
@@ -112,7 +112,7 @@ pub(crate) struct Recorder<'w> {
     pub(crate) working: Option<Vec<usize>>,
     /// [`State::least_pivot`] before the step, for debug assertions.
     least_pivot: f64,
-    watch: Option<&'w mut Watch<'w>>,
+    watch: Option<&'w mut StepCallback<'w>>,
 }
 
 impl<'w> Recorder<'w> {
@@ -120,7 +120,7 @@ impl<'w> Recorder<'w> {
         state: &State,
         max_iter: usize,
         target_scale: f64,
-        watch: &'w mut Watch<'w>,
+        watch: &'w mut StepCallback<'w>,
     ) -> Self {
         let mut this = Self {
             max_iter,
@@ -201,7 +201,12 @@ impl<'w> Recorder<'w> {
     }
 
     /// Reports the progress of a pass over the candidates to the callback.
-    pub(crate) fn sweeping(&mut self, done: usize, of: usize, state: &State) -> Result<(), Stop> {
+    pub(crate) fn report_sweep(
+        &mut self,
+        done: usize,
+        of: usize,
+        state: &State,
+    ) -> Result<(), Stop> {
         let log_evidence = self.in_target_units(state);
         let step = self.report(Action::Sweep { done, of }, 0.0, log_evidence, state);
         self.notify(&step)

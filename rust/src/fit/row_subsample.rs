@@ -6,17 +6,15 @@
 //! matrix G of one row in sixteen, scaled up. The error is a few per cent of d^T G d, the curvature of the change, and not of what
 //! the model explains; the next quadratic model, with exact gradients, removes it. The fit ends on all rows.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-
 use nalgebra::DMatrix;
 
-use crate::data::{Statistics, Sweep, check_flag};
+use crate::data::{Approximation, Facts, Statistics, Sweep};
 use crate::fit::model::State;
 use crate::fit::prior::Priors;
 use crate::fit::record::{Action, Recorder, Stop};
 use crate::fit::sequential;
 use crate::fit::tuning::Tuning;
+use crate::linalg::LowerTriangle;
 use crate::{Error, Result};
 
 /// [`Statistics`] of a Gaussian likelihood with the Gram matrices of part of the rows.
@@ -29,8 +27,8 @@ pub(crate) struct SubsampledStatistics<'a> {
 
 impl<'a> SubsampledStatistics<'a> {
     fn new(whole: &'a mut dyn Statistics, part: &'a mut dyn Statistics) -> Self {
-        let rows = (whole.n_obs() / part.n_obs()).sqrt();
-        let norms = whole.norms().iter().zip(part.norms());
+        let rows = (whole.facts().n_obs / part.facts().n_obs).sqrt();
+        let norms = whole.facts().norms.iter().zip(&part.facts().norms);
         let ratio = |(&all, &some): (&f64, &f64)| if all > 0.0 { rows * some / all } else { 0.0 };
         let ratio = norms.map(ratio).collect();
         Self { whole, part, ratio }
@@ -58,13 +56,16 @@ pub(crate) fn fit(
     recorder: &mut Recorder<'_>,
 ) -> Result<bool, Stop> {
     // Smaller dictionaries are one working set.
-    if stats.n_basis() <= Tuning::MAX_WHOLE_DICTIONARY {
+    if stats.facts().n_basis() <= Tuning::MAX_WHOLE_DICTIONARY {
         return Ok(false);
     }
     let empty = state.clone();
     let mut outcome = None;
-    let (ratio, min_rows) = (Tuning::SUBSAMPLE_RATIO, Tuning::MIN_SUBSAMPLE_ROWS);
-    stats.with_row_subsample(ratio, min_rows, &mut |whole, part| {
+    let kind = Approximation::RowSubsample {
+        share: Tuning::SUBSAMPLE_RATIO,
+        least: Tuning::MIN_SUBSAMPLE_ROWS,
+    };
+    stats.with_approximation(kind, &mut |whole, part| {
         let mut run = || {
             sequential::model_of_sample(whole, state, priors, recorder)?;
             let mut sampled = SubsampledStatistics::new(whole, part);
@@ -77,7 +78,7 @@ pub(crate) fn fit(
         return Ok(false);
     };
     if let Err(Stop::Failed(error)) = outcome {
-        check_flag(stats.cancel_flag().as_deref())?;
+        stats.facts().check_cancelled()?;
         let Error::NotPositiveDefinite(_) = error else {
             return Err(error.into());
         };
@@ -104,28 +105,8 @@ fn relinearise(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
 }
 
 impl Statistics for SubsampledStatistics<'_> {
-    fn n_obs(&self) -> f64 {
-        self.whole.n_obs()
-    }
-
-    fn n_basis(&self) -> usize {
-        self.whole.n_basis()
-    }
-
-    fn is_linear(&self) -> bool {
-        true
-    }
-
-    fn norms(&self) -> &[f64] {
-        self.whole.norms()
-    }
-
-    fn target_scale(&self) -> f64 {
-        self.whole.target_scale()
-    }
-
-    fn cancel_flag(&self) -> Option<Arc<AtomicBool>> {
-        self.whole.cancel_flag()
+    fn facts(&self) -> &Facts {
+        self.whole.facts()
     }
 
     fn deviance(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
@@ -169,10 +150,10 @@ impl Statistics for SubsampledStatistics<'_> {
         self.whole.project(js)
     }
 
-    fn among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
-        let (mut gram, _) = self.part.among(js)?;
+    fn among(&mut self, js: &[usize]) -> Result<(LowerTriangle, Vec<f64>)> {
+        let mut gram = self.part.among(js)?.0.whole();
         self.scale(&mut gram, js);
-        Ok((gram, self.whole.project(js)?))
+        Ok((LowerTriangle::of(&gram), self.whole.project(js)?))
     }
 }
 
@@ -220,9 +201,11 @@ mod tests {
                 "{a:?} {b:?}"
             );
         };
+        let (share, least) = (SAME, RUNS * RUN);
+        let kind = Approximation::RowSubsample { share, least };
         let mut whole = observe();
         whole
-            .with_row_subsample(SAME, RUNS * RUN, &mut |whole, part| {
+            .with_approximation(kind, &mut |whole, part| {
                 called = true;
                 let mut sampled = SubsampledStatistics::new(whole, part);
                 let (mut g, mut slope) = (DMatrix::zeros(2, 2), vec![0.0; 2]);
@@ -235,7 +218,7 @@ mod tests {
                 near(&s.gradient, &sweep.gradient);
                 near(&s.gram.concat(), &sweep.gram.concat());
                 let a = sampled.among(&others).unwrap();
-                near(a.0.as_slice(), among.0.as_slice());
+                near(a.0.whole().as_slice(), among.0.whole().as_slice());
                 near(&a.1, &among.1);
             })
             .unwrap();

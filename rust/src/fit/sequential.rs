@@ -68,7 +68,7 @@ pub(crate) fn complete(
 ) -> Result<Status, Stop> {
     let mut good = state.clone();
     let outcome = converge(stats, state, &mut good, dictionary, start, rules, recorder);
-    let cancel = stats.cancel_flag();
+    let cancel = stats.facts().cancel.clone();
     roll_back_if_indefinite(
         outcome,
         state,
@@ -193,7 +193,7 @@ pub(crate) fn model_of_sample(
     priors: &Priors,
     recorder: &mut Recorder<'_>,
 ) -> Result<(), Stop> {
-    let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
+    let mut dictionary = Dictionary::new(stats.facts().n_basis(), priors.clone());
     dictionary.refresh(stats, state)?;
     let members = dictionary.sample(Tuning::SAMPLE_SIZE, Tuning::MAX_WHOLE_DICTIONARY);
     let set = WorkingSet::about(stats, state, priors, &members)?;
@@ -222,7 +222,7 @@ pub(crate) fn nearly_complete(
     priors: &Priors,
     recorder: &mut Recorder<'_>,
 ) -> Result<(), Stop> {
-    let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
+    let mut dictionary = Dictionary::new(stats.facts().n_basis(), priors.clone());
     dictionary.refresh(stats, state)?;
     let effort = Effort {
         tol: Tuning::LOOSE_TOL,
@@ -276,7 +276,7 @@ fn improve(
     opening: Opening,
     recorder: &mut Recorder<'_>,
 ) -> Result<bool, Stop> {
-    let trials = Tuning::trials(stats.n_obs());
+    let trials = Tuning::trials(stats.facts().n_obs);
     let found = set.within(state, recorder, |state, _| {
         search(set, state, trials, opening)
     })?;

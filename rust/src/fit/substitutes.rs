@@ -110,7 +110,6 @@ impl WithSimd for Score<'_> {
     type Output = ();
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // compiled once for each processor: see `dispatch`
     fn with_simd<S: Simd>(self, _: S) {
         let LaneFactors { s, q, s_error } = self.factors;
         let sigma = &self.state.levels[self.level].sigma;

@@ -1,15 +1,13 @@
 //! Working sets: the exact statistics of part of the dictionary, on which a fit continues without the data.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-
 use nalgebra::DMatrix;
 
 use crate::Result;
-use crate::data::{Statistics, Sweep, check_flag};
+use crate::data::{Facts, Statistics, Sweep};
 use crate::fit::model::{Candidate, State};
 use crate::fit::prior::Priors;
 use crate::fit::record::{Recorder, Stop};
+use crate::linalg::LowerTriangle;
 use crate::linalg::symmetric::SymmetricMatrix;
 use crate::linalg::vector::{axpy, dot};
 
@@ -24,13 +22,11 @@ pub(crate) struct WorkingSet {
     projections: Vec<f64>,
     /// t^T W t of each output.
     target_sq: Vec<f64>,
-    n_obs: f64,
+    /// The norms are ones: columns are in the units of the fit.
+    pub(crate) facts: Facts,
     pub(crate) priors: Priors,
-    /// Ones: columns are in the units of the fit.
-    norms: Vec<f64>,
     /// Whether the statistics are approximations of those of the rows.
     is_approximate: bool,
-    cancel: Option<Arc<AtomicBool>>,
 }
 
 impl WorkingSet {
@@ -64,7 +60,7 @@ impl WorkingSet {
         others: &[usize],
         approximate: bool,
     ) -> Result<Self> {
-        if stats.is_linear() {
+        if stats.facts().is_linear {
             state.centre(stats)?;
         } else {
             // The last evaluation of the likelihood may have been at other weights.
@@ -81,18 +77,23 @@ impl WorkingSet {
         let is_approximate = approximation.is_some();
         let (gram, gradient) = match approximation {
             Some(approximation) => approximation,
-            None => stats.lower_among(&members)?,
+            None => stats.among(&members)?,
         };
         let gram = SymmetricMatrix::from_lower(&gram);
         let mut set = Self {
             gram,
             projections: Vec::new(),
             target_sq: Vec::new(),
-            n_obs: state.n_targets_of_output(),
+            facts: Facts {
+                n_obs: state.n_targets_of_output(),
+                n_predictors: 1,
+                is_linear: true,
+                norms: vec![1.0; members.len()],
+                target_scale: 1.0,
+                cancel: stats.facts().cancel.clone(),
+            },
             priors: priors.among(&members),
-            norms: vec![1.0; members.len()],
             is_approximate,
-            cancel: stats.cancel_flag(),
             members,
         };
         set.set_targets(gradient, state);
@@ -119,11 +120,6 @@ impl WorkingSet {
 
     pub(crate) fn len(&self) -> usize {
         self.members.len()
-    }
-
-    /// Rows, or the sum of their weights.
-    pub(crate) fn n_rows(&self) -> f64 {
-        self.n_obs
     }
 
     /// Replaces the data terms of a state by those of an approximate working set. Otherwise its gradient would come from one
@@ -181,7 +177,7 @@ impl WorkingSet {
     /// An empty model with the noise levels of `model`.
     pub(crate) fn empty_model(&self, model: &State) -> State {
         let noise: Vec<_> = model.levels.iter().map(|level| level.noise).collect();
-        State::empty(&noise, model.noise_prior, &self.target_sq, self.n_obs)
+        State::empty(&noise, model.noise_prior, &self.target_sq, self.facts.n_obs)
     }
 
     /// t^T W t of each output.
@@ -210,7 +206,7 @@ impl WorkingSet {
 
     /// [`crate::Error::Interrupted`] once the caller has cancelled the fit.
     pub(crate) fn check_cancel(&self) -> Result<()> {
-        check_flag(self.cancel.as_deref())
+        self.facts.check_cancelled()
     }
 
     /// phi_i^T W (t - Phi r) of each output, given the products of member `i` with the active functions.
@@ -231,24 +227,8 @@ impl WorkingSet {
 
 /// Implemented for a reference, so that several fits can share a working set.
 impl Statistics for &WorkingSet {
-    fn n_obs(&self) -> f64 {
-        self.n_obs
-    }
-
-    fn n_basis(&self) -> usize {
-        self.len()
-    }
-
-    fn is_linear(&self) -> bool {
-        true
-    }
-
-    fn norms(&self) -> &[f64] {
-        &self.norms
-    }
-
-    fn target_scale(&self) -> f64 {
-        1.0
+    fn facts(&self) -> &Facts {
+        &self.facts
     }
 
     fn deviance(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
@@ -303,11 +283,11 @@ impl Statistics for &WorkingSet {
         })
     }
 
-    fn among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
+    fn among(&mut self, js: &[usize]) -> Result<(LowerTriangle, Vec<f64>)> {
         let gram = DMatrix::from_fn(js.len(), js.len(), |a, b| self.gram[(js[a], js[b])]);
         let set: &WorkingSet = self;
         let projections = |c: usize| js.iter().map(move |&j| set.projections_of(c)[j]);
         let gradient = (0..self.target_sq.len()).flat_map(projections).collect();
-        Ok((gram, gradient))
+        Ok((LowerTriangle::of(&gram), gradient))
     }
 }

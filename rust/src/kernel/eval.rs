@@ -59,7 +59,6 @@ impl Kernel {
     }
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // compiled for the instruction set of its caller
     fn fill<const FUSED: bool>(&self, x: Run<'_>, z: Centre<'_>, out: &mut [f64]) {
         match self {
             Self::Gaussian {
@@ -130,7 +129,6 @@ impl WithSimd for Fill<'_> {
     type Output = ();
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `fill`
     fn with_simd<S: Simd>(self, simd: S) {
         if is_fused(simd) {
             self.kernel.fill::<true>(self.x, self.z, self.out);
@@ -145,7 +143,6 @@ impl WithSimd for Fill<'_> {
 /// The sums of a strip of points stay in registers. The last strip may repeat points of the one before: the value of a
 /// point does not depend on its position.
 #[inline(always)]
-#[allow(clippy::inline_always)] // as `fill`
 fn accumulate(
     x: Run<'_>,
     z: Centre<'_>,
@@ -174,7 +171,6 @@ fn accumulate(
 
 /// Writes the first `N` values of `out`, for the points from `at` on.
 #[inline(always)]
-#[allow(clippy::inline_always)] // as `fill`
 fn strip<const N: usize>(
     x: Run<'_>,
     z: Centre<'_>,
@@ -230,7 +226,6 @@ fn combine(
 
 /// One factor of the linear spline kernel.
 #[inline(always)]
-#[allow(clippy::inline_always)] // as `fill`
 fn spline(x: f64, z: f64) -> f64 {
     let m = if x < z { x } else { z };
     1.0 + x * z + x * z * m - 0.5 * (x + z) * (m * m) + m * m * m / 3.0
@@ -238,7 +233,6 @@ fn spline(x: f64, z: f64) -> f64 {
 
 /// base^degree by repeated squaring.
 #[inline(always)]
-#[allow(clippy::inline_always)] // as `fill`
 fn power(mut base: f64, mut degree: u32) -> f64 {
     let mut result = 1.0;
     while degree > 0 {

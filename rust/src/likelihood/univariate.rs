@@ -120,7 +120,6 @@ impl Likelihood {
 }
 
 #[inline(always)]
-#[allow(clippy::inline_always)] // a call would prevent vectorisation
 fn gaussian(eta: f64, target: f64) -> Working {
     let residual = target - eta;
     Working {
@@ -132,7 +131,6 @@ fn gaussian(eta: f64, target: f64) -> Working {
 }
 
 #[inline(always)]
-#[allow(clippy::inline_always)] // see `gaussian`
 fn bernoulli<const FUSED: bool>(eta: f64, target: f64) -> Working {
     // exp(-|eta|) never overflows; both tails keep full relative precision.
     let e = exp::<FUSED>(-eta.abs());
@@ -155,7 +153,6 @@ fn bernoulli<const FUSED: bool>(eta: f64, target: f64) -> Working {
 }
 
 #[inline(always)]
-#[allow(clippy::inline_always)] // see `gaussian`
 fn poisson<const FUSED: bool>(eta: f64, target: f64) -> Working {
     let mean = exp::<FUSED>(eta);
     Working {
@@ -206,7 +203,6 @@ impl WorkingRows {
     }
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // see `gaussian`
     fn fill(&mut self, eta: &[f64], targets: &[f64], of: impl Fn(f64, f64) -> Working) {
         let rows = eta.iter().zip(targets);
         let linear = self.weight.iter_mut().zip(&mut self.skew);
@@ -232,7 +228,6 @@ impl WithSimd for Rows<'_> {
     type Output = ();
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // compiled once for each processor: see `dispatch`
     fn with_simd<S: Simd>(self, simd: S) {
         let (eta, targets, out) = (self.eta, self.targets, self.out);
         match (self.likelihood, is_fused(simd)) {

@@ -1,7 +1,7 @@
 //! Triangular solves for [`LANES`] right-hand sides at once, one per vector lane.
 
 use crate::linalg::Cholesky;
-use crate::linalg::simd::{Simd, WithSimd, dispatch};
+use crate::linalg::simd::{dispatch, vectorised};
 
 /// Right-hand sides solved together.
 pub(crate) const LANES: usize = 32;
@@ -33,58 +33,41 @@ pub(crate) fn square_lanes(v: &[[f64; LANES]]) -> [f64; LANES] {
     sums
 }
 
-struct Forward<'a> {
-    lower: &'a [f64],
-    v: &'a mut [[f64; LANES]],
-}
+vectorised!(Forward { lower: &'a [f64], v: &'a mut [[f64; LANES]] } -> (), |this| forward_here(this.lower, this.v));
+vectorised!(Backward { lower: &'a [f64], v: &'a mut [[f64; LANES]] } -> (), |this| backward_here(this.lower, this.v));
 
-impl WithSimd for Forward<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    #[allow(clippy::inline_always)] // compiled once for each processor: see `dispatch`
-    fn with_simd<S: Simd>(self, _: S) {
-        let mut start = 0;
-        for k in 0..self.v.len() {
-            let row = &self.lower[start..=start + k];
-            let (solved, rest) = self.v.split_at_mut(k);
-            let mut target = rest[0];
-            for (coefficient, source) in row.iter().zip(solved.iter()) {
-                for (t, s) in target.iter_mut().zip(source) {
-                    *t -= coefficient * s;
-                }
+#[inline(always)]
+fn forward_here(lower: &[f64], v: &mut [[f64; LANES]]) {
+    let mut start = 0;
+    for k in 0..v.len() {
+        let row = &lower[start..=start + k];
+        let (solved, rest) = v.split_at_mut(k);
+        let mut target = rest[0];
+        for (coefficient, source) in row.iter().zip(solved.iter()) {
+            for (t, s) in target.iter_mut().zip(source) {
+                *t -= coefficient * s;
             }
-            for t in &mut target {
-                *t /= row[k];
-            }
-            rest[0] = target;
-            start += k + 1;
         }
+        for t in &mut target {
+            *t /= row[k];
+        }
+        rest[0] = target;
+        start += k + 1;
     }
 }
 
-struct Backward<'a> {
-    lower: &'a [f64],
-    v: &'a mut [[f64; LANES]],
-}
-
-impl WithSimd for Backward<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    #[allow(clippy::inline_always)] // as Forward
-    fn with_simd<S: Simd>(self, _: S) {
-        for k in (0..self.v.len()).rev() {
-            let row = &self.lower[k * (k + 1) / 2..=k * (k + 3) / 2];
-            let (above, rest) = self.v.split_at_mut(k);
-            let solved = &mut rest[0];
-            for s in solved.iter_mut() {
-                *s /= row[k];
-            }
-            for (coefficient, target) in row.iter().zip(above) {
-                for (t, s) in target.iter_mut().zip(solved.iter()) {
-                    *t -= coefficient * s;
-                }
+#[inline(always)]
+fn backward_here(lower: &[f64], v: &mut [[f64; LANES]]) {
+    for k in (0..v.len()).rev() {
+        let row = &lower[k * (k + 1) / 2..=k * (k + 3) / 2];
+        let (above, rest) = v.split_at_mut(k);
+        let solved = &mut rest[0];
+        for s in solved.iter_mut() {
+            *s /= row[k];
+        }
+        for (coefficient, target) in row.iter().zip(above) {
+            for (t, s) in target.iter_mut().zip(solved.iter()) {
+                *t -= coefficient * s;
             }
         }
     }

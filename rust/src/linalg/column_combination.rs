@@ -1,7 +1,7 @@
 //! A W for tall column-major matrices A: weighted sums of columns.
 
 use crate::linalg::gemm::TallMatrix;
-use crate::linalg::simd::{Simd, WithSimd, dispatch};
+use crate::linalg::simd::{Simd, WithSimd, dispatch, vectorised};
 use crate::linalg::vector::axpy;
 use crate::parallel::fill_pieces;
 
@@ -60,7 +60,6 @@ impl WithSimd for Product<'_> {
     type Output = ();
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // compiled once for each processor: see `dispatch`
     fn with_simd<S: Simd>(self, simd: S) {
         let columns = self.a.columns(&(0..self.n));
         let split: Vec<(&[S::f64s], &[f64])> = columns.iter().map(|c| S::as_simd_f64s(c)).collect();
@@ -125,36 +124,28 @@ pub(crate) fn add_combination(columns: &[&[f64]], weights: &[f64], out: &mut [f6
     });
 }
 
-struct Combination<'a> {
-    columns: &'a [&'a [f64]],
-    weights: &'a [f64],
-    out: &'a mut [f64],
-}
+vectorised!(Combination { columns: &'a [&'a [f64]], weights: &'a [f64], out: &'a mut [f64] } -> (),
+    |this| add_combination_here(this.columns, this.weights, this.out));
 
 /// `N` vectors of rows, whose sums stay in registers while all columns are added.
 const STRIP: usize = 64;
 
-impl WithSimd for Combination<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    #[allow(clippy::inline_always)] // as `Product`
-    fn with_simd<S: Simd>(self, _: S) {
-        let terms = || self.columns.iter().zip(self.weights);
-        let (strips, rest) = self.out.as_chunks_mut::<STRIP>();
-        let whole = strips.len() * STRIP;
-        for (k, strip) in strips.iter_mut().enumerate() {
-            let mut sums = *strip;
-            for (column, &w) in terms() {
-                for (sum, x) in sums.iter_mut().zip(&column[k * STRIP..(k + 1) * STRIP]) {
-                    *sum += w * x;
-                }
-            }
-            *strip = sums;
-        }
+#[inline(always)]
+fn add_combination_here(columns: &[&[f64]], weights: &[f64], out: &mut [f64]) {
+    let terms = || columns.iter().zip(weights);
+    let (strips, rest) = out.as_chunks_mut::<STRIP>();
+    let whole = strips.len() * STRIP;
+    for (k, strip) in strips.iter_mut().enumerate() {
+        let mut sums = *strip;
         for (column, &w) in terms() {
-            axpy(w, &column[whole..whole + rest.len()], rest);
+            for (sum, x) in sums.iter_mut().zip(&column[k * STRIP..(k + 1) * STRIP]) {
+                *sum += w * x;
+            }
         }
+        *strip = sums;
+    }
+    for (column, &w) in terms() {
+        axpy(w, &column[whole..whole + rest.len()], rest);
     }
 }
 

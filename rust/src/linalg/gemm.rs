@@ -135,7 +135,6 @@ impl WithSimd for Run<'_> {
     type Output = ();
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // compiled once for each processor: see `dispatch`
     fn with_simd<S: Simd>(self, simd: S) {
         // The sums of a tile fill the registers. The width of the tile does not change the bits of the result.
         if S::REGISTER_COUNT < 32 {
@@ -149,7 +148,6 @@ impl WithSimd for Run<'_> {
 impl Run<'_> {
     /// Computes tiles of `P` columns of A and `R` (three or four) columns of B.
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `with_simd`
     fn by_tiles<S: Simd, const P: usize, const R: usize>(self, simd: S) {
         let Self {
             part,
@@ -189,7 +187,6 @@ impl Run<'_> {
 
 /// Inner products of every left column with every right column.
 #[inline(always)]
-#[allow(clippy::inline_always)] // as `Run`
 fn tile<S: Simd, const P: usize, const C: usize>(
     simd: S,
     left: [&[f64]; P],
@@ -223,7 +220,6 @@ fn tile<S: Simd, const P: usize, const C: usize>(
 
 /// Columns of equal length as whole vectors and a remainder.
 #[inline(always)]
-#[allow(clippy::inline_always)] // as `Run`
 fn split<S: Simd, const C: usize>(columns: [&[f64]; C]) -> ([&[S::f64s]; C], [&[f64]; C]) {
     let split: [(&[S::f64s], &[f64]); C] = columns.map(S::as_simd_f64s);
     let length = split[0].0.len();

@@ -14,6 +14,26 @@ pub(crate) fn dispatch<W: WithSimd>(work: W) -> W::Output {
     pulp::Arch::new().dispatch(work)
 }
 
+/// Defines a struct that runs `$body` in [`dispatch`].
+#[cfg(feature = "fit")]
+macro_rules! vectorised {
+    ($name:ident { $($field:ident: $type:ty),* } -> $output:ty, |$this:ident| $body:expr) => {
+        struct $name<'a> { $($field: $type),* }
+
+        impl $crate::linalg::simd::WithSimd for $name<'_> {
+            type Output = $output;
+
+            #[inline(always)]
+            fn with_simd<S: $crate::linalg::simd::Simd>(self, _: S) -> $output {
+                let $this = self;
+                $body
+            }
+        }
+    };
+}
+#[cfg(feature = "fit")]
+pub(crate) use vectorised;
+
 /// [`exp`] is 0 below this argument, where results become subnormal.
 const MIN_EXPONENT: f64 = -708.0;
 /// [`exp`] is infinite above this argument (a little early: the true limit is 709.78).
@@ -21,14 +41,12 @@ const MAX_EXPONENT: f64 = 709.0;
 
 /// Whether this instruction set has fused multiply-add.
 #[inline(always)]
-#[allow(clippy::inline_always)] // a constant, once compiled
 pub(crate) fn is_fused<S: Simd>(_: S) -> bool {
     S::F64_LANES > 1
 }
 
 /// a b + c; fused only where the processor has an instruction for it, because `mul_add` is otherwise a function call.
 #[inline(always)]
-#[allow(clippy::inline_always)] // as `exp`
 pub(crate) fn multiply_add<const FUSED: bool>(a: f64, b: f64, c: f64) -> f64 {
     if FUSED { a.mul_add(b, c) } else { a * b + c }
 }
@@ -38,7 +56,6 @@ pub(crate) fn multiply_add<const FUSED: bool>(a: f64, b: f64, c: f64) -> f64 {
 /// x = n ln 2 + r with |r| <= ln 2 / 2, and e^r = 1 + r + r^2 p(r). The standard library's `exp` is a call per element.
 /// Results under 2^-1021 are flushed to zero.
 #[inline(always)]
-#[allow(clippy::inline_always)] // a call would stop the vectoriser
 pub(crate) fn exp<const FUSED: bool>(x: f64) -> f64 {
     // Adding 1.5 * 2^52 leaves the nearest integer in the low bits; 1023 more makes it a biased exponent.
     const SHIFT: f64 = 6_755_399_441_055_744.0 + 1023.0;
@@ -81,7 +98,6 @@ pub(crate) fn exp<const FUSED: bool>(x: f64) -> f64 {
 /// It is 2 artanh(s) = 2 s (1 + s^2 p(s^2)) with s = x / (2 + x), which is at most 1/3.
 #[cfg(feature = "fit")]
 #[inline(always)]
-#[allow(clippy::inline_always)] // as `exp`
 pub(crate) fn ln_1p<const FUSED: bool>(x: f64) -> f64 {
     /// p, lowest power first: interpolates (artanh(s) / s - 1) / s^2 at ten Chebyshev nodes of s^2; error of 1 + s^2 p
     /// below 6e-18.

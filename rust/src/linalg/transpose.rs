@@ -42,7 +42,6 @@ impl WithSimd for Columns<'_> {
     type Output = bool;
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // compiled once for each processor: see `dispatch`
     fn with_simd<S: Simd>(self, _: S) -> bool {
         let Self {
             rows,

@@ -2,13 +2,12 @@
 
 use nalgebra::DMatrix;
 
-use crate::linalg::simd::{Simd, WithSimd, dispatch};
+use crate::linalg::simd::{dispatch, vectorised};
 use crate::parallel::pieces;
 
 /// Inner product.
 #[must_use]
 #[inline(always)]
-#[allow(clippy::inline_always)] // into vector code: see `simd::dispatch`
 pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
     // Eight partial sums let the additions overlap; their order is fixed, so the result is too.
     let mut sums = [0.0_f64; 8];
@@ -36,28 +35,20 @@ pub(crate) fn weighted_square(x: &[f64], w: &[f64]) -> f64 {
     dispatch(WeightedSquare { x, w })
 }
 
-struct WeightedSquare<'a> {
-    x: &'a [f64],
-    w: &'a [f64],
-}
+vectorised!(WeightedSquare { x: &'a [f64], w: &'a [f64] } -> f64, |this| weighted_square_here(this.x, this.w));
 
-impl WithSimd for WeightedSquare<'_> {
-    type Output = f64;
-
-    #[inline(always)]
-    #[allow(clippy::inline_always)] // as `dot`
-    fn with_simd<S: Simd>(self, _: S) -> f64 {
-        let mut sums = [0.0_f64; 16];
-        let (x_head, x_tail) = self.x.as_chunks::<16>();
-        let (w_head, w_tail) = self.w.as_chunks::<16>();
-        for (x, w) in x_head.iter().zip(w_head) {
-            for lane in 0..16 {
-                sums[lane] += x[lane] * x[lane] * w[lane];
-            }
+#[inline(always)]
+fn weighted_square_here(x: &[f64], w: &[f64]) -> f64 {
+    let mut sums = [0.0_f64; 16];
+    let (x_head, x_tail) = x.as_chunks::<16>();
+    let (w_head, w_tail) = w.as_chunks::<16>();
+    for (x, w) in x_head.iter().zip(w_head) {
+        for lane in 0..16 {
+            sums[lane] += x[lane] * x[lane] * w[lane];
         }
-        let tail: f64 = x_tail.iter().zip(w_tail).map(|(x, w)| x * x * w).sum();
-        sums.iter().sum::<f64>() + tail
     }
+    let tail: f64 = x_tail.iter().zip(w_tail).map(|(x, w)| x * x * w).sum();
+    sums.iter().sum::<f64>() + tail
 }
 
 /// `out = x y`, element by element.
@@ -71,7 +62,6 @@ pub(crate) fn multiply_into(x: &[f64], y: &[f64], out: &mut [f64]) {
 
 /// `y += c * x`.
 #[inline(always)]
-#[allow(clippy::inline_always)] // as `dot`
 pub(crate) fn axpy(c: f64, x: &[f64], y: &mut [f64]) {
     for (y, x) in y.iter_mut().zip(x) {
         *y += c * x;
@@ -80,7 +70,6 @@ pub(crate) fn axpy(c: f64, x: &[f64], y: &mut [f64]) {
 
 /// Four [`axpy`] with the same bits as one after another; y is read and written once.
 #[inline(always)]
-#[allow(clippy::inline_always)] // as `dot`
 pub(crate) fn axpys(terms: [(f64, &[f64]); 4], y: &mut [f64]) {
     let [(c0, x0), (c1, x1), (c2, x2), (c3, x3)] = terms;
     let columns = x0.iter().zip(x1).zip(x2).zip(x3);
@@ -137,23 +126,11 @@ pub(crate) fn rank_one(matrix: &mut DMatrix<f64>, c: f64, x: &[f64]) {
     dispatch(RankOne { matrix, c, x });
 }
 
-struct RankOne<'a> {
-    matrix: &'a mut DMatrix<f64>,
-    c: f64,
-    x: &'a [f64],
-}
-
-impl WithSimd for RankOne<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    #[allow(clippy::inline_always)] // as `dot`
-    fn with_simd<S: Simd>(self, _: S) {
-        for (j, &xj) in self.x.iter().enumerate() {
-            axpy(self.c * xj, self.x, head_mut(self.matrix, j, self.x.len()));
-        }
+vectorised!(RankOne { matrix: &'a mut DMatrix<f64>, c: f64, x: &'a [f64] } -> (), |this| {
+    for (j, &xj) in this.x.iter().enumerate() {
+        axpy(this.c * xj, this.x, head_mut(this.matrix, j, this.x.len()));
     }
-}
+});
 
 /// Copies the lower triangle of a matrix into its upper triangle.
 pub(crate) fn mirror(matrix: &mut DMatrix<f64>) {
@@ -182,23 +159,10 @@ pub(crate) fn bilinear(matrix: &DMatrix<f64>, x: &[f64], y: &[f64]) -> f64 {
     dispatch(Bilinear { matrix, x, y })
 }
 
-struct Bilinear<'a> {
-    matrix: &'a DMatrix<f64>,
-    x: &'a [f64],
-    y: &'a [f64],
-}
-
-impl WithSimd for Bilinear<'_> {
-    type Output = f64;
-
-    #[inline(always)]
-    #[allow(clippy::inline_always)] // as `dot`
-    fn with_simd<S: Simd>(self, _: S) -> f64 {
-        let rows = self.y.iter().enumerate();
-        rows.map(|(j, y)| y * dot(head(self.matrix, j, self.x.len()), self.x))
-            .sum()
-    }
-}
+vectorised!(Bilinear { matrix: &'a DMatrix<f64>, x: &'a [f64], y: &'a [f64] } -> f64, |this| {
+    let columns = this.y.iter().enumerate();
+    columns.map(|(j, y)| y * dot(head(this.matrix, j, this.x.len()), this.x)).sum()
+});
 
 #[cfg(test)]
 mod tests {

@@ -3,6 +3,7 @@
 use nalgebra::DMatrix;
 
 use crate::Result;
+use crate::data::Facts;
 use crate::fit::{State, Status};
 use crate::model::finite_checks::{check_evidence, check_precisions, check_weights};
 
@@ -30,17 +31,13 @@ pub struct OutputPosterior {
 }
 
 impl OutputPosterior {
-    /// Sorts by index and undoes the scaling, given the norm of each column and the divisor of the targets.
-    pub(crate) fn publish(
-        state: &State,
-        trace: Vec<f64>,
-        status: Status,
-        (norms, target_scale): (&[f64], f64),
-    ) -> Self {
+    /// Sorts by index and undoes the scaling, given the norms of the columns and the unit of the targets.
+    pub(crate) fn publish(state: &State, trace: Vec<f64>, status: Status, facts: &Facts) -> Self {
+        let target_scale = facts.target_scale;
         let mut order: Vec<usize> = (0..state.active.len()).collect();
         order.sort_unstable_by_key(|&k| state.active[k]);
         let m = order.len();
-        let unit = |k: usize| target_scale / norms[state.active[k]];
+        let unit = |k: usize| target_scale / facts.norms[state.active[k]];
         let sigma = |sigma: &DMatrix<f64>| {
             DMatrix::from_fn(m, m, |i, j| {
                 let (i, j) = (order[i], order[j]);

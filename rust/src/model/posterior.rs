@@ -3,6 +3,7 @@
 use nalgebra::DMatrix;
 
 use crate::Result;
+use crate::data::Facts;
 use crate::fit::{State, Status};
 use crate::model::finite_checks::{check_evidence, check_precisions, check_weights};
 
@@ -34,16 +35,11 @@ pub struct Posterior {
 
 impl Posterior {
     /// Sorts by index and undoes the scaling: the weight of a column with norm c is 1/c times that of the unit column.
-    pub(crate) fn publish(
-        state: &State,
-        trace: Vec<f64>,
-        status: Status,
-        norms: &[f64],
-        target_scale: f64,
-    ) -> Self {
+    pub(crate) fn publish(state: &State, trace: Vec<f64>, status: Status, facts: &Facts) -> Self {
+        let target_scale = facts.target_scale;
         let mut order: Vec<usize> = (0..state.active.len()).collect();
         order.sort_unstable_by_key(|&k| state.active[k]);
-        let unit = |k: usize| target_scale / norms[state.active[k]];
+        let unit = |k: usize| target_scale / facts.norms[state.active[k]];
         Self {
             active: order.iter().map(|&k| state.active[k]).collect(),
             alpha: order

@@ -8,7 +8,7 @@ use std::ops::Range;
 use crate::Result;
 use crate::kernel::Points;
 use crate::likelihood::probit::Workspace;
-use crate::linalg::simd::{Simd, WithSimd, dispatch};
+use crate::linalg::simd::dispatch;
 use crate::predictor::outputs::{LinearPredictors, Scratchpad};
 use crate::predictor::predict::Request;
 use crate::predictor::variance::{Functions, axpy};
@@ -114,11 +114,11 @@ impl Predictor {
                     rest = after;
                 }
                 for (eta, output) in eta.chunks_exact_mut(rows).zip(&self.outputs) {
-                    dispatch(WeightedSum {
-                        output,
-                        phi: output.of(phi, rows),
-                        eta,
-                    });
+                    let phi = output.of(phi, rows);
+                    eta.fill(0.0);
+                    for (k, &w) in output.weights.iter().enumerate() {
+                        dispatch(|| axpy(w, phi.column(k), eta));
+                    }
                 }
                 if width > 0 {
                     let of = |c: usize| self.outputs[c].of(phi, rows);
@@ -197,26 +197,6 @@ impl Output {
             values: phi,
             rows,
             chosen: self.functions.as_deref(),
-        }
-    }
-}
-
-/// A linear predictor at a batch of rows.
-struct WeightedSum<'a> {
-    output: &'a Output,
-    phi: Functions<'a>,
-    eta: &'a mut [f64],
-}
-
-impl WithSimd for WeightedSum<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    #[allow(clippy::inline_always)] // see `dispatch`
-    fn with_simd<S: Simd>(self, _: S) {
-        self.eta.fill(0.0);
-        for (k, &w) in self.output.weights.iter().enumerate() {
-            axpy(w, self.phi.column(k), self.eta);
         }
     }
 }

@@ -38,12 +38,18 @@ impl Link {
     ///
     /// A count whose log mean is Gaussian has the variance `e^(m + v/2) + (e^v - 1) e^(2m + v)`.
     pub(crate) fn std(self, eta: f64, variance: f64, noise: f64) -> f64 {
-        if self == Self::Log {
-            let own = (eta + 0.5 * variance).exp();
-            (own + variance.exp_m1() * (2.0 * eta + variance).exp()).sqrt()
-        } else {
-            (noise + variance).sqrt()
+        if self != Self::Log {
+            return (noise + variance).sqrt();
         }
+        let (log_mean, factor) = (eta + 0.5 * variance, variance.exp_m1());
+        let square = log_mean.exp() + factor * (2.0 * eta + variance).exp();
+        if square.is_finite() {
+            return square.sqrt();
+        }
+        // The square overflows, or is 0 times infinity. The roots of its terms may be finite.
+        (0.5 * log_mean)
+            .exp()
+            .hypot((log_mean + 0.5 * factor.ln()).exp())
     }
 }
 
@@ -106,5 +112,31 @@ fn normalise(log_p: &mut [f64]) {
     }
     for p in log_p.iter_mut() {
         *p /= sum;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_std_of_counts_is_finite_where_its_square_overflows() {
+        // (log mean, variance, logarithm of the std)
+        for (eta, variance, expected) in [
+            (3.0, 0.0, 1.5),
+            (400.0, 0.0, 200.0),
+            (800.0, 0.0, 400.0),
+            (400.0, 0.5, 400.25 + 0.5 * 0.5_f64.exp_m1().ln()),
+            (720.0, 1e-300, 720.0 - 150.0 * std::f64::consts::LN_10),
+        ] {
+            let std = Link::Log.std(eta, variance, 0.0);
+            assert!(
+                (std.ln() - expected).abs() < 1e-11 * expected,
+                "{eta} {variance}: {std}"
+            );
+        }
+        for (eta, variance) in [(1500.0, 0.0), (800.0, 0.1), (10.0, 2000.0)] {
+            assert!(Link::Log.std(eta, variance, 0.0) == f64::INFINITY);
+        }
     }
 }

@@ -8,7 +8,6 @@ use crate::linalg::simd::{Simd, WithSimd, dispatch};
 
 /// `y += c x`.
 #[inline(always)]
-#[allow(clippy::inline_always)] // compiled for the instruction set of its caller
 pub(crate) fn axpy(c: f64, x: &[f64], y: &mut [f64]) {
     y.iter_mut().zip(x).for_each(|(y, x)| *y += c * x);
 }
@@ -49,76 +48,38 @@ impl QuadraticForm {
 
     /// The form at one row; `work` has at least as many elements as `phi`.
     fn at_row(&self, phi: &[f64], work: &mut [f64]) -> f64 {
-        dispatch(FormAtRow {
-            form: self,
-            phi,
-            work: &mut work[..self.size],
-        })
+        let work = &mut work[..self.size];
+        work.fill(0.0);
+        let mut rest = self.values.as_slice();
+        for (j, &phi) in phi.iter().enumerate() {
+            let (column, after) = rest.split_at(self.size - j);
+            dispatch(|| axpy(phi, column, &mut work[j..]));
+            rest = after;
+        }
+        let terms = work.iter().zip(phi);
+        terms.fold(0.0, |sum, (t, phi)| sum + t * phi).max(0.0)
     }
 
     /// The form at each row; `work` has at least one element per row.
     fn at_rows(&self, phi: Functions<'_>, work: &mut [f64], out: &mut [f64]) {
-        dispatch(FormAtRows {
-            form: self,
-            phi,
-            work: &mut work[..phi.rows],
-            out,
-        });
-    }
-}
-
-struct FormAtRow<'a> {
-    form: &'a QuadraticForm,
-    phi: &'a [f64],
-    work: &'a mut [f64],
-}
-
-impl WithSimd for FormAtRow<'_> {
-    type Output = f64;
-
-    #[inline(always)]
-    #[allow(clippy::inline_always)] // see `dispatch`
-    fn with_simd<S: Simd>(self, _: S) -> f64 {
-        self.work.fill(0.0);
-        let mut rest = self.form.values.as_slice();
-        for (j, &phi) in self.phi.iter().enumerate() {
-            let (column, after) = rest.split_at(self.form.size - j);
-            axpy(phi, column, &mut self.work[j..]);
-            rest = after;
-        }
-        let terms = self.work.iter().zip(self.phi);
-        terms.fold(0.0, |sum, (t, phi)| sum + t * phi).max(0.0)
-    }
-}
-
-struct FormAtRows<'a> {
-    form: &'a QuadraticForm,
-    phi: Functions<'a>,
-    work: &'a mut [f64],
-    out: &'a mut [f64],
-}
-
-impl WithSimd for FormAtRows<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    #[allow(clippy::inline_always)] // see `dispatch`
-    fn with_simd<S: Simd>(self, _: S) {
-        self.out.fill(0.0);
-        for i in 0..self.form.size {
-            self.work.fill(0.0);
-            let mut at = i;
-            for j in 0..=i {
-                axpy(self.form.values[at], self.phi.column(j), self.work);
-                at += self.form.size - j - 1;
-            }
-            let column = self.phi.column(i);
-            for ((out, t), phi) in self.out.iter_mut().zip(self.work.iter()).zip(column) {
-                *out += t * phi;
-            }
+        out.fill(0.0);
+        for i in 0..self.size {
+            let row = (0..=i).scan(i, |at, j| {
+                let term = (self.values[*at], phi.column(j));
+                *at += self.size - j - 1;
+                Some(term)
+            });
+            dispatch(Weighted {
+                terms: row,
+                by: phi.column(i),
+                work: &mut work[..phi.rows],
+                out,
+            });
         }
         // Rounding can make a tiny variance negative.
-        self.out.iter_mut().for_each(|v| *v = v.max(0.0));
+        for v in out {
+            *v = v.max(0.0);
+        }
     }
 }
 
@@ -158,12 +119,20 @@ impl Joint {
 
     /// The covariances of the predictors at one row in [`packed`] order; `psi` holds the basis function of each weight.
     fn at_row(&self, psi: &[f64], work: &mut [f64], out: &mut [f64]) {
-        dispatch(RowPairs {
-            joint: self,
-            psi,
-            work: &mut work[..self.size()],
-            out,
-        });
+        let size = self.size();
+        for d in 0..self.n_outputs() {
+            let end = self.starts[d + 1];
+            let work = &mut work[..end];
+            work.fill(0.0);
+            for (j, &psi) in psi.iter().enumerate().take(end).skip(self.starts[d]) {
+                dispatch(|| axpy(psi, &self.values[j * size..][..end], work));
+            }
+            for c in 0..=d {
+                let range = self.starts[c]..self.starts[c + 1];
+                let terms = work[range.clone()].iter().zip(&psi[range]);
+                out[packed(d, c)] = terms.fold(0.0, |sum, (t, psi)| sum + t * psi);
+            }
+        }
     }
 
     /// The covariances at a batch of rows: `psi(i)` is the basis function of weight i at all rows; pair p at row r is
@@ -195,36 +164,6 @@ impl Joint {
     }
 }
 
-struct RowPairs<'a> {
-    joint: &'a Joint,
-    psi: &'a [f64],
-    work: &'a mut [f64],
-    out: &'a mut [f64],
-}
-
-impl WithSimd for RowPairs<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    #[allow(clippy::inline_always)] // see `dispatch`
-    fn with_simd<S: Simd>(self, _: S) {
-        let (joint, size) = (self.joint, self.joint.size());
-        for d in 0..joint.n_outputs() {
-            let end = joint.starts[d + 1];
-            let work = &mut self.work[..end];
-            work.fill(0.0);
-            for j in joint.starts[d]..end {
-                axpy(self.psi[j], &joint.values[j * size..][..end], work);
-            }
-            for c in 0..=d {
-                let range = joint.starts[c]..joint.starts[c + 1];
-                let terms = work[range.clone()].iter().zip(&self.psi[range]);
-                self.out[packed(d, c)] = terms.fold(0.0, |sum, (t, psi)| sum + t * psi);
-            }
-        }
-    }
-}
-
 /// `out += by * sum_j c_j x_j` for each row.
 struct Weighted<'a, I> {
     terms: I,
@@ -237,7 +176,6 @@ impl<'a, I: Iterator<Item = (f64, &'a [f64])>> WithSimd for Weighted<'_, I> {
     type Output = ();
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // see `dispatch`
     fn with_simd<S: Simd>(self, _: S) {
         self.work.fill(0.0);
         for (c, x) in self.terms {

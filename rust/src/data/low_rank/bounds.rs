@@ -9,14 +9,15 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::data::Statistics;
+use nalgebra::DMatrix;
+
 use crate::data::design::Family;
 use crate::data::low_rank::pivoted_cholesky::{MAX_LANDMARKS, PivotedCholesky, sample};
 use crate::data::observations::Observations;
 use crate::data::row_blocks::ROW_BLOCK;
 use crate::linalg::aligned_columns;
 use crate::linalg::gemm::{TallMatrix, add_lower_transpose_product, add_transpose_product};
-use crate::linalg::vector::{axpy, dot};
+use crate::linalg::vector::{axpy, dot, mirror};
 use crate::parallel::{map_pieces, pieces};
 use crate::{Points, Result};
 
@@ -30,18 +31,18 @@ const GAP: usize = 8;
 pub(crate) struct FamilyBasis {
     /// `None` if it needs too many landmarks.
     newton: Option<Arc<PivotedCholesky>>,
-    gram: Option<Arc<Vec<f64>>>,
+    gram: Option<Arc<DMatrix<f64>>>,
 }
 
 /// Sums over rows of the Newton functions of one family, for the model at which they were computed.
 #[derive(Debug)]
-pub struct ScreeningBounds {
+pub(crate) struct ScreeningBounds {
     /// The functions for which there are bounds.
     pub(crate) functions: Range<usize>,
     pub(crate) family: usize,
     newton: Arc<PivotedCholesky>,
     /// U^T W U, both triangles.
-    gram: Arc<Vec<f64>>,
+    gram: Arc<DMatrix<f64>>,
     /// U^T W Phi_A, followed by U^T g.
     cross: Vec<f64>,
     /// sqrt(sum w P^2), and sum |g| P.
@@ -52,17 +53,17 @@ pub struct ScreeningBounds {
 
 /// The sums of one candidate from its Newton functions, and bounds on their errors, in the units of the original column.
 #[derive(Debug, Clone)]
-pub struct BoundSample {
+pub(crate) struct BoundSample {
     /// phi^T W phi without the error e.
-    pub diag: f64,
+    pub(crate) diag: f64,
     /// phi^T g, to an error of at most `gradient_rest`.
-    pub gradient: f64,
+    pub(crate) gradient: f64,
     /// phi^T W phi_j for each active function, without the error e.
-    pub products: Vec<f64>,
+    pub(crate) products: Vec<f64>,
     /// Bound on the length of the error e in the norm of W.
-    pub rest: f64,
+    pub(crate) rest: f64,
     /// Bound on the error of `gradient`.
-    pub gradient_rest: f64,
+    pub(crate) gradient_rest: f64,
 }
 
 /// The sums of one piece of rows.
@@ -120,7 +121,7 @@ impl Observations<'_> {
         let known = self.bases[index].gram.clone();
         let mut sum = PieceSums::zeros(l, active.len(), known.is_none());
         for batch in pieces(family.points.n_points(), PIECES * ROW_BLOCK) {
-            self.check_cancel()?;
+            self.facts.check_cancelled()?;
             let parts = map_pieces(batch.len(), ROW_BLOCK, |rows| {
                 let rows = batch.start + rows.start..batch.start + rows.end;
                 self.piece_sums(family, &newton, active, rows, known.is_none())
@@ -132,8 +133,12 @@ impl Observations<'_> {
                 axpy(1.0, &part.errors, &mut sum.errors);
             }
         }
-        let gram = known.unwrap_or_else(|| Arc::new(with_both_triangles(sum.gram, l)));
-        if self.is_linear() {
+        let gram = known.unwrap_or_else(|| {
+            let mut gram = DMatrix::from_vec(l, l, sum.gram);
+            mirror(&mut gram);
+            Arc::new(gram)
+        });
+        if self.facts.is_linear {
             self.bases[index].gram = Some(gram.clone());
         }
         let [square, gradient, size] = sum.errors;
@@ -157,11 +162,13 @@ impl Observations<'_> {
         with_gram: bool,
     ) -> Result<PieceSums> {
         let l = newton.len();
-        let columns = self.columns.columns(&*self.design, &self.norms, active);
+        let columns = self
+            .columns
+            .columns(&*self.design, &self.facts.norms, active);
         let mut sums = PieceSums::zeros(l, active.len(), with_gram);
         let mut u = Vec::new();
         for strip in pieces(rows.len(), STRIP) {
-            self.check_cancel()?;
+            self.facts.check_cancelled()?;
             let strip = rows.start + strip.start..rows.start + strip.end;
             let (height, stride) = (strip.len(), strip.len() + GAP);
             let power = newton.at(family.points, strip.clone(), stride, &mut u);
@@ -238,7 +245,10 @@ impl ScreeningBounds {
             out
         };
         let width = self.cross.len() / l.max(1);
-        let (squares, products) = (products(&self.gram, l), products(&self.cross, width));
+        let (squares, products) = (
+            products(self.gram.as_slice(), l),
+            products(&self.cross, width),
+        );
         let sample = |c: usize| {
             let own = &own[c * l..(c + 1) * l];
             let products = &products[c * width..(c + 1) * width];
@@ -255,16 +265,6 @@ impl ScreeningBounds {
     }
 }
 
-/// Copies the lower triangle of an l x l matrix to the upper one.
-fn with_both_triangles(mut lower: Vec<f64>, l: usize) -> Vec<f64> {
-    for j in 0..l {
-        for i in 0..j {
-            lower[j * l + i] = lower[i * l + j];
-        }
-    }
-    lower
-}
-
 /// Whether computing the bounds and using them for each candidate takes less than half the work of passes over the rows.
 pub(crate) fn is_worth_it(l: usize, n: usize, m: usize, n_candidates: usize) -> bool {
     /// Cost of a kernel value in multiplications.
@@ -277,7 +277,6 @@ pub(crate) fn is_worth_it(l: usize, n: usize, m: usize, n_candidates: usize) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::DictionaryPart;
     use crate::data::low_rank::gaussian;
     use crate::{Kernel, KernelDesign, Likelihood};
 
@@ -329,7 +328,7 @@ mod tests {
         let samples = stats.bound_samples(&bounds[0], &functions).unwrap();
         let exact = stats.sweep_of(&functions, active, mu, active).unwrap();
         for (c, sample) in samples.iter().enumerate() {
-            let norm = stats.norms[functions[c]];
+            let norm = stats.facts.norms[functions[c]];
             let length = exact.diag[c].sqrt() * norm;
             let slack = sample.rest + 1e-12 * length;
             assert!((length - sample.diag.sqrt()).abs() <= slack);

@@ -313,7 +313,6 @@ impl WithSimd for Subtract<'_> {
     type Output = Totals;
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // compiled once for each processor: see `dispatch`
     fn with_simd<S: Simd>(self, _: S) -> Totals {
         let (mut largest, mut sum) = ([f64::NEG_INFINITY; LANES], [0.0; LANES]);
         let mut subtract = |lane: usize, u: &mut f64, residual: &mut f64| {

@@ -9,7 +9,7 @@ use crate::Result;
 use crate::data::column_cache::{lengths, unit_columns};
 use crate::data::column_table::Table;
 use crate::data::low_rank::features::LowRankFeatures;
-use crate::data::{Statistics, Sweep, check_flag, with_both_triangles};
+use crate::data::{Facts, Statistics, Sweep, check_flag};
 use crate::linalg::LowerTriangle;
 use crate::linalg::vector::{axpy, dot};
 
@@ -20,13 +20,10 @@ pub(crate) struct LowRankStatistics {
     gram: Table,
     projections: Vec<f64>,
     target_sq: f64,
-    n_obs: f64,
-    norms: Vec<f64>,
-    target_scale: f64,
+    facts: Facts,
     /// F^T times the residual at the latest `mu`, and the deviance there.
     gradient: Vec<f64>,
     deviance: f64,
-    cancel: Option<Arc<AtomicBool>>,
 }
 
 impl LowRankStatistics {
@@ -46,16 +43,20 @@ impl LowRankStatistics {
         let target_sq = dot(targets, &weighted);
         let squares = features.sums(&gram, &projections, (&[], &[]), true).diag;
         Ok(Self {
-            norms: lengths(&squares)?,
+            facts: Facts {
+                n_obs: weights.iter().sum(),
+                n_predictors: 1,
+                is_linear: true,
+                norms: lengths(&squares)?,
+                target_scale,
+                cancel,
+            },
             features,
             gram,
             gradient: projections.clone(),
             projections,
             target_sq,
             deviance: target_sq,
-            n_obs: weights.iter().sum(),
-            target_scale,
-            cancel,
         })
     }
 
@@ -63,12 +64,12 @@ impl LowRankStatistics {
     pub(crate) fn norms_are_close(&self) -> bool {
         /// Largest error of a column, relative to its norm.
         const MAX_ERROR: f64 = 0.5;
-        self.features.error_within(MAX_ERROR, &self.norms)
+        self.features.error_within(MAX_ERROR, &self.facts.norms)
     }
 
     fn move_to(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
-        check_flag(self.cancel.as_deref())?;
-        let model = self.features.combine(active, &self.norms, mu);
+        self.facts.check_cancelled()?;
+        let model = self.features.combine(active, &self.facts.norms, mu);
         let explained = self.gram.products(&model);
         self.gradient.copy_from_slice(&self.projections);
         axpy(-1.0, &explained, &mut self.gradient);
@@ -80,28 +81,8 @@ impl LowRankStatistics {
 }
 
 impl Statistics for LowRankStatistics {
-    fn n_obs(&self) -> f64 {
-        self.n_obs
-    }
-
-    fn n_basis(&self) -> usize {
-        self.norms.len()
-    }
-
-    fn is_linear(&self) -> bool {
-        true
-    }
-
-    fn norms(&self) -> &[f64] {
-        &self.norms
-    }
-
-    fn target_scale(&self) -> f64 {
-        self.target_scale
-    }
-
-    fn cancel_flag(&self) -> Option<Arc<AtomicBool>> {
-        self.cancel.clone()
+    fn facts(&self) -> &Facts {
+        &self.facts
     }
 
     fn deviance(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
@@ -117,6 +98,7 @@ impl Statistics for LowRankStatistics {
     ) -> Result<f64> {
         let deviance = self.move_to(active, mu)?;
         let (own, slope) = self.among(active)?;
+        let own = own.whole();
         gram.view_mut((0, 0), own.shape()).copy_from(&own);
         gradient.copy_from_slice(&slope);
         Ok(deviance)
@@ -130,26 +112,26 @@ impl Statistics for LowRankStatistics {
 
     fn sweep(&mut self, active: &[usize], mu: &[f64], wanted: &[usize]) -> Result<Sweep> {
         let deviance = self.move_to(active, mu)?;
-        let columns = (wanted, self.norms.as_slice());
+        let columns = (wanted, self.facts.norms.as_slice());
         let sums = self
             .features
             .sums(&self.gram, &self.gradient, columns, false);
-        check_flag(self.cancel.as_deref())?;
-        Ok(unit_columns(sums, &self.norms, true, vec![deviance]))
+        self.facts.check_cancelled()?;
+        Ok(unit_columns(sums, &self.facts.norms, true, vec![deviance]))
     }
 
     fn project(&mut self, js: &[usize]) -> Result<Vec<f64>> {
-        Ok(self.features.projections(&self.gradient, js, &self.norms))
+        Ok(self
+            .features
+            .projections(&self.gradient, js, &self.facts.norms))
     }
 
-    fn among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
-        self.lower_among(js).map(with_both_triangles)
-    }
-
-    fn lower_among(&mut self, js: &[usize]) -> Result<(LowerTriangle, Vec<f64>)> {
+    fn among(&mut self, js: &[usize]) -> Result<(LowerTriangle, Vec<f64>)> {
         let (gram, right) = (&self.gram, &self.gradient);
-        let among = self.features.lower_among(gram, right, js, &self.norms);
-        check_flag(self.cancel.as_deref())?;
+        let among = self
+            .features
+            .lower_among(gram, right, js, &self.facts.norms);
+        self.facts.check_cancelled()?;
         Ok(among)
     }
 }
@@ -159,7 +141,7 @@ mod tests {
     use super::*;
     use crate::data::low_rank::policy::{EXACT, LowRankPolicy};
     use crate::data::low_rank::{gaussian, points};
-    use crate::data::{DenseDesign, Design, DictionaryPart, Observations};
+    use crate::data::{DenseDesign, Design, Observations};
     use crate::{Kernel, KernelDesign, Likelihood};
 
     fn weights(n: usize) -> Vec<f64> {
@@ -196,15 +178,15 @@ mod tests {
         let features = LowRankFeatures::of(&design, Some(&weights(n)), policy).unwrap();
         let dense = stored(&design);
         let mut rows = observations(&dense);
-        assert!(features.rank() < n / 3 && features.is_exact(rows.norms()));
-        let scale = rows.target_scale();
+        assert!(features.rank() < n / 3 && features.is_exact(&rows.facts().norms));
+        let scale = rows.facts().target_scale;
         let scaled: Vec<f64> = target(n).iter().map(|t| t / scale).collect();
         let mut part =
             LowRankStatistics::new(features, &scaled, Some(&weights(n)), scale, None).unwrap();
         let (active, mu, js) = ([0, 7, k - 1], [3.0, -2.0, 5.0], [4, 0, k / 2]);
         let sums = |stats: &mut dyn Statistics| {
-            let mut all = vec![stats.n_obs(), stats.target_scale()];
-            all.extend_from_slice(stats.norms());
+            let mut all = vec![stats.facts().n_obs, stats.facts().target_scale];
+            all.extend_from_slice(&stats.facts().norms);
             all.push(stats.deviance(&active, &mu).unwrap());
             let (mut gram, mut slope) = (DMatrix::zeros(3, 3), vec![0.0; 3]);
             all.push(stats.local(&active, &mu, &mut gram, &mut slope).unwrap());
@@ -214,7 +196,7 @@ mod tests {
             all.extend(&sweep.deviances);
             all.extend([slope, sweep.diag, sweep.gradient, sweep.gram.concat()].concat());
             let (gram, gradient) = stats.among(&js).unwrap();
-            all.extend(gram.iter().chain(&gradient));
+            all.extend(gram.whole().iter().chain(&gradient));
             all.extend(stats.project(&js).unwrap());
             all
         };
@@ -246,13 +228,13 @@ mod tests {
         let dense = stored(&design);
         let (mut nearly, mut exactly) = (observations(&design), observations(&dense));
         let off = |(a, b): (&f64, &f64)| (a / b - 1.0).abs();
-        let worst = nearly.norms().iter().zip(exactly.norms()).map(off);
+        let worst = nearly.facts.norms.iter().zip(&exactly.facts.norms).map(off);
         let worst = worst.fold(0.0, f64::max);
         assert!(1e-9 < worst && worst < 0.1, "{worst}");
         let (active, mu) = ([7, 900], [3.0, -2.0]);
         for _ in 0..2 {
             let sums = |stats: &mut Observations<'_>| {
-                let norms = stats.norms().to_vec();
+                let norms = stats.facts().norms.clone();
                 let mu: Vec<f64> = active.iter().zip(mu).map(|(&j, m)| m * norms[j]).collect();
                 let sweep = stats.sweep(&active, &mu, &[900]).unwrap();
                 let mut all = sweep.deviances.clone();

@@ -26,10 +26,10 @@ impl Observations<'_> {
         let n_values = self.design.n_rows().saturating_mul(self.design.n_basis());
         // A design with families is lazy.
         if n_values <= MAX_STORED && !self.design.families().is_empty() {
-            let stored = DenseDesign::evaluated(&*self.design, || self.check_cancel())?;
+            let stored = DenseDesign::evaluated(&*self.design, || self.facts.check_cancelled())?;
             self.design = Arc::new(stored);
         }
-        let check = || self.check_cancel();
+        let check = || self.facts.check_cancelled();
         let sums = over_blocks(&*self.design, 1, check, |block, squares, products| {
             add_squares(block, self.weights.as_deref(), squares);
             let residual = &self.residual[block.rows.clone()];
@@ -37,8 +37,8 @@ impl Observations<'_> {
                 *product += column_dot(block.values.column(c, residual.len()), residual);
             }
         })?;
-        self.norms = lengths(&sums.diag)?;
-        let mut start = unit_columns(sums, &self.norms, true, vec![deviance]);
+        self.facts.norms = lengths(&sums.diag)?;
+        let mut start = unit_columns(sums, &self.facts.norms, true, vec![deviance]);
         let weight = self.first_weight();
         start.diag.iter_mut().for_each(|d| *d *= weight);
         self.start = Some(start);
@@ -54,7 +54,7 @@ impl Observations<'_> {
     ///
     /// Not for a Gaussian likelihood, where the noise may be a millionth of the targets and what the features leave out matters.
     fn measure_by_factor(&mut self, deviance: f64) -> Result<bool> {
-        if self.is_linear() {
+        if self.facts.is_linear {
             return Ok(false);
         }
         let features = LowRankPolicy::exact(&*self.design)
@@ -62,16 +62,16 @@ impl Observations<'_> {
         let Some(features) = features else {
             return Ok(false);
         };
-        self.check_cancel()?;
+        self.facts.check_cancelled()?;
         let mut factor = WeightedFeatures::new(features);
         let sums = factor.sums(&self.working, &self.residual, (&[], &[]));
-        self.check_cancel()?;
+        self.facts.check_cancelled()?;
         let weight = self.first_weight();
         let squares: Vec<f64> = sums.diag.iter().map(|d| d / weight).collect();
-        self.norms = lengths(&squares)?;
-        let exact = factor.features.is_exact(&self.norms);
+        self.facts.norms = lengths(&squares)?;
+        let exact = factor.features.is_exact(&self.facts.norms);
         if exact {
-            self.start = Some(unit_columns(sums, &self.norms, false, vec![deviance]));
+            self.start = Some(unit_columns(sums, &self.facts.norms, false, vec![deviance]));
             self.leading = factor.features.leading().map(WeightedFeatures::new);
             self.factor = Some(factor);
         }
@@ -83,17 +83,17 @@ impl Observations<'_> {
     /// Any number near the length of a column serves as its unit, because later passes compute the squared lengths as well.
     fn measure_approximately(&mut self) -> Result<bool> {
         let weights = self.weights.as_deref();
-        let features = (LowRankPolicy::coarse(&*self.design).filter(|_| self.is_linear()))
+        let features = (LowRankPolicy::coarse(&*self.design).filter(|_| self.facts.is_linear))
             .and_then(|policy| LowRankFeatures::of(&*self.design, weights, policy));
-        self.check_cancel()?;
+        self.facts.check_cancelled()?;
         let Some(features) = features else {
             return Ok(false);
         };
-        let (scale, cancel) = (self.target_scale, self.cancel.clone());
+        let (scale, cancel) = (self.facts.target_scale, self.facts.cancel.clone());
         let low_rank = LowRankStatistics::new(features, &self.target, weights, scale, cancel)?;
         self.inexact_norms = low_rank.norms_are_close();
         if self.inexact_norms {
-            self.norms = low_rank.norms().to_vec();
+            self.facts.norms.clone_from(&low_rank.facts().norms);
         }
         self.low_rank = Some(low_rank);
         Ok(self.inexact_norms)

@@ -16,7 +16,7 @@ use crate::data::low_rank::features::LowRankFeatures;
 use crate::data::low_rank::statistics::LowRankStatistics;
 use crate::data::row_blocks::{ROW_BLOCK, Sums};
 use crate::data::targets::{check_rows, target_scale, total_weight};
-use crate::data::{Sweep, check_flag};
+use crate::data::{Facts, Sweep};
 use crate::likelihood::WorkingRows;
 use crate::linalg::LowerTriangle;
 use crate::linalg::aligned_columns::{AlignedColumns, stride};
@@ -41,16 +41,14 @@ pub struct Observations<'a> {
     pub(crate) likelihood: Likelihood,
     pub(crate) target: Vec<f64>,
     pub(crate) weights: Option<Vec<f64>>,
-    n_obs: f64,
-    pub(crate) norms: Vec<f64>,
+    pub(crate) facts: Facts,
     pub(crate) columns: ActiveColumns,
     pub(crate) working: Vec<f64>,
     pub(crate) residual: Vec<f64>,
     skew: Vec<f64>,
     evaluation: Option<Evaluation>,
     constant_deviance: f64,
-    target_scale: f64,
-    /// Whether columns divided by `norms` have lengths other than 1, because `norms` are approximate or all 1.
+    /// Whether columns divided by their norms have lengths other than 1, because the norms are approximate or all 1.
     pub(crate) inexact_norms: bool,
     /// Squared lengths of such columns, for a Gaussian likelihood, once a pass has computed them.
     squares: Option<Vec<f64>>,
@@ -66,7 +64,6 @@ pub struct Observations<'a> {
     leading: Option<WeightedFeatures>,
     /// Approximate statistics in a few features, until a fit takes them.
     low_rank: Option<LowRankStatistics>,
-    pub(crate) cancel: Option<Arc<AtomicBool>>,
 }
 
 /// Weights of some functions, and the deviance there.
@@ -136,12 +133,12 @@ impl<'a> Observations<'a> {
         cancel: Option<Arc<AtomicBool>>,
     ) -> Result<Self> {
         let mut this = Self::unmeasured(Arc::new(design), likelihood, target, weights, true)?;
-        this.cancel = cancel;
+        this.facts.cancel = cancel;
         this.measure()?;
         Ok(this)
     }
 
-    /// [`Observations::new`] without the lengths of columns, for the methods of `DictionaryPart` only.
+    /// [`Observations::new`] without the lengths of columns, for the methods about parts of the dictionary only (`data/dictionary_part.rs`).
     ///
     /// # Errors
     /// As [`Observations::new`], except that the columns are not checked.
@@ -152,10 +149,11 @@ impl<'a> Observations<'a> {
         weights: Option<Vec<f64>>,
     ) -> Result<Self> {
         let mut this = Self::unmeasured(Arc::new(design), likelihood, target, weights, true)?;
-        this.norms
+        this.facts
+            .norms
             .try_reserve_exact(design.n_basis())
             .map_err(|_| Error::no_memory_for("a number for each function", design.n_basis()))?;
-        this.norms.resize(design.n_basis(), f64::NAN);
+        this.facts.norms.resize(design.n_basis(), f64::NAN);
         Ok(this)
     }
 
@@ -167,7 +165,7 @@ impl<'a> Observations<'a> {
         weights: Option<Vec<f64>>,
     ) -> Result<Self> {
         let mut this = Self::unmeasured(Arc::from(design), likelihood, target, weights, false)?;
-        this.norms = vec![1.0; this.design.n_basis()];
+        this.facts.norms = vec![1.0; this.design.n_basis()];
         this.inexact_norms = true;
         Ok(this)
     }
@@ -195,9 +193,15 @@ impl<'a> Observations<'a> {
         likelihood.check_targets(&target)?;
         let constant = |row| weight(row) * likelihood.constant_deviance(target[row]);
         Ok(Self {
-            n_obs: total_weight(n, weights.as_deref()),
+            facts: Facts {
+                n_obs: total_weight(n, weights.as_deref()),
+                n_predictors: 1,
+                is_linear: likelihood.is_linear(),
+                norms: Vec::new(),
+                target_scale: scale,
+                cancel: None,
+            },
             constant_deviance: (0..n).map(constant).sum(),
-            norms: Vec::new(),
             design,
             likelihood,
             weights,
@@ -206,7 +210,6 @@ impl<'a> Observations<'a> {
             residual: vec![0.0; n],
             skew: vec![0.0; n],
             evaluation: None,
-            target_scale: scale,
             inexact_norms: false,
             squares: None,
             xi: None,
@@ -216,29 +219,25 @@ impl<'a> Observations<'a> {
             leading: None,
             low_rank: None,
             target,
-            cancel: None,
         })
     }
 
     /// Makes every later call return [`Error::Interrupted`] once `flag` is raised.
     #[must_use]
     pub fn cancelled_by(mut self, flag: Arc<AtomicBool>) -> Self {
-        self.cancel = Some(flag);
+        self.facts.cancel = Some(flag);
         self
-    }
-
-    pub(crate) fn check_cancel(&self) -> Result<()> {
-        check_flag(self.cancel.as_deref())
     }
 
     /// Evaluates the columns of the active functions.
     fn activate(&mut self, active: &[usize]) {
-        self.columns.bring_to(&*self.design, &self.norms, active);
+        self.columns
+            .set_active(&*self.design, &self.facts.norms, active);
     }
 
     /// Evaluates `working` and `residual` at `mu`, unless they belong to it already, and returns the deviance.
     pub(crate) fn move_to(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
-        self.check_cancel()?;
+        self.facts.check_cancelled()?;
         self.activate(active);
         if let Some(last) = &self.evaluation
             && (&last.active[..], &last.mu[..]) == (active, mu)
@@ -330,7 +329,7 @@ impl<'a> Observations<'a> {
         out: &mut [f64],
         out_stride: usize,
     ) {
-        if self.check_cancel().is_err() {
+        if self.facts.check_cancelled().is_err() {
             return;
         }
         let (below, width) = (&columns[these.start..], these.len());

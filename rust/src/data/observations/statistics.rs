@@ -1,7 +1,6 @@
 //! [`Statistics`] of rows in memory.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use nalgebra::{DMatrix, DVector};
 
@@ -10,7 +9,7 @@ use crate::data::column_cache::{add_squares, column_into, columns_into_strips, u
 use crate::data::design_views::RowSubsample;
 use crate::data::observations::{GRAM_ROWS, Observations};
 use crate::data::row_blocks::{ROW_BLOCK, over_blocks, sum_over_rows};
-use crate::data::{Statistics, Sweep, no_bound, with_both_triangles};
+use crate::data::{Approximation, Facts, Statistics, Sweep, no_bound};
 use crate::linalg::LowerTriangle;
 use crate::linalg::aligned_columns::stride;
 use crate::linalg::gemm::{TallMatrix, add_transpose_product};
@@ -18,28 +17,8 @@ use crate::linalg::vector::{axpy, column_dot, mirror};
 use crate::parallel::{fill_pieces_of, map_pieces, pieces};
 
 impl Statistics for Observations<'_> {
-    fn n_obs(&self) -> f64 {
-        self.n_obs
-    }
-
-    fn n_basis(&self) -> usize {
-        self.design.n_basis()
-    }
-
-    fn is_linear(&self) -> bool {
-        self.likelihood.is_linear()
-    }
-
-    fn norms(&self) -> &[f64] {
-        &self.norms
-    }
-
-    fn target_scale(&self) -> f64 {
-        self.target_scale
-    }
-
-    fn cancel_flag(&self) -> Option<Arc<AtomicBool>> {
-        self.cancel.clone()
+    fn facts(&self) -> &Facts {
+        &self.facts
     }
 
     fn deviance(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
@@ -58,7 +37,7 @@ impl Statistics for Observations<'_> {
         let mut sum = sum_over_rows(self.target.len(), ROW_BLOCK, m, |rows, out| {
             self.add_gram(&self.columns.at(&rows), &rows, out);
         });
-        self.check_cancel()?;
+        self.facts.check_cancelled()?;
         mirror(&mut sum);
         gram.view_mut((0, 0), (m, m)).copy_from(&sum);
         Ok(deviance)
@@ -68,12 +47,12 @@ impl Statistics for Observations<'_> {
         if !self.likelihood.has_bound() {
             return Err(no_bound());
         }
-        if !self.is_linear() {
+        if !self.facts.is_linear {
             self.activate(active);
             self.xi = Some(self.tightest_bounds(mu, sigma)?);
             self.evaluation = None;
         }
-        self.check_cancel()
+        self.facts.check_cancelled()
     }
 
     fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<Vec<f64>> {
@@ -83,7 +62,7 @@ impl Statistics for Observations<'_> {
     }
 
     fn variance_drift(&mut self, active: &[usize], sigma: &DMatrix<f64>) -> Result<DMatrix<f64>> {
-        self.check_cancel()?;
+        self.facts.check_cancelled()?;
         self.activate(active);
         let (n, m) = (self.target.len(), active.len());
         let sigma = sigma.view((0, 0), (m, m));
@@ -110,14 +89,16 @@ impl Statistics for Observations<'_> {
         }
         let deviance = self.move_to(active, mu)?;
         if let Some(factor) = &mut self.factor {
-            let sums = factor.sums(&self.working, &self.residual, (wanted, &self.norms));
-            self.check_cancel()?;
-            return Ok(unit_columns(sums, &self.norms, false, vec![deviance]));
+            let sums = factor.sums(&self.working, &self.residual, (wanted, &self.facts.norms));
+            self.facts.check_cancelled()?;
+            return Ok(unit_columns(sums, &self.facts.norms, false, vec![deviance]));
         }
-        let columns = self.columns.columns(&*self.design, &self.norms, wanted);
+        let columns = self
+            .columns
+            .columns(&*self.design, &self.facts.norms, wanted);
         let n_products = wanted.len() + 1;
-        let fixed = self.is_linear() && (!self.inexact_norms || self.squares.is_some());
-        let check = || self.check_cancel();
+        let fixed = self.facts.is_linear && (!self.inexact_norms || self.squares.is_some());
+        let check = || self.facts.check_cancelled();
         let sums = over_blocks(&*self.design, n_products, check, |block, diag, products| {
             let rows = &block.rows;
             // Computed for each block: for all rows it would be as large as the active columns.
@@ -128,8 +109,8 @@ impl Statistics for Observations<'_> {
                 add_squares(block, Some(&self.working), diag);
             }
         })?;
-        let mut sweep = unit_columns(sums, &self.norms, fixed, vec![deviance]);
-        if self.is_linear() && self.inexact_norms {
+        let mut sweep = unit_columns(sums, &self.facts.norms, fixed, vec![deviance]);
+        if self.facts.is_linear && self.inexact_norms {
             let squares = self.squares.get_or_insert_with(|| sweep.diag.clone());
             sweep.diag.copy_from_slice(squares);
         }
@@ -139,14 +120,14 @@ impl Statistics for Observations<'_> {
     fn project(&mut self, js: &[usize]) -> Result<Vec<f64>> {
         if let Some(factor) = &self.factor {
             let right = factor.features.project(&self.residual);
-            return Ok(factor.features.projections(&right, js, &self.norms));
+            return Ok(factor.features.projections(&right, js, &self.facts.norms));
         }
         let parts = map_pieces(self.target.len(), ROW_BLOCK, |rows| -> Result<Vec<f64>> {
-            self.check_cancel()?;
+            self.facts.check_cancelled()?;
             let mut column = vec![0.0; rows.len()];
             let residual = &self.residual[rows.clone()];
             let project = |&j: &usize| {
-                column_into(&*self.design, &self.norms, j, &rows, &mut column);
+                column_into(&*self.design, &self.facts.norms, j, &rows, &mut column);
                 column_dot(&column, residual)
             };
             Ok(js.iter().map(project).collect())
@@ -158,27 +139,24 @@ impl Statistics for Observations<'_> {
         Ok(sum)
     }
 
-    fn among(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
-        if self.target.is_empty() {
-            let m = js.len();
-            return Ok((DMatrix::zeros(m, m), vec![0.0; m]));
-        }
-        self.lower_among(js).map(with_both_triangles)
-    }
-
-    fn lower_among(&mut self, js: &[usize]) -> Result<(LowerTriangle, Vec<f64>)> {
+    fn among(&mut self, js: &[usize]) -> Result<(LowerTriangle, Vec<f64>)> {
         /// Columns that one thread multiplies with the residual.
         const COLUMNS: usize = 32;
-        self.check_cancel()?;
+        self.facts.check_cancelled()?;
         if let Some(factor) = &mut self.factor {
-            return Ok(factor.lower_among(&self.working, &self.residual, js, &self.norms));
+            return Ok(factor.lower_among(&self.working, &self.residual, js, &self.facts.norms));
         }
         let m = js.len();
+        if self.target.is_empty() {
+            let zeros = DMatrix::zeros(m, m);
+            return Ok((LowerTriangle::of(&zeros), vec![0.0; m]));
+        }
         let mut gram = LowerTriangle::zeros(m);
         // Most functions of a working set are never added to the model, so their columns are not kept.
         let (mut strips, mut gradient) = (Vec::new(), vec![0.0; m]);
         for rows in pieces(self.target.len(), GRAM_ROWS) {
-            let columns = columns_into_strips(&*self.design, &self.norms, js, &rows, &mut strips);
+            let columns =
+                columns_into_strips(&*self.design, &self.facts.norms, js, &rows, &mut strips);
             gram.add(m * m * rows.len(), |strip, out| {
                 let height = m - strip.start;
                 self.add_gram_columns(&columns, &rows, strip, out, height);
@@ -190,35 +168,30 @@ impl Statistics for Observations<'_> {
                 }
             });
         }
-        self.check_cancel()?;
+        self.facts.check_cancelled()?;
         Ok((gram, gradient))
     }
 
-    fn with_row_subsample(
+    fn with_approximation(
         &mut self,
-        share: usize,
-        least: usize,
+        kind: Approximation,
         visit: &mut dyn FnMut(&mut dyn Statistics, &mut dyn Statistics),
     ) -> Result<()> {
+        let Approximation::RowSubsample { share, least } = kind else {
+            if let Some(mut low_rank) = self.low_rank.take() {
+                visit(self, &mut low_rank);
+            }
+            return Ok(());
+        };
         let design = Arc::clone(&self.design);
         let Some(sample) = RowSubsample::of(&*design, share, least) else {
             return Ok(());
         };
         let target = sample.pick(&self.target);
         let weights = self.weights.as_ref().map(|w| sample.pick(w));
-        let (likelihood, cancel) = (self.likelihood, self.cancel.clone());
+        let (likelihood, cancel) = (self.likelihood, self.facts.cancel.clone());
         let mut part = Observations::cancellable(&sample, likelihood, target, weights, cancel)?;
         visit(self, &mut part);
-        Ok(())
-    }
-
-    fn with_low_rank_features(
-        &mut self,
-        visit: &mut dyn FnMut(&mut dyn Statistics, &mut dyn Statistics),
-    ) -> Result<()> {
-        if let Some(mut low_rank) = self.low_rank.take() {
-            visit(self, &mut low_rank);
-        }
         Ok(())
     }
 
@@ -235,9 +208,14 @@ impl Statistics for Observations<'_> {
         let Some(leading) = &mut self.leading else {
             return Ok(None);
         };
-        let sums = leading.sums(&self.working, &self.residual, (wanted, &self.norms));
-        self.check_cancel()?;
-        Ok(Some(unit_columns(sums, &self.norms, false, vec![deviance])))
+        let sums = leading.sums(&self.working, &self.residual, (wanted, &self.facts.norms));
+        self.facts.check_cancelled()?;
+        Ok(Some(unit_columns(
+            sums,
+            &self.facts.norms,
+            false,
+            vec![deviance],
+        )))
     }
 
     fn approximate_among(&mut self, js: &[usize]) -> Result<Option<(LowerTriangle, Vec<f64>)>> {
@@ -246,8 +224,8 @@ impl Statistics for Observations<'_> {
         let Some(leading) = self.leading.as_mut().filter(|_| !known) else {
             return Ok(None);
         };
-        let among = leading.lower_among(&self.working, &self.residual, js, &self.norms);
-        self.check_cancel()?;
+        let among = leading.lower_among(&self.working, &self.residual, js, &self.facts.norms);
+        self.facts.check_cancelled()?;
         Ok(Some(among))
     }
 }
@@ -260,7 +238,7 @@ impl Observations<'_> {
         let m = mu.len();
         let (mu, sigma) = (DVector::from_column_slice(mu), sigma.view((0, 0), (m, m)));
         let parts = map_pieces(self.target.len(), ROWS, |rows| -> Result<Vec<f64>> {
-            self.check_cancel()?;
+            self.facts.check_cancelled()?;
             let columns = self.columns.at(&rows);
             let phi = DMatrix::from_fn(rows.len(), m, |i, k| columns[k][i]);
             let variances = (&phi * sigma).component_mul(&phi).column_sum();

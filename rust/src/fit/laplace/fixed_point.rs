@@ -1,6 +1,5 @@
 //! Solves the fixed-point equations of [`residual`](crate::fit::laplace::residual): Newton's method, with Rprop as fallback.
 
-use crate::data::check_flag;
 use crate::fit::laplace::Fit;
 use crate::fit::laplace::complementarity::josephy_newton_step;
 use crate::fit::laplace::mode::{expand_about, find_mode};
@@ -119,7 +118,7 @@ impl Fit<'_, '_> {
         match self.take_full_steps(&mut best) {
             Ok(()) => {}
             Err(Error::NotPositiveDefinite(_)) => {
-                check_flag(self.stats.cancel_flag().as_deref())?;
+                self.stats.facts().check_cancelled()?;
                 self.state.clone_from(&best);
             }
             Err(error) => return Err(error.into()),

@@ -2,7 +2,7 @@
 
 use nalgebra::DMatrix;
 
-use crate::data::{Statistics, check_flag};
+use crate::data::Statistics;
 use crate::fit::model::State;
 use crate::linalg::Cholesky;
 use crate::linalg::vector::dot;
@@ -23,7 +23,7 @@ pub(crate) fn find_mode(stats: &mut dyn Statistics, state: &mut State) -> Result
     let mut gram = DMatrix::zeros(m, m);
     let mut gradient = vec![0.0; m];
     let mut chol = Cholesky::with_capacity(m.max(1));
-    chol.cancelled_by(stats.cancel_flag());
+    chol.cancelled_by(stats.facts().cancel.clone());
     let mut deviance = stats.local(&active, &mu, &mut gram, &mut gradient)?;
     let mut last = f64::INFINITY;
     for _ in 0..MAX_STEPS {
@@ -74,7 +74,7 @@ pub(crate) fn find_some_mode(stats: &mut dyn Statistics, state: &mut State) -> R
             return outcome;
         };
         // A cancelled factorisation reports the same error.
-        check_flag(stats.cancel_flag().as_deref())?;
+        stats.facts().check_cancelled()?;
         state.clone_from(&before);
         let Some(k) = state.cheapest_deletion() else {
             return outcome;

@@ -35,7 +35,7 @@ impl Fit<'_, '_> {
     /// it. If working sets lead to such a set, the fit restarts without working sets, unless it stalled at round-off.
     pub(crate) fn run_from_empty(&mut self, priors: &Priors) -> Result<Status, Stop> {
         let empty = self.state.clone();
-        let mut dictionary = Dictionary::new(self.stats.n_basis(), priors.clone());
+        let mut dictionary = Dictionary::new(self.stats.facts().n_basis(), priors.clone());
         dictionary.refresh(self.stats, self.state)?;
         self.first_model(&dictionary)?;
         let status = self.complete(&mut dictionary, MAX_WORKING_SETS)?;
@@ -44,7 +44,7 @@ impl Fit<'_, '_> {
         }
         let stalled = self.state.clone();
         self.state.clone_from(&empty);
-        let mut dictionary = Dictionary::new(self.stats.n_basis(), priors.clone());
+        let mut dictionary = Dictionary::new(self.stats.facts().n_basis(), priors.clone());
         let status = self.complete(&mut dictionary, 0)?;
         if status != Status::Converged && stalled.log_posterior() > self.state.log_posterior() {
             self.state.clone_from(&stalled);
@@ -70,7 +70,7 @@ impl Fit<'_, '_> {
     ) -> Result<Status, Stop> {
         let mut good = self.state.clone();
         let outcome = self.run(&mut good, dictionary, max_working_sets);
-        let cancel = self.stats.cancel_flag();
+        let cancel = self.stats.facts().cancel.clone();
         roll_back_if_indefinite(
             outcome,
             self.state,

@@ -141,7 +141,7 @@ struct Round<'a> {
 impl Fit<'_, '_> {
     /// Fits a first model on a sample of the dictionary.
     pub(super) fn first_model(&mut self, dictionary: &Dictionary) -> Result<(), Stop> {
-        let sample = sample(dictionary, self.stats.n_predictors());
+        let sample = sample(dictionary, self.stats.facts().n_predictors);
         let round = Round {
             others: &sample,
             effort: Tuning::COARSE_EFFORT,

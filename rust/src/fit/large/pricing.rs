@@ -5,7 +5,7 @@
 //! most that of beta W. So by the triangle inequality sqrt(S) differs from that of f by at most sqrt(beta) |e|, and Q from that
 //! of f by at most beta |e^T g|. With flat priors the gain grows with q^2 / s alone; with other priors it is smaller.
 
-use crate::data::{BoundSample, DictionaryPart, ScreeningBounds, Statistics, Subset};
+use crate::data::{BoundSample, Observations, ScreeningBounds, Statistics, Subset};
 use crate::fit::dictionary::Dictionary;
 use crate::fit::evidence::Factors;
 use crate::fit::model::State;
@@ -63,7 +63,7 @@ enum Verdict {
 ///
 /// Candidates that the bounds decide are not priced, and none is priced if by the bounds some gain.
 pub(crate) fn price(
-    stats: &mut dyn DictionaryPart,
+    stats: &mut Observations<'_>,
     (active, state): (&[usize], &State),
     candidates: &[usize],
     rules: &Rules,
@@ -77,11 +77,11 @@ pub(crate) fn price(
     }
     let mut done = 0;
     for block in open.chunks(blocks.block) {
-        recorder.sweeping(done, open.len(), state)?;
+        recorder.report_sweep(done, open.len(), state)?;
         priced.price_block(stats, active, state, block, rules)?;
         done += block.len();
     }
-    recorder.sweeping(done, open.len(), state)?;
+    recorder.report_sweep(done, open.len(), state)?;
     Ok(priced)
 }
 
@@ -98,7 +98,7 @@ impl Priced {
     /// Screens the candidates that have bounds, and returns those that remain open.
     fn screen(
         &mut self,
-        stats: &mut dyn DictionaryPart,
+        stats: &mut Observations<'_>,
         (active, state): (&[usize], &State),
         candidates: &[usize],
         rules: &Rules,
@@ -108,7 +108,7 @@ impl Priced {
         if screens.is_empty() {
             return Ok(candidates.to_vec());
         }
-        recorder.sweeping(0, candidates.len(), state)?;
+        recorder.report_sweep(0, candidates.len(), state)?;
         let flat = rules.has_flat_alphas();
         let (mut open, mut done) = (Vec::new(), 0);
         for block in candidates.chunks(SCREENED_PER_REPORT) {
@@ -120,23 +120,23 @@ impl Priced {
                 self.screen_block(stats, screen, &own, state, flat, &mut open)?;
             }
             done += block.len();
-            recorder.sweeping(done, candidates.len(), state)?;
+            recorder.report_sweep(done, candidates.len(), state)?;
         }
         Ok(open)
     }
 
     fn screen_block(
         &mut self,
-        stats: &dyn DictionaryPart,
+        stats: &Observations<'_>,
         screen: &ScreeningBounds,
         candidates: &[usize],
         state: &State,
         flat: bool,
         open: &mut Vec<usize>,
     ) -> Result<(), Stop> {
-        let glances = stats.bound_samples(screen, candidates)?;
+        let samples = stats.bound_samples(screen, candidates)?;
         let verdicts = map_pieces(candidates.len(), PIECE, |range| {
-            let one = |c: usize| verdict(candidates[c], &glances[c], state, flat);
+            let one = |c: usize| verdict(candidates[c], &samples[c], state, flat);
             range.map(one).collect::<Vec<_>>()
         });
         let (mut gaining, mut near) = (Vec::new(), Vec::new());
@@ -154,7 +154,7 @@ impl Priced {
 
     fn price_block(
         &mut self,
-        stats: &mut dyn DictionaryPart,
+        stats: &mut Observations<'_>,
         active: &[usize],
         state: &State,
         block: &[usize],
@@ -169,8 +169,12 @@ impl Priced {
         } else {
             Subset::measured(stats, functions)?
         };
-        let priors = Priors::new(rules.alpha_prior, view.norms(), view.target_scale());
-        let mut dictionary = Dictionary::new(view.n_basis(), priors);
+        let priors = Priors::new(
+            rules.alpha_prior,
+            &view.facts().norms,
+            view.facts().target_scale,
+        );
+        let mut dictionary = Dictionary::new(view.facts().n_basis(), priors);
         dictionary.refresh(&mut view, &mut state)?;
         let offers = map_pieces(block.len(), PIECE, |range| {
             let offer = |c: usize| offer(&dictionary, &state, m + c, block[c]);
@@ -227,16 +231,16 @@ impl Priced {
     }
 }
 
-fn verdict(index: usize, glance: &BoundSample, state: &State, flat: bool) -> Verdict {
+fn verdict(index: usize, sample: &BoundSample, state: &State, flat: bool) -> Verdict {
     /// Round-off of S, relative to the terms whose difference it is.
     const ROUNDING: f64 = 1e-12;
     let beta = state.beta();
-    let mut v: Vec<f64> = glance.products.iter().map(|p| beta * p).collect();
+    let mut v: Vec<f64> = sample.products.iter().map(|p| beta * p).collect();
     state.chol().solve_lower_in_place(&mut v);
-    let (prior_s, q) = (beta * glance.diag, (beta * glance.gradient).abs());
+    let (prior_s, q) = (beta * sample.diag, (beta * sample.gradient).abs());
     let s = prior_s - dot(&v, &v);
     let error = ROUNDING * prior_s;
-    let (rest, gradient_rest) = (beta.sqrt() * glance.rest, beta * glance.gradient_rest);
+    let (rest, gradient_rest) = (beta.sqrt() * sample.rest, beta * sample.gradient_rest);
     let s_min = ((s - error).max(0.0).sqrt() - rest).max(0.0).powi(2);
     let s_max = ((s + error).max(0.0).sqrt() + rest).powi(2);
     let offer = |gain: f64, profile: Vec<f64>| Offer {

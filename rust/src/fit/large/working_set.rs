@@ -14,7 +14,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::data::{DictionaryPart, Statistics, Subset, check_flag};
+use crate::data::{Observations, Statistics, Subset};
 use crate::fit::dictionary::Dictionary;
 use crate::fit::laplace;
 use crate::fit::laplace::mode::{expand_about, find_mode};
@@ -22,7 +22,7 @@ use crate::fit::large::pricing;
 use crate::fit::large::pricing::Priced;
 use crate::fit::model::State;
 use crate::fit::prior::Priors;
-use crate::fit::record::{Recorder, Stop, Watch};
+use crate::fit::record::{Recorder, StepCallback, Stop};
 use crate::fit::sequential;
 use crate::fit::sequential::Start;
 use crate::fit::settings::{Blocks, Rules, Scheme, Search};
@@ -71,15 +71,15 @@ const STRIDE_FACTOR: usize = 8;
 /// # Errors
 /// As [`fit`](crate::fit::fit()); [`Error::Invalid`] for another scheme, several linear predictors, or a checkpoint of another fit.
 pub fn fit_in_blocks(
-    stats: &mut dyn DictionaryPart,
+    stats: &mut Observations<'_>,
     rules: &Rules,
     blocks: &Blocks,
     resume: Option<BlockCheckpoint>,
     save: &mut SaveCheckpoint<'_>,
-    watch: &mut Watch<'_>,
+    watch: &mut StepCallback<'_>,
 ) -> Result<Posterior> {
     let plain = rules.scheme == Scheme::Sequential && rules.search == Search::Greedy;
-    if !plain || stats.n_predictors() > 1 {
+    if !plain || stats.facts().n_predictors > 1 {
         let what =
             "a fit in blocks takes scheme='sequential', search='greedy' and one linear predictor";
         return Err(Error::Invalid { what: what.into() });
@@ -87,10 +87,10 @@ pub fn fit_in_blocks(
     blocks.check()?;
     let initial = empty_model(stats, rules)?;
     let mut checkpoint = match resume {
-        Some(checkpoint) => checkpoint.checked(stats.n_basis())?,
-        None => BlockCheckpoint::first(stats.n_basis(), blocks, initial.beta()),
+        Some(checkpoint) => checkpoint.checked(stats.facts().n_basis())?,
+        None => BlockCheckpoint::first(stats.facts().n_basis(), blocks, initial.beta()),
     };
-    let mut recorder = Recorder::new(&initial, rules.max_iter, stats.target_scale(), watch);
+    let mut recorder = Recorder::new(&initial, rules.max_iter, stats.facts().target_scale, watch);
     if checkpoint.trace.is_empty() {
         checkpoint.trace.clone_from(&recorder.trace);
     }
@@ -162,7 +162,7 @@ struct Run<'r> {
 impl Run<'_> {
     fn finish(
         &mut self,
-        stats: &mut dyn DictionaryPart,
+        stats: &mut Observations<'_>,
         checkpoint: &mut BlockCheckpoint,
         save: &mut SaveCheckpoint<'_>,
         recorder: &mut Recorder<'_>,
@@ -176,7 +176,7 @@ impl Run<'_> {
                 Err(Stop::Failed(Error::NotPositiveDefinite(_)))
                     if last.len() > 0 && last.len() == checkpoint.active.len() =>
                 {
-                    check_flag(stats.cancel_flag().as_deref())?;
+                    stats.facts().check_cancelled()?;
                     self.state = last;
                     self.state.active = checkpoint.places();
                     return Ok(Status::Stalled);
@@ -211,16 +211,20 @@ impl Run<'_> {
     /// Fits on the working set, from the checkpoint to convergence.
     fn round(
         &mut self,
-        stats: &mut dyn DictionaryPart,
+        stats: &mut Observations<'_>,
         checkpoint: &BlockCheckpoint,
         recorder: &mut Recorder<'_>,
     ) -> Result<Status, Stop> {
         let stats = &mut Subset::measured(stats, checkpoint.working.clone())?;
         recorder.working = Some(checkpoint.working.clone());
         let rules = self.rules;
-        let priors = Priors::new(rules.alpha_prior, stats.norms(), stats.target_scale());
+        let priors = Priors::new(
+            rules.alpha_prior,
+            &stats.facts().norms,
+            stats.facts().target_scale,
+        );
         self.begin(stats, checkpoint, &priors)?;
-        let (state, gaussian) = (&mut self.state, stats.is_linear());
+        let (state, gaussian) = (&mut self.state, stats.facts().is_linear);
         if checkpoint.active.is_empty() {
             return if gaussian {
                 fit_sequentially(stats, state, &priors, rules, recorder)
@@ -234,7 +238,7 @@ impl Run<'_> {
                 .run_from_empty(&priors)
             };
         }
-        let mut dictionary = Dictionary::new(stats.n_basis(), priors);
+        let mut dictionary = Dictionary::new(stats.facts().n_basis(), priors);
         if gaussian {
             dictionary.refresh(stats, state)?;
             let start = Start::warm(usize::from(checkpoint.round <= self.blocks.searches));
@@ -267,7 +271,7 @@ impl Run<'_> {
         state.fill(&active, 1.0, priors, None);
         state.alpha.clone_from(&checkpoint.alpha);
         expand_about(stats, state, &vec![0.0; active.len()])?;
-        if stats.is_linear() {
+        if stats.facts().is_linear {
             state.centre(stats)?;
         } else {
             find_mode(stats, state)?;
@@ -278,13 +282,13 @@ impl Run<'_> {
     /// Passes over more and more candidates, until one finds a gain; `None` if a pass over all candidates finds none.
     fn price_rest(
         &self,
-        stats: &mut dyn DictionaryPart,
+        stats: &mut Observations<'_>,
         checkpoint: &mut BlockCheckpoint,
         recorder: &mut Recorder<'_>,
     ) -> Result<Option<Priced>, Stop> {
         loop {
             let offset = checkpoint.round % checkpoint.stride;
-            let (n, stride) = (stats.n_basis(), checkpoint.stride);
+            let (n, stride) = (stats.facts().n_basis(), checkpoint.stride);
             let candidates: Vec<usize> = (0..n)
                 .filter(|i| i % stride == offset || checkpoint.working.binary_search(i).is_ok())
                 .filter(|i| !checkpoint.active.contains(i))
@@ -310,22 +314,20 @@ impl Run<'_> {
 
     fn publish(
         mut self,
-        stats: &mut dyn DictionaryPart,
+        stats: &mut Observations<'_>,
         checkpoint: &BlockCheckpoint,
         outcome: Result<Status, Stop>,
         mut recorder: Recorder<'_>,
     ) -> Result<Posterior> {
-        let scale = stats.target_scale();
         let mut stats = Subset::measured(stats, checkpoint.working.clone())?;
         let status =
             crate::fit::status_at_mode(&mut stats, &mut self.state, outcome, &mut recorder)?;
         let mut posterior =
-            Posterior::publish(&self.state, recorder.trace, status, stats.norms(), scale)
-                .checked()?;
+            Posterior::publish(&self.state, recorder.trace, status, stats.facts()).checked()?;
         for j in &mut posterior.active {
             *j = checkpoint.working[*j];
         }
-        check_flag(stats.cancel_flag().as_deref())?;
+        stats.facts().check_cancelled()?;
         Ok(posterior)
     }
 }

@@ -301,7 +301,6 @@ impl WithSimd for SymmetricProduct<'_> {
     type Output = ();
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // compiled once for each processor: see `dispatch`
     fn with_simd<S: Simd>(self, _: S) {
         let (n, scores) = (self.height, self.scores);
         for c in 0..scores.len() / n {

@@ -18,7 +18,7 @@ use crate::fit::mrvm::bound::Bound;
 use crate::fit::mrvm::trust_region::{self, Ascent};
 use crate::fit::noise::NoisePrecision;
 use crate::fit::prior::{Gamma, Priors};
-use crate::fit::record::{Recorder, Stop, Watch};
+use crate::fit::record::{Recorder, StepCallback, Stop};
 use crate::fit::refine::reestimate_each;
 use crate::fit::sequential::{next_working_set, refresh_or_update};
 use crate::fit::tuning::{Effort, Tuning};
@@ -64,7 +64,7 @@ impl<'a> RetargetedFit<'a> {
         Error::check_len("alpha", active.len(), alpha.len())?;
         let mut precisions = Vec::with_capacity(alpha.len());
         for (k, (&i, &alpha)) in active.iter().zip(alpha).enumerate() {
-            let norm = stats.norms().get(i).copied().unwrap_or(0.0);
+            let norm = stats.facts().norms.get(i).copied().unwrap_or(0.0);
             let own = alpha / (norm * norm);
             if norm == 0.0 || !PRECISIONS.contains(&own) || active[..k].contains(&i) {
                 let what = format!(
@@ -77,18 +77,18 @@ impl<'a> RetargetedFit<'a> {
         }
         let squares = stats.gradient(&[], &[], &mut [])?;
         let noise = [NoisePrecision::fixed(beta)];
-        let mut state = State::empty(&noise, Gamma::FLAT, &squares, stats.n_obs());
+        let mut state = State::empty(&noise, Gamma::FLAT, &squares, stats.facts().n_obs);
         if !active.is_empty() {
             state.fill(active, 1.0, &Priors::default(), None);
             state.alpha = precisions;
             let start = vec![0.0; active.len() * squares.len()];
             let mut gradient = start.clone();
             stats.gradient(active, &start, &mut gradient)?;
-            let (gram, _) = stats.among(active)?;
+            let gram = stats.among(active)?.0.whole();
             state.set_data(&start, &gradient, &squares, Some(&gram))?;
         }
         Ok(Self {
-            dictionary: Dictionary::new(stats.n_basis(), Priors::default()),
+            dictionary: Dictionary::new(stats.facts().n_basis(), Priors::default()),
             whole: None,
             stats,
             state,
@@ -113,9 +113,18 @@ impl<'a> RetargetedFit<'a> {
     ///
     /// # Errors
     /// [`Error::Shape`]; [`Error::NotPositiveDefinite`] if round-off makes the precision indefinite; [`Error::Interrupted`].
-    pub fn climb(&mut self, probit: &Probit, labels: &[usize], ascent: Ascent) -> Result<Vec<f64>> {
+    pub fn maximise_bound(
+        &mut self,
+        probit: &Probit,
+        labels: &[usize],
+        ascent: Ascent,
+    ) -> Result<Vec<f64>> {
         let (state, stats) = (&mut self.state, &mut self.stats);
-        let (m, c, cancel) = (state.len(), state.outputs.len(), stats.cancel_flag());
+        let (m, c, cancel) = (
+            state.len(),
+            state.outputs.len(),
+            stats.facts().cancel.clone(),
+        );
         let bound = Bound {
             columns: stats.active_columns(&state.active),
             gram: DMatrix::from_fn(m, m, |i, j| state.gram(i, j)),
@@ -144,7 +153,7 @@ impl<'a> RetargetedFit<'a> {
         gain: f64,
         tol: f64,
         max_iter: usize,
-        watch: &mut Watch<'_>,
+        watch: &mut StepCallback<'_>,
     ) -> Result<MStep> {
         let effort = Effort {
             gain,
@@ -260,8 +269,8 @@ impl<'a> RetargetedFit<'a> {
     /// The present model, for the columns as given.
     #[must_use]
     pub fn posterior(&self, step: &MStep) -> OutputPosterior {
-        let scale = (self.stats.norms(), self.stats.target_scale());
-        OutputPosterior::publish(&self.state, step.trace.clone(), step.status, scale)
+        let (state, facts) = (&self.state, self.stats.facts());
+        OutputPosterior::publish(state, step.trace.clone(), step.status, facts)
     }
 }
 
@@ -293,7 +302,7 @@ mod tests {
             least: 1e-9,
             radius: 1.0,
         };
-        let targets = fit.climb(&probit, &labels, ascent).unwrap();
+        let targets = fit.maximise_bound(&probit, &labels, ascent).unwrap();
         let expected = probit.expectations(&[0.0; 2 * N], &labels, 2).unwrap();
         assert_eq!(targets, expected.targets);
     }

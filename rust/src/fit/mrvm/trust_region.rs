@@ -27,7 +27,7 @@ const MIN_GAIN_RATIO: f64 = 1e-3;
 /// Predicted gains below this fraction of the bound are round-off.
 const ROUNDING: f64 = 1e-14;
 
-/// Options of [`RetargetedFit::climb`](crate::fit::RetargetedFit::climb).
+/// Options of [`RetargetedFit::maximise_bound`](crate::fit::RetargetedFit::maximise_bound).
 #[derive(Debug, Clone, Copy)]
 pub struct Ascent {
     /// Ends after a step that gains less than this many nats, or that moves an alpha to its upper limit.

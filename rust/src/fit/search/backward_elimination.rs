@@ -9,7 +9,6 @@
 
 use nalgebra::DMatrix;
 
-use crate::data::Statistics;
 use crate::fit::evidence::ALPHA_FLOOR;
 use crate::fit::full_basis::new_alpha;
 use crate::fit::model::State;
@@ -75,7 +74,7 @@ fn model_of(
         functions,
         Tuning::INITIAL_ALPHA,
         &set.priors,
-        set.cancel_flag(),
+        set.facts.cancel.clone(),
     );
     state.alpha.copy_from_slice(alpha);
     let size = functions.len();

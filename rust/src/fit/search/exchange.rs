@@ -43,7 +43,7 @@ pub(crate) fn continue_from(
         return Ok(found);
     }
     let greedy = state.clone();
-    let outcome = if stats.is_linear() {
+    let outcome = if stats.facts().is_linear {
         search(stats, state, priors, rules, recorder)
     } else {
         let mut fit = laplace::Fit {
@@ -54,7 +54,7 @@ pub(crate) fn continue_from(
         };
         search_at_modes(&mut fit, priors)
     };
-    let status = unless_indefinite(outcome, stats.cancel_flag().as_deref())?.flatten();
+    let status = unless_indefinite(outcome, stats.facts().cancel.as_deref())?.flatten();
     if let Some(status) = status
         && state.log_posterior() >= greedy.log_posterior()
     {
@@ -77,7 +77,7 @@ fn search(
     recorder: &mut Recorder<'_>,
 ) -> Result<Option<Status>, Stop> {
     let mut budget = SearchBudget::of(rules.search);
-    let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
+    let mut dictionary = Dictionary::new(stats.facts().n_basis(), priors.clone());
     dictionary.refresh(stats, state)?;
     let loose = rules.loosened();
     let whole = dictionary.n_candidates() <= Tuning::MAX_WHOLE_DICTIONARY;
@@ -119,7 +119,7 @@ fn search_set(
     const MAX_SIZE_FOR_RESTARTS: usize = 256;
     /// With fewer rows per active function, early additions may have led the greedy algorithm far from the best model.
     const MIN_ROWS_PER_FUNCTION: f64 = 4.0;
-    let crowded = MIN_ROWS_PER_FUNCTION * state.len() as f64 > set.n_rows();
+    let crowded = MIN_ROWS_PER_FUNCTION * state.len() as f64 > set.facts.n_obs;
     let mut found = false;
     if first && crowded && set.len() <= Tuning::MAX_WHOLE_DICTIONARY {
         found |= eliminate(set, state)?;
@@ -190,7 +190,7 @@ fn search_at_mode(
     budget: &mut SearchBudget,
 ) -> Result<Option<Status>, Stop> {
     let before = fit.state.clone();
-    let mut dictionary = Dictionary::new(fit.stats.n_basis(), priors.clone());
+    let mut dictionary = Dictionary::new(fit.stats.facts().n_basis(), priors.clone());
     find_mode(fit.stats, fit.state)?;
     dictionary.refresh(fit.stats, fit.state)?;
     let members = dictionary.substitutes(fit.state);
@@ -202,7 +202,7 @@ fn search_at_mode(
         Ok(true) => continue_fit(fit, &before, priors),
         moved => moved.map(|_| None),
     };
-    let status = unless_indefinite(outcome, fit.stats.cancel_flag().as_deref())?.flatten();
+    let status = unless_indefinite(outcome, fit.stats.facts().cancel.as_deref())?.flatten();
     if status.is_none() {
         fit.state.clone_from(&before);
     }
@@ -220,7 +220,7 @@ fn continue_fit(
         return Ok(None);
     }
     fit.recorder.step(Action::Search, None, fit.state)?;
-    let mut dictionary = Dictionary::new(fit.stats.n_basis(), priors.clone());
+    let mut dictionary = Dictionary::new(fit.stats.facts().n_basis(), priors.clone());
     let status = fit.run(&mut fit.state.clone(), &mut dictionary, 0)?;
     let better = fit.state.log_posterior() > before.log_posterior() + Tuning::MIN_EXCHANGE_GAIN;
     if better && status == Status::Converged {

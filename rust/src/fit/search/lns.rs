@@ -296,9 +296,9 @@ pub(crate) mod tests {
             &[NoisePrecision::fixed(100.0)],
             Gamma::FLAT,
             &[deviance],
-            stats.n_obs(),
+            stats.facts().n_obs,
         );
-        let priors = Priors::new([0.0; 2], stats.norms(), stats.target_scale());
+        let priors = Priors::new([0.0; 2], &stats.facts().norms, stats.facts().target_scale);
         let everything: Vec<usize> = (0..COLUMNS.len()).collect();
         let set = WorkingSet::about(&mut stats, &mut state, &priors, &everything).unwrap();
         let mut inactive = Candidates::new(&set, &state);

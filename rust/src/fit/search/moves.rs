@@ -299,9 +299,9 @@ mod tests {
             &[NoisePrecision::fixed(10.0)],
             Gamma::FLAT,
             &[deviance],
-            stats.n_obs(),
+            stats.facts().n_obs,
         );
-        let priors = Priors::new(prior, stats.norms(), stats.target_scale());
+        let priors = Priors::new(prior, &stats.facts().norms, stats.facts().target_scale);
         let everything: Vec<usize> = (0..COLUMNS).collect();
         let set = WorkingSet::about(&mut stats, &mut state, &priors, &everything).unwrap();
         maximize_silently(&set, &mut state, Tuning::COARSE_EFFORT).unwrap();

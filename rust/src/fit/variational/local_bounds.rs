@@ -34,7 +34,7 @@ const SAFETY: f64 = 0.1;
 /// For a Gaussian likelihood only the provider is informed.
 pub(super) fn tighten(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
     stats.bound(&state.active, state.mu(), state.sigma())?;
-    if stats.is_linear() {
+    if stats.facts().is_linear {
         return Ok(());
     }
     let mu = state.mu().to_vec();

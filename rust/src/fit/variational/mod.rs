@@ -21,7 +21,7 @@
 mod local_bounds;
 
 use crate::Result;
-use crate::data::{Statistics, check_flag};
+use crate::data::Statistics;
 use crate::fit::Status;
 use crate::fit::dictionary::Dictionary;
 use crate::fit::evidence::ALPHA_FLOOR;
@@ -56,7 +56,7 @@ pub(crate) fn fit(
     approach(stats, state, recorder)?;
     let mut good = state.clone();
     let outcome = finish(stats, state, &mut good, priors, rules, recorder);
-    let cancel = stats.cancel_flag();
+    let cancel = stats.facts().cancel.clone();
     roll_back_if_indefinite(
         outcome,
         state,
@@ -76,20 +76,22 @@ pub(crate) fn fit(
 fn offset(stats: &dyn Statistics, state: &State, rules: &Rules) -> Offset {
     let [a, b] = rules.alpha_prior;
     let [c, d] = rules.noise_prior;
-    let scale = stats.target_scale();
+    let scale = stats.facts().target_scale;
     let per_function = if a > 0.0 && b > 0.0 {
         entropy_like(a, 0.5) + a * a.ln() - a
     } else {
         0.0
     };
     let whole = match rules.noise {
-        _ if !stats.is_linear() => 0.0,
+        _ if !stats.facts().is_linear => 0.0,
         // The objective includes the prior of a fixed beta; the bound does not.
         Noise::Fixed(_) => {
             let Gamma { shape, rate } = state.noise_prior;
             rate * state.beta() - shape * (state.beta() / (scale * scale)).ln()
         }
-        Noise::Estimated if c > 0.0 && d > 0.0 => entropy_like(c, 0.5 * stats.n_obs()) + c * d.ln(),
+        Noise::Estimated if c > 0.0 && d > 0.0 => {
+            entropy_like(c, 0.5 * stats.facts().n_obs) + c * d.ln()
+        }
         Noise::Estimated => 0.0,
     };
     Offset {
@@ -106,14 +108,19 @@ fn entropy_like(a: f64, half: f64) -> f64 {
 
 /// Puts all functions into an empty model, and makes the local bounds tight at the prior.
 fn fill(stats: &mut dyn Statistics, state: &mut State, priors: &Priors) -> Result<()> {
-    let all: Vec<usize> = (0..stats.n_basis())
-        .filter(|&i| stats.norms()[i] > 0.0)
+    let all: Vec<usize> = (0..stats.facts().n_basis())
+        .filter(|&i| stats.facts().norms[i] > 0.0)
         .collect();
-    state.fill(&all, Tuning::INITIAL_ALPHA, priors, stats.cancel_flag());
+    state.fill(
+        &all,
+        Tuning::INITIAL_ALPHA,
+        priors,
+        stats.facts().cancel.clone(),
+    );
     state.sigma_mut().fill(0.0);
     state.sigma_mut().fill_diagonal(1.0 / Tuning::INITIAL_ALPHA);
     local_bounds::tighten(stats, state)?;
-    if stats.is_linear() {
+    if stats.facts().is_linear {
         expand_about(stats, state, &vec![0.0; all.len()])?;
         state.recentre(stats)?;
     }
@@ -185,7 +192,7 @@ fn update(stats: &mut dyn Statistics, state: &mut State) -> Result<f64> {
     state.alpha.copy_from_slice(&mackay.alpha);
     state.levels[0].noise.beta = mackay.beta;
     let rose = advance(stats, state).is_ok() && state.log_posterior() >= bound;
-    check_flag(stats.cancel_flag().as_deref())?;
+    stats.facts().check_cancelled()?;
     if !rose && state.set_hyperparameters(&em.alpha, &[em.beta]).is_err() {
         state.set_hyperparameters(&before.alpha, &[before.beta])?;
     }
@@ -195,7 +202,7 @@ fn update(stats: &mut dyn Statistics, state: &mut State) -> Result<f64> {
 
 /// Recomputes the posterior after a change of the hyperparameters, with local bounds that are tight at the old one.
 fn advance(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
-    if stats.is_linear() {
+    if stats.facts().is_linear {
         state.recompute()?;
         state.recentre(stats)?;
         Ok(())
@@ -214,7 +221,8 @@ fn finish(
     recorder: &mut Recorder<'_>,
 ) -> std::result::Result<Status, Stop> {
     let penalty = -recorder.offset.per_function;
-    let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone()).with_penalty(penalty);
+    let mut dictionary =
+        Dictionary::new(stats.facts().n_basis(), priors.clone()).with_penalty(penalty);
     let effort = Effort {
         gain: Tuning::MIN_GAIN,
         step: Tuning::FINE_STEP,
@@ -222,7 +230,7 @@ fn finish(
         moves_noise: true,
     };
     loop {
-        let refined = if stats.is_linear() {
+        let refined = if stats.facts().is_linear {
             refine::converge(stats, state, effort, recorder)?
         } else {
             local_bounds::converge(stats, state, effort, recorder)?

@@ -39,83 +39,23 @@ pub(crate) fn packed(c: usize, d: usize) -> usize {
     c * (c + 1) / 2 + d
 }
 
-/// The evaluation of some rows of a table by one thread.
+/// The evaluation of some rows of a table by one thread. It allocates nothing if the workspace has been used before.
 pub(crate) struct Piece<'a> {
     pub(crate) nodes: &'a Nodes,
     pub(crate) table: Table<'a>,
     pub(crate) rows: Range<usize>,
     pub(crate) wanted: Wanted<'a>,
+    pub(crate) workspace: &'a mut Workspace,
+    /// The requested columns of these rows, column-major.
+    pub(crate) out: &'a mut [f64],
+    /// For expectations, ln P of each row is appended.
+    pub(crate) log_probability: &'a mut Vec<f64>,
 }
 
 impl WithSimd for Piece<'_> {
-    /// The requested columns, column-major, and for expectations ln P of each row.
-    type Output = (Vec<f64>, Vec<f64>);
-
-    #[inline(always)]
-    #[allow(clippy::inline_always)] // compiled for the instruction set of its caller
-    fn with_simd<S: Simd>(self, simd: S) -> Self::Output {
-        if is_fused(simd) {
-            self.run::<true>()
-        } else {
-            self.run::<false>()
-        }
-    }
-}
-
-impl Piece<'_> {
-    #[inline(always)]
-    #[allow(clippy::inline_always)] // as `with_simd`
-    fn run<const FUSED: bool>(self) -> (Vec<f64>, Vec<f64>) {
-        let height = self.rows.len();
-        let mut out = vec![0.0; height * self.wanted.n_columns(self.table.n_classes)];
-        let mut column = Vec::new();
-        let mut workspace = Workspace::default();
-        let mut group = Group::new(self.nodes, self.table, &mut workspace);
-        for start in self.rows.clone().step_by(LANES) {
-            let rows = start..self.rows.end.min(start + LANES);
-            let to = &mut out[start - self.rows.start..];
-            match self.wanted {
-                Wanted::Probabilities => {
-                    group.set::<FUSED>(&rows, |row| self.table.largest(row));
-                    group.probabilities::<FUSED>(to, height);
-                }
-                Wanted::LogProbabilities => {
-                    for class in 0..self.table.n_classes {
-                        group.set::<FUSED>(&rows, |_| class);
-                        group.log_probabilities::<FUSED>(&mut to[class * height..]);
-                    }
-                }
-                Wanted::Expectations(labels) => {
-                    group.set::<FUSED>(&rows, |row| labels[row]);
-                    group.expectations::<FUSED>(to, height, &mut column);
-                }
-                Wanted::Curvatures(labels) => {
-                    group.set::<FUSED>(&rows, |row| labels[row]);
-                    group.curvatures::<FUSED>(to, height, &mut column);
-                }
-            }
-        }
-        if matches!(self.wanted, Wanted::LogProbabilities) {
-            normalise(&mut out, height);
-        }
-        (out, column)
-    }
-}
-
-/// P of all classes for all rows of a table, without allocations, by one thread.
-pub(crate) struct Probabilities<'a> {
-    pub(crate) nodes: &'a Nodes,
-    pub(crate) table: Table<'a>,
-    pub(crate) workspace: &'a mut Workspace,
-    /// Column-major.
-    pub(crate) out: &'a mut [f64],
-}
-
-impl WithSimd for Probabilities<'_> {
     type Output = ();
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `Piece`
     fn with_simd<S: Simd>(self, simd: S) {
         if is_fused(simd) {
             self.run::<true>();
@@ -125,16 +65,37 @@ impl WithSimd for Probabilities<'_> {
     }
 }
 
-impl Probabilities<'_> {
+impl Piece<'_> {
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `Piece`
     fn run<const FUSED: bool>(self) {
-        let height = self.table.n_rows;
-        let mut group = Group::new(self.nodes, self.table, self.workspace);
-        for start in (0..height).step_by(LANES) {
-            let rows = start..height.min(start + LANES);
-            group.set::<FUSED>(&rows, |row| self.table.largest(row));
-            group.probabilities::<FUSED>(&mut self.out[start..], height);
+        let (table, first, height) = (self.table, self.rows.start, self.rows.len());
+        let mut group = Group::new(self.nodes, table, self.workspace);
+        for start in self.rows.clone().step_by(LANES) {
+            let rows = start..self.rows.end.min(start + LANES);
+            let to = &mut self.out[start - first..];
+            match self.wanted {
+                Wanted::Probabilities => {
+                    group.set::<FUSED>(&rows, |row| table.largest(row));
+                    group.probabilities::<FUSED>(to, height);
+                }
+                Wanted::LogProbabilities => {
+                    for class in 0..table.n_classes {
+                        group.set::<FUSED>(&rows, |_| class);
+                        group.log_probabilities::<FUSED>(&mut to[class * height..]);
+                    }
+                }
+                Wanted::Expectations(labels) => {
+                    group.set::<FUSED>(&rows, |row| labels[row]);
+                    group.expectations::<FUSED>(to, height, self.log_probability);
+                }
+                Wanted::Curvatures(labels) => {
+                    group.set::<FUSED>(&rows, |row| labels[row]);
+                    group.curvatures::<FUSED>(to, height, self.log_probability);
+                }
+            }
+        }
+        if matches!(self.wanted, Wanted::LogProbabilities) {
+            normalise(self.out, height);
         }
     }
 }
@@ -191,7 +152,6 @@ impl<'a> Group<'a> {
     }
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `with_simd`
     fn set<const FUSED: bool>(&mut self, rows: &Range<usize>, own: impl Fn(usize) -> usize) {
         self.rows = rows.clone();
         let mut score = [0.0; LANES];
@@ -216,7 +176,6 @@ impl<'a> Group<'a> {
 
     /// ln P of the own class of row `l` of the group.
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `with_simd`
     fn integrate<const FUSED: bool>(&mut self, l: usize) -> f64 {
         match self.pair(l) {
             Some(x) => log_cdf(x),
@@ -236,7 +195,6 @@ impl<'a> Group<'a> {
     }
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `with_simd`
     fn log_probabilities<const FUSED: bool>(&mut self, out: &mut [f64]) {
         for (l, out) in out.iter_mut().enumerate().take(self.rows.len()) {
             *out = self.integrate::<FUSED>(l);
@@ -244,7 +202,6 @@ impl<'a> Group<'a> {
     }
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `with_simd`
     fn probabilities<const FUSED: bool>(&mut self, out: &mut [f64], stride: usize) {
         for l in 0..self.rows.len() {
             let (own, p) = (self.own[l], self.integrate::<FUSED>(l).exp());
@@ -274,7 +231,6 @@ impl<'a> Group<'a> {
 
     /// Equation (3) for the other classes and (4) for the own class.
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `with_simd`
     fn expectations<const FUSED: bool>(
         &mut self,
         out: &mut [f64],
@@ -289,7 +245,6 @@ impl<'a> Group<'a> {
 
     /// The means of row `l`, right after its integral.
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `with_simd`
     fn means<const FUSED: bool>(&mut self, l: usize, out: &mut [f64], stride: usize) {
         let (own, pair, row) = (self.own[l], self.pair(l), self.rows.start + l);
         let mut sum = 0.0;
@@ -311,7 +266,6 @@ impl<'a> Group<'a> {
     /// `-d^2 ln P / d f_c d f_d = delta_cd E[a_c (a_c + u + f_i - f_c)] - Cov(a_c, a_d)` under the normalised integrand. As
     /// ln P depends on differences only, each row of the matrix sums to zero.
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `with_simd`
     fn curvatures<const FUSED: bool>(
         &mut self,
         out: &mut [f64],

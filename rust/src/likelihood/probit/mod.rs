@@ -14,7 +14,7 @@ use crate::linalg::simd::dispatch;
 use crate::parallel::map_pieces;
 use crate::{Error, Result};
 
-use crate::likelihood::probit::batch::{Piece, Probabilities, Wanted};
+use crate::likelihood::probit::batch::{Piece, Wanted};
 pub(crate) use crate::likelihood::probit::batch::{Workspace, packed};
 use crate::likelihood::probit::quadrature::Nodes;
 
@@ -122,11 +122,14 @@ impl Probit {
         out: &mut [f64],
     ) -> Result<()> {
         let table = Table::new(scores, n_classes)?;
-        dispatch(Probabilities {
+        dispatch(Piece {
             nodes: &self.nodes,
             table,
+            rows: 0..table.n_rows,
+            wanted: Wanted::Probabilities,
             workspace,
             out,
+            log_probability: &mut Vec::new(),
         });
         Ok(())
     }
@@ -183,16 +186,22 @@ impl Probit {
 
     /// The requested columns of all rows, and one number per row.
     fn evaluate(&self, table: Table<'_>, wanted: Wanted<'_>) -> (Vec<f64>, Vec<f64>) {
+        let n_columns = wanted.n_columns(table.n_classes);
         let parts = map_pieces(table.n_rows, ROWS_PER_TASK, |rows| {
+            let mut out = vec![0.0; rows.len() * n_columns];
+            let mut log_probability = Vec::new();
             dispatch(Piece {
                 nodes: &self.nodes,
                 table,
                 rows,
                 wanted,
-            })
+                workspace: &mut Workspace::default(),
+                out: &mut out,
+                log_probability: &mut log_probability,
+            });
+            (out, log_probability)
         });
         let (tables, columns): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
-        let n_columns = wanted.n_columns(table.n_classes);
         (join(&tables, table.n_rows, n_columns), columns.concat())
     }
 }

@@ -81,7 +81,6 @@ impl Modes {
     ///
     /// g' is convex and decreasing, so Newton's method from a point left of its root converges monotonically.
     #[inline(always)]
-    #[allow(clippy::inline_always)] // compiled for the instruction set of its caller
     pub(crate) fn find<const FUSED: bool>(differences: &[Lanes]) -> Self {
         let mut at = left_of_modes(differences);
         let mut width = [1.0; LANES];
@@ -117,7 +116,6 @@ impl Modes {
 /// To first order in c the slope is 1 + 1.5 [`SKEW_DISTANCE`] c times that; the next order is fitted. The third derivative at the
 /// mode agrees for small c but misses the shoulder that many classes with equal scores produce farther from the mode.
 #[inline(always)]
-#[allow(clippy::inline_always)] // as `Modes::find`
 fn fit_skew<const FUSED: bool>(differences: &[Lanes], at: &Lanes, width: &Lanes) -> Lanes {
     let mut skew = [0.0; LANES];
     for l in 0..LANES {
@@ -134,7 +132,6 @@ fn fit_skew<const FUSED: bool>(differences: &[Lanes], at: &Lanes, width: &Lanes)
 /// Points where g' >= 0: two Newton steps from the mode of the class with the most negative difference alone, with the
 /// hazard replaced by its lower bound max(-x, 0).
 #[inline(always)]
-#[allow(clippy::inline_always)] // as `Modes::find`
 fn left_of_modes(differences: &[Lanes]) -> Lanes {
     let mut at = [0.0; LANES];
     for d in differences {
@@ -160,7 +157,6 @@ fn left_of_modes(differences: &[Lanes]) -> Lanes {
 
 /// g' and -g''.
 #[inline(always)]
-#[allow(clippy::inline_always)] // as `Modes::find`
 fn derivatives<const FUSED: bool>(differences: &[Lanes], at: &Lanes) -> (Lanes, Lanes) {
     let (mut slope, mut curvature) = (at.map(|u| -u), [1.0; LANES]);
     for d in differences {
@@ -176,7 +172,6 @@ fn derivatives<const FUSED: bool>(differences: &[Lanes], at: &Lanes) -> (Lanes, 
 
 /// Minus the second derivative of ln Phi at x, where the hazard is given.
 #[inline(always)]
-#[allow(clippy::inline_always)] // as `Modes::find`
 pub(crate) fn log_cdf_curvature(hazard: f64, x: f64) -> f64 {
     if x < PARABOLIC_BELOW {
         1.0
@@ -216,7 +211,6 @@ impl Integral {
 
     /// ln E_u[prod_j Phi(u + d_j)] for row `l` of the group with these modes.
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `Modes::find`
     pub(crate) fn evaluate<const FUSED: bool>(
         &mut self,
         nodes: &Nodes,
@@ -255,7 +249,6 @@ impl Integral {
 
     /// The mean of phi / Phi at u + d_j under the integrand, which is minus the derivative of ln P in the score of `j`.
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `Modes::find`
     pub(crate) fn mean_hazard(&self, j: usize) -> f64 {
         if self.seen[j] {
             dot(
@@ -272,7 +265,6 @@ impl Integral {
     /// The integrands of all classes differ by a factor only: the density that the largest copy is y and belongs to class
     /// j is `prod_k Phi(y - f_k)` times the hazard of y - f_j.
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `Modes::find`
     pub(crate) fn divide_by_own_hazard<const FUSED: bool>(&mut self, modes: &Modes, l: usize) {
         for (product, offset) in self.product.iter_mut().zip(&self.offset) {
             // Where the hazard is 0 the weight is also 0.
@@ -284,7 +276,6 @@ impl Integral {
 
     /// Places the nodes around the mode.
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `Modes::find`
     fn place<const FUSED: bool>(&mut self, nodes: &Nodes, width: f64, skew: f64) {
         for (to, z) in self.offset.iter_mut().zip(&nodes.z) {
             *to = width / skew * (exp::<FUSED>(skew * z) - 1.0);
@@ -295,7 +286,6 @@ impl Integral {
 
     /// Multiplies by the factor Phi(x + offset) of class `j` without its parabola, where x + offset < 0 at all nodes.
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `Modes::find`
     fn multiply_left<const FUSED: bool>(&mut self, x: f64, j: usize) {
         let n = self.offset.len();
         let to = self.product.iter_mut().zip(&mut self.hazard[j * n..][..n]);
@@ -308,7 +298,6 @@ impl Integral {
 
     /// Multiplies by the factor Phi(x + offset) of class `j`.
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `Modes::find`
     fn multiply<const FUSED: bool>(&mut self, x: f64, j: usize) {
         let n = self.offset.len();
         let to = self.product.iter_mut().zip(&mut self.exponent);
@@ -327,7 +316,6 @@ impl Integral {
     /// Centres the hazard of class `j` by its mean; returns the mean of minus the second derivative of ln Phi at u + d_j,
     /// which is hazard (hazard + u + d_j). `at` is u + d_j at the mode.
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `Modes::find`
     pub(crate) fn centre(&mut self, j: usize, mean: f64, at: f64) -> f64 {
         let n = self.offset.len();
         let centred = self.centred[j / LANES * n..][..n].iter_mut();
@@ -353,7 +341,6 @@ impl Integral {
 
     /// The covariances of the centred hazard of class `c` with those of the [`LANES`] classes from `LANES * group` on.
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `Modes::find`
     pub(crate) fn covariances(&self, c: usize, group: usize) -> Lanes {
         let n = self.offset.len();
         let own = &self.centred[c / LANES * n..][..n];
@@ -377,7 +364,6 @@ impl Integral {
 
     /// Turns the products into normalised weights of the nodes; returns their sum.
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `Modes::find`
     fn weigh<const FUSED: bool>(
         &mut self,
         nodes: &Nodes,
@@ -400,7 +386,6 @@ impl Integral {
 
 /// The inner product of two vectors whose length is a multiple of [`LANES`].
 #[inline(always)]
-#[allow(clippy::inline_always)] // as `Modes::find`
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     let mut sums = [0.0; LANES];
     for (a, b) in a.chunks_exact(LANES).zip(b.chunks_exact(LANES)) {

@@ -28,7 +28,6 @@ impl WithSimd for Panel<'_> {
     type Output = Result<(), NotPositiveDefinite>;
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // compiled once for each processor: see `dispatch`
     fn with_simd<S: Simd>(self, simd: S) -> Self::Output {
         let Self {
             values,
@@ -96,7 +95,6 @@ struct Block<'a> {
 
 impl<'a> Block<'a> {
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `Panel`
     fn of(values: &'a mut [f64], stride: usize, first: usize) -> Self {
         let (earlier, rest) = values.split_at_mut(first * stride);
         Self {
@@ -109,7 +107,6 @@ impl<'a> Block<'a> {
 
     /// Subtracts the outer products of some earlier columns from these rows.
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `Panel`
     fn subtract<S: Simd>(&mut self, simd: S, terms: &Range<usize>, rows: &Range<usize>) {
         if !terms.is_empty() {
             cover(simd, rows.clone(), &mut Subtract(self, terms));
@@ -118,20 +115,17 @@ impl<'a> Block<'a> {
 
     /// Turns these rows into rows of the factor, given the factored block on the diagonal.
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `Panel`
     fn solve<S: Simd>(&mut self, simd: S, lower: &Triangle, rows: &Range<usize>) {
         cover(simd, rows.clone(), &mut Solve(self, lower));
     }
 
     /// The first `n` rows of the block on the diagonal.
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `Panel`
     fn triangle(&self, n: usize) -> Triangle {
         Triangle::of(n, |r, s| self.columns[s * self.stride + self.first + r])
     }
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `Panel`
     fn set_triangle(&mut self, lower: &Triangle) {
         for (s, column) in self.columns.chunks_mut(self.stride).enumerate() {
             for (value, row) in column[self.first..].iter_mut().zip(&lower.elements) {
@@ -142,7 +136,6 @@ impl<'a> Block<'a> {
 
     /// These rows of each column.
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `Panel`
     fn rows<S: Simd, const C: usize>(&self, simd: S, first: usize) -> [[S::f64s; C]; COEFFICIENTS] {
         let mut rows = [[simd.splat_f64s(0.0); C]; COEFFICIENTS];
         for (rows, column) in rows.iter_mut().zip(self.columns.chunks(self.stride)) {
@@ -152,7 +145,6 @@ impl<'a> Block<'a> {
     }
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `Panel`
     fn set_rows<S: Simd, const C: usize>(
         &mut self,
         first: usize,
@@ -168,7 +160,6 @@ struct Subtract<'a, 'b>(&'a mut Block<'b>, &'a Range<usize>);
 
 impl<S: Simd> Tiles<S> for Subtract<'_, '_> {
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `Panel`
     fn tile<const C: usize>(&mut self, simd: S, first: usize) {
         let Self(block, terms) = self;
         let earlier = &block.earlier[terms.start * block.stride..];
@@ -192,7 +183,6 @@ struct Solve<'a, 'b>(&'a mut Block<'b>, &'a Triangle);
 
 impl<S: Simd> Tiles<S> for Solve<'_, '_> {
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `Panel`
     fn tile<const C: usize>(&mut self, simd: S, first: usize) {
         let mut rows = self.0.rows::<S, C>(simd, first);
         self.1.solve::<S, C>(simd, &mut rows);

@@ -23,7 +23,6 @@ impl WithSimd for Inverse<'_> {
     type Output = ();
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // compiled once for each processor: see `dispatch`
     fn with_simd<S: Simd>(self, simd: S) {
         let n = self.chol.len();
         let stride = stride(n);
@@ -67,7 +66,6 @@ impl WithSimd for Inverse<'_> {
 /// Calls `f` with the rows and columns of each tile of a panel up to the diagonal; for each range of columns from the top
 /// down.
 #[inline(always)]
-#[allow(clippy::inline_always)] // as `Inverse`
 fn each_tile<S: Simd>(
     chol: &Cholesky,
     panel: &Range<usize>,
@@ -98,7 +96,6 @@ struct Rows<'a> {
 
 impl<'a> Rows<'a> {
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `Inverse`
     fn of(chol: &'a Cholesky, x: &'a mut [f64], places: Range<usize>) -> Self {
         let stride = stride(chol.len());
         let (earlier, here) = x.split_at_mut(places.start * stride);
@@ -114,7 +111,6 @@ impl<'a> Rows<'a> {
 
     /// Subtracts the contribution of some earlier rows from these columns.
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `Inverse`
     fn subtract<S: Simd>(&mut self, simd: S, terms: &Range<usize>, columns: Range<usize>) {
         // Earlier rows are zero to the right of their diagonal.
         let terms = terms.start.max(columns.start)..terms.end;
@@ -125,7 +121,6 @@ impl<'a> Rows<'a> {
 
     /// Solves with the block on the diagonal.
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `Inverse`
     fn solve<S: Simd>(&mut self, simd: S, columns: Range<usize>) {
         let first = self.places.start;
         let element =
@@ -139,7 +134,6 @@ struct Subtract<'a, 'b>(&'a mut Rows<'b>, Range<usize>);
 
 impl<S: Simd> Tiles<S> for Subtract<'_, '_> {
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `Inverse`
     fn tile<const C: usize>(&mut self, simd: S, first: usize) {
         let Self(rows, terms) = self;
         let sums = outer_sum::<S, C>(
@@ -169,7 +163,6 @@ struct Solve<'a, 'b>(&'a mut Rows<'b>, &'a Triangle);
 
 impl<S: Simd> Tiles<S> for Solve<'_, '_> {
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `Inverse`
     fn tile<const C: usize>(&mut self, simd: S, first: usize) {
         let Self(rows, lower) = self;
         let mut x = [[simd.splat_f64s(0.0); C]; COEFFICIENTS];
@@ -196,7 +189,6 @@ struct Square<'a> {
 
 impl<S: Simd> Tiles<S> for Square<'_> {
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `Inverse`
     fn tile<const C: usize>(&mut self, simd: S, first: usize) {
         let x = &self.x[self.terms.start * self.stride..];
         let sums = outer_sum::<S, C>(

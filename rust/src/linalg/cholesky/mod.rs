@@ -11,24 +11,6 @@ use crate::linalg::simd::dispatch;
 use crate::linalg::vector::{dot, leading};
 use crate::parallel::pieces;
 
-/// Defines a struct that runs `$body` in [`dispatch`].
-macro_rules! vectorised {
-    ($name:ident { $($field:ident: $type:ty),* } -> $output:ty, |$this:ident| $body:expr) => {
-        struct $name<'a> { $($field: $type),* }
-
-        impl WithSimd for $name<'_> {
-            type Output = $output;
-
-            #[inline(always)]
-            #[allow(clippy::inline_always)] // compiled once for each processor: see `dispatch`
-            fn with_simd<S: Simd>(self, _: S) -> $output {
-                let $this = self;
-                $body
-            }
-        }
-    };
-}
-
 mod factorize;
 mod inverse;
 mod solve;
@@ -137,14 +119,12 @@ impl Cholesky {
 
     /// Column j of L from its diagonal down.
     #[inline(always)]
-    #[allow(clippy::inline_always)] // into vector code: see `simd::dispatch`
     fn column(&self, j: usize) -> &[f64] {
         let stride = self.factor.nrows();
         &self.factor.as_slice()[j * stride + j..j * stride + self.len]
     }
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // into vector code: see `simd::dispatch`
     fn column_mut(&mut self, j: usize) -> &mut [f64] {
         let stride = self.factor.nrows();
         &mut self.factor.as_mut_slice()[j * stride + j..j * stride + self.len]

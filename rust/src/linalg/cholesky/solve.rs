@@ -4,7 +4,7 @@ use nalgebra::DMatrix;
 
 use crate::linalg::cholesky::inverse::Inverse;
 use crate::linalg::cholesky::{Cholesky, SOLVE_BLOCK};
-use crate::linalg::simd::{Simd, WithSimd, dispatch};
+use crate::linalg::simd::{dispatch, vectorised};
 use crate::linalg::vector::{axpy, axpys, dot, each_below_diagonal, sum_of_ln};
 
 impl Cholesky {
@@ -18,7 +18,6 @@ impl Cholesky {
     }
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // into vector code: see `simd::dispatch`
     fn solve_lower_here(&self, b: &mut [f64]) {
         let whole = b.len() - b.len() % SOLVE_BLOCK;
         for first in (0..whole).step_by(SOLVE_BLOCK) {
@@ -52,7 +51,6 @@ impl Cholesky {
     }
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // into vector code: see `simd::dispatch`
     fn solve_transposed_here(&self, b: &mut [f64]) {
         for k in (0..b.len()).rev() {
             let column = self.column(k);

@@ -20,7 +20,6 @@ pub(crate) const RUN: usize = 256;
 
 /// Width of a tile in elements.
 #[inline(always)]
-#[allow(clippy::inline_always)] // a constant, once compiled
 pub(crate) fn width<S: Simd>() -> usize {
     VECTORS * S::F64_LANES
 }
@@ -33,7 +32,6 @@ pub(crate) trait Tiles<S: Simd> {
 
 /// Applies the operation to tiles that cover the range; the last one exceeds it by less than a vector.
 #[inline(always)]
-#[allow(clippy::inline_always)] // into vector code: see `simd::dispatch`
 pub(crate) fn cover<S: Simd>(simd: S, range: Range<usize>, tiles: &mut impl Tiles<S>) {
     for first in range.clone().step_by(width::<S>()) {
         match (range.end - first).div_ceil(S::F64_LANES) {
@@ -45,7 +43,6 @@ pub(crate) fn cover<S: Simd>(simd: S, range: Range<usize>, tiles: &mut impl Tile
 
 /// `sum_k c_k v_k^T` over `n_terms` terms, given the coefficients c_k and the vectors v_k with their strides.
 #[inline(always)]
-#[allow(clippy::inline_always)] // as `cover`
 pub(crate) fn outer_sum<S: Simd, const C: usize>(
     simd: S,
     (coefficients, coefficient_stride): (&[f64], usize),
@@ -69,7 +66,6 @@ pub(crate) fn outer_sum<S: Simd, const C: usize>(
 
 /// Loads adjacent vectors.
 #[inline(always)]
-#[allow(clippy::inline_always)] // as `cover`
 pub(crate) fn load<S: Simd, const C: usize>(vectors: &mut [S::f64s; C], from: &[f64]) {
     let (from, _) = S::as_simd_f64s(&from[..C * S::F64_LANES]);
     // `copy_from_slice` or a returned array would compile to a function call.
@@ -80,7 +76,6 @@ pub(crate) fn load<S: Simd, const C: usize>(vectors: &mut [S::f64s; C], from: &[
 
 /// Stores adjacent vectors.
 #[inline(always)]
-#[allow(clippy::inline_always)] // as `cover`
 pub(crate) fn store<S: Simd, const C: usize>(vectors: &[S::f64s; C], to: &mut [f64]) {
     let (to, _) = S::as_mut_simd_f64s(&mut to[..C * S::F64_LANES]);
     for (vector, to) in vectors.iter().zip(to) {
@@ -98,7 +93,6 @@ pub(crate) struct Triangle {
 impl Triangle {
     /// A triangle of `n` rows; `element` is called for s <= r only.
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `cover`
     pub(crate) fn of(n: usize, element: impl Fn(usize, usize) -> f64) -> Self {
         let mut elements = [[0.0; COEFFICIENTS]; COEFFICIENTS];
         for (r, row) in elements.iter_mut().enumerate() {
@@ -121,7 +115,6 @@ impl Triangle {
 
     /// Replaces the matrix by its factor. The error is the row whose squared pivot is not positive and finite.
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `cover`
     pub(crate) fn factor(&mut self) -> Result<(), usize> {
         let lower = &mut self.elements;
         for s in 0..COEFFICIENTS {
@@ -143,7 +136,6 @@ impl Triangle {
 
     /// Solves L x = b in place; each row of b is an array of vectors.
     #[inline(always)]
-    #[allow(clippy::inline_always)] // as `cover`
     pub(crate) fn solve<S: Simd, const C: usize>(
         &self,
         simd: S,

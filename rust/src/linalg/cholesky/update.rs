@@ -1,7 +1,7 @@
 //! Removal of rows and rank-one changes.
 
 use crate::linalg::cholesky::{Cholesky, NotPositiveDefinite};
-use crate::linalg::simd::{Simd, WithSimd, dispatch};
+use crate::linalg::simd::{dispatch, vectorised};
 use crate::linalg::vector::{axpy, dot};
 
 impl Cholesky {
@@ -48,7 +48,6 @@ impl Cholesky {
     }
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // into vector code: see `simd::dispatch`
     fn update_here(&mut self, start: usize, x: &mut [f64]) {
         for k in 0..x.len() {
             let (head, tail) = x[k..].split_at_mut(1);
@@ -81,7 +80,6 @@ impl Cholesky {
     }
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // into vector code: see `simd::dispatch`
     fn downdate_here(&mut self, start: usize, x: &mut [f64]) -> Result<(), NotPositiveDefinite> {
         for k in 0..x.len() {
             let column = self.column(start + k);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 use sparsebayes::internal::BlockCheckpoint;
-use sparsebayes::internal::beside;
+use sparsebayes::internal::run_alongside;
 use sparsebayes::{Action, Error, Step};
 
 use crate::arrays::as_index;
@@ -61,19 +61,19 @@ impl Reporting {
 }
 
 /// The worker's end: the cancellation flag, and methods that report steps and checkpoints.
-pub(crate) struct Line {
+pub(crate) struct Reporter {
     pub(crate) cancel: Arc<AtomicBool>,
     /// Alive as long as the fit.
     pub(crate) running: Arc<()>,
     reporting: Reporting,
-    with_keep: bool,
+    with_checkpoints: bool,
     /// Dropping it tells the interpreter's thread that the work is done.
     reports: SyncSender<Report>,
 }
 
-impl Line {
+impl Reporter {
     /// Reports a step and returns whether to continue.
-    pub(crate) fn watch(&self, step: &Step) -> ControlFlow<()> {
+    pub(crate) fn step(&self, step: &Step) -> ControlFlow<()> {
         if self.cancel.load(Ordering::Relaxed) {
             return ControlFlow::Break(());
         }
@@ -94,8 +94,8 @@ impl Line {
     }
 
     /// Passes on a checkpoint and waits until it is stored.
-    pub(crate) fn keep(&self, checkpoint: &BlockCheckpoint) -> Result<(), Error> {
-        if self.with_keep
+    pub(crate) fn checkpoint(&self, checkpoint: &BlockCheckpoint) -> Result<(), Error> {
+        if self.with_checkpoints
             && self
                 .send(Event::BlockCheckpoint(Box::new(checkpoint.clone())))
                 .is_break()
@@ -129,33 +129,33 @@ pub(crate) fn run<T: Send>(
     py: Python<'_>,
     n_threads: Option<usize>,
     callback: Option<&Bound<'_, PyAny>>,
-    work: impl FnOnce(&Line) -> Result<T, Error> + Send,
+    work: impl FnOnce(&Reporter) -> Result<T, Error> + Send,
 ) -> PyResult<T> {
-    run_kept(py, n_threads, callback, None, work)
+    run_with_checkpoints(py, n_threads, callback, None, work)
 }
 
 /// [`run`] for work that produces checkpoints; `keep` is called with each.
-pub(crate) fn run_kept<T: Send>(
+pub(crate) fn run_with_checkpoints<T: Send>(
     py: Python<'_>,
     n_threads: Option<usize>,
     callback: Option<&Bound<'_, PyAny>>,
     keep: Option<&Bound<'_, PyAny>>,
-    work: impl FnOnce(&Line) -> Result<T, Error> + Send,
+    work: impl FnOnce(&Reporter) -> Result<T, Error> + Send,
 ) -> PyResult<T> {
     let cancel = Arc::new(AtomicBool::new(false));
     let (reports, inbox) = sync_channel::<Report>(1);
     let (at_work, ended) = sync_channel::<Infallible>(1);
-    let (reporting, with_keep) = (Reporting::of(callback)?, keep.is_some());
-    let line = Line {
+    let (reporting, with_checkpoints) = (Reporting::of(callback)?, keep.is_some());
+    let reporter = Reporter {
         cancel: Arc::clone(&cancel),
         running: Arc::default(),
         reporting,
-        with_keep,
+        with_checkpoints,
         reports,
     };
     let work = move || {
         let _at_work = at_work;
-        work(&{ line })
+        work(&{ reporter })
     };
     let meanwhile = || {
         let outcome = serve(py, callback, keep, inbox);
@@ -166,7 +166,7 @@ pub(crate) fn run_kept<T: Send>(
         }
         outcome
     };
-    let (result, served) = beside(n_threads, work, meanwhile).map_err(to_python)?;
+    let (result, served) = run_alongside(n_threads, work, meanwhile).map_err(to_python)?;
     served?;
     match result {
         Ok(result) => result.map_err(to_python),
