@@ -96,14 +96,7 @@ impl Candidates {
             Tuning::MIN_ORTHOGONAL_PART * state.beta,
         )?;
         let gain = self.gain(best);
-        if gain <= Tuning::MIN_GAIN.max(min_gain) {
-            return None;
-        }
-        if gain <= Tuning::min_gain(self.entries[best]) {
-            // This function was added too often; others may still be added.
-            return self.best_among_all(state, min_gain);
-        }
-        Some((best, gain))
+        (gain > Tuning::MIN_GAIN.max(min_gain)).then_some((best, gain))
     }
 
     /// [`Candidates::best_addition`] by the gains themselves, for priors under which they do not rise with q^2 / s.
@@ -112,7 +105,7 @@ impl Candidates {
         (0..self.s.len())
             .filter(|&i| self.is_open(i) && self.s[i] > min_s)
             .map(|i| (i, self.gain(i)))
-            .filter(|&(i, gain)| gain > Tuning::min_gain(self.entries[i]).max(min_gain))
+            .filter(|&(_, gain)| gain > Tuning::MIN_GAIN.max(min_gain))
             .fold(None, |best: Option<(usize, f64)>, next| match best {
                 Some(best) if next.1 <= best.1 * (1.0 + Tuning::TIE) => Some(best),
                 _ => Some(next),

@@ -7,7 +7,6 @@
 use crate::data::{Statistics, check_flag};
 use crate::fit::candidates::Candidates;
 use crate::fit::dictionary::Dictionary;
-use crate::fit::evidence::ALPHA_FLOOR;
 use crate::fit::full_basis::fill;
 use crate::fit::model::State;
 use crate::fit::prior::Priors;
@@ -31,7 +30,7 @@ pub(crate) fn fit(
     let is_too_precise = rules.noise != Noise::Estimated && state.beta > Tuning::MAX_LOW_RANK_BETA;
     // A small dictionary fits into one working set: features would save nothing.
     let is_small = stats.n_basis() <= Tuning::MAX_WHOLE_DICTIONARY;
-    if is_small || is_too_precise || rules.max_iter < Tuning::MIN_LOW_RANK_STEPS {
+    if is_small || is_too_precise || rules.max_iter < 1000 {
         return Ok(None);
     }
     let empty = state.clone();
@@ -162,7 +161,10 @@ impl LowRankModel {
             .filter(|&(&j, _)| norms[j] > 0.0)
             .map(|(&j, alpha)| {
                 let unit = scale / norms[j];
-                (j, (alpha * unit * unit).clamp(ALPHA_FLOOR, f64::MAX))
+                (
+                    j,
+                    (alpha * unit * unit).clamp(Tuning::ALPHA_FLOOR, f64::MAX),
+                )
             })
             .unzip();
         if let (true, Some(range)) = (stats.is_linear(), rules.noise_range()) {

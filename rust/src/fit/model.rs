@@ -7,9 +7,10 @@ use nalgebra::DMatrix;
 
 use crate::Result;
 use crate::data::Statistics;
-use crate::fit::evidence::{ALPHA_FLOOR, Factors, MIN_RELIABLE_GAMMA};
+use crate::fit::evidence::Factors;
 use crate::fit::prior::{Gamma, Priors};
 use crate::fit::record::Recorded;
+use crate::fit::tuning::Tuning;
 use crate::linalg::Cholesky;
 use crate::linalg::aligned_columns::stride;
 use crate::linalg::vector::{axpy, bilinear, dot, head, leading, rank_one, sum_of_ln};
@@ -60,13 +61,10 @@ pub(crate) struct Candidate<'a> {
     pub(crate) prior: Gamma,
 }
 
-const INITIAL_CAPACITY: usize = 32;
-
-/// With spare capacity for a few functions only: searches clone hundreds of states.
+/// With little spare capacity: searches clone hundreds of states.
 impl Clone for State {
     fn clone(&self) -> Self {
-        const SPARE: usize = 8;
-        let capacity = stride(self.len() + SPARE);
+        let capacity = stride(self.len() + 1);
         Self {
             active: self.active.clone(),
             alpha: self.alpha.clone(),
@@ -98,10 +96,10 @@ impl State {
             beta,
             noise_prior,
             mu: Vec::new(),
-            sigma: DMatrix::zeros(INITIAL_CAPACITY, INITIAL_CAPACITY),
-            chol: Cholesky::with_capacity(INITIAL_CAPACITY),
+            sigma: DMatrix::zeros(0, 0),
+            chol: Cholesky::with_capacity(0),
             from_scratch_at: None,
-            gram: DMatrix::zeros(INITIAL_CAPACITY, INITIAL_CAPACITY),
+            gram: DMatrix::zeros(0, 0),
             gradient: Vec::new(),
             reference: Vec::new(),
             offset: Vec::new(),
@@ -160,7 +158,7 @@ impl State {
     /// s and q of active function `k`: equation (23).
     pub(crate) fn factors(&self, k: usize) -> Factors {
         let (alpha, variance, prior) = (self.alpha[k], self.sigma[(k, k)], self.priors[k]);
-        if self.gamma(k) >= MIN_RELIABLE_GAMMA {
+        if self.gamma(k) >= Tuning::MIN_RELIABLE_GAMMA {
             return Factors::from_posterior(alpha, variance, self.mu[k], prior);
         }
         self.project(&self.as_candidate(k)).1.left_out(alpha)
@@ -203,7 +201,7 @@ impl State {
 
     /// Whether some alpha is at its floor.
     pub(crate) fn at_alpha_floor(&self) -> bool {
-        self.alpha.iter().any(|&alpha| alpha <= ALPHA_FLOOR)
+        self.alpha.iter().any(|&alpha| alpha <= Tuning::ALPHA_FLOOR)
     }
 
     /// Deviance at the posterior mean: for a Gaussian the squared residual.
@@ -223,8 +221,7 @@ impl State {
     ///
     /// For other likelihoods than the Gaussian the quadratic model holds at its reference only and stays.
     pub(crate) fn recentre(&mut self, stats: &mut dyn Statistics) -> Result<bool> {
-        const MAX_ROUND_OFF: f64 = 1e-10;
-        if self.round_off() <= MAX_ROUND_OFF || !stats.is_linear() {
+        if self.round_off() <= Tuning::MAX_ROUND_OFF || !stats.is_linear() {
             return Ok(false);
         }
         self.centre(stats)?;

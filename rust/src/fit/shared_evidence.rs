@@ -7,7 +7,6 @@
 //! `dF / d ln alpha = 1/2 sum_l [n_l s_l^2 - alpha (Q_l - n_l s_l)] / (alpha + s_l)^2`. Each term has at most one maximum,
 //! and the maxima of F lie between the smallest and the largest of these.
 
-use crate::fit::evidence::{ALPHA_FLOOR, INFINITE_RATIO};
 use crate::fit::tuning::Tuning;
 
 /// Sparsity and quality of one function, with the function left out, for outputs with the same noise.
@@ -24,7 +23,7 @@ impl Term {
     /// The alpha that maximizes this term; may be infinite.
     fn optimal_alpha(self) -> f64 {
         let excess = self.excess();
-        if excess * INFINITE_RATIO > 1.0 {
+        if excess * Tuning::INFINITE_RATIO > 1.0 {
             self.s / excess
         } else {
             f64::INFINITY
@@ -59,9 +58,6 @@ impl Term {
 /// The factors of one function for all outputs: a term per noise level.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SharedFactors<'a>(pub(crate) &'a [Term]);
-
-/// Grid step in ln alpha at which the slope is evaluated: terms of F are as wide as a logistic curve.
-const GRID_STEP: f64 = 0.25;
 
 impl SharedFactors<'_> {
     /// The alpha that maximizes F, and F there; `None` if F is nowhere positive.
@@ -150,9 +146,9 @@ impl SharedFactors<'_> {
             return None;
         }
         let most = self.0.iter().map(best).fold(0.0, f64::max);
-        let finite = INFINITE_RATIO * self.0.iter().map(|term| term.s).fold(0.0, f64::max);
+        let finite = Tuning::INFINITE_RATIO * self.0.iter().map(|term| term.s).fold(0.0, f64::max);
         let end = end.min(finite);
-        let low = least.max(ALPHA_FLOOR);
+        let low = least.max(Tuning::ALPHA_FLOOR);
         let high = most.min(end).max(low);
         // Overflow can make a sparsity factor infinite.
         if end < least || high == f64::INFINITY {
@@ -166,7 +162,7 @@ impl SharedFactors<'_> {
         if let [term] = self.0 {
             let alpha = term.optimal_alpha();
             if alpha.is_finite() {
-                visit(alpha.max(ALPHA_FLOOR));
+                visit(alpha.max(Tuning::ALPHA_FLOOR));
             }
             return;
         }
@@ -174,14 +170,14 @@ impl SharedFactors<'_> {
             return;
         };
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        let n_steps = ((high - low) / GRID_STEP).ceil() as usize;
+        let n_steps = ((high - low) / Tuning::GRID_STEP).ceil() as usize;
         let mut left = (low, self.derivatives(low.exp()));
-        let (mut alpha, factor) = (low.exp(), GRID_STEP.exp());
+        let (mut alpha, factor) = (low.exp(), Tuning::GRID_STEP.exp());
         if left.1.0 <= 0.0 {
             visit(low.exp());
         }
         for k in 1..=n_steps {
-            let u = (low + GRID_STEP * k as f64).min(high);
+            let u = (low + Tuning::GRID_STEP * k as f64).min(high);
             alpha = if k < n_steps { alpha * factor } else { u.exp() };
             let right = (u, self.derivatives(alpha));
             if let Some((from, to)) = self.bracket(left, right) {

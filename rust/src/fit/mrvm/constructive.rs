@@ -23,9 +23,6 @@ use crate::likelihood::probit::Probit;
 use crate::model::OutputPosterior;
 use crate::{Error, Result};
 
-/// Range of the initial precisions, for unit-norm columns.
-const PRECISIONS: std::ops::RangeInclusive<f64> = 1e-100..=1e100;
-
 /// The result of an M-step.
 #[derive(Debug, Clone)]
 pub struct MStep {
@@ -61,10 +58,12 @@ impl<'a> RetargetedFit<'a> {
         let squares = stats.active_residuals(&[], &empty)?.squares;
         let mut state = OutputState::empty(&[beta], &squares, stats.n_obs());
         let mut candidates = Candidates::new(&mut stats, &mut state)?;
+        let precisions = Tuning::MAX_PRECISION.recip()..=Tuning::MAX_PRECISION;
         for (&i, &alpha) in active.iter().zip(alpha) {
             let norm = stats.norms().get(i).copied().unwrap_or(0.0);
             let own = alpha / (norm * norm);
-            if norm == 0.0 || !PRECISIONS.contains(&own) || state.active.contains(&i) {
+            let valid = norm > 0.0 && precisions.contains(&own) && !state.active.contains(&i);
+            if !valid {
                 let what = format!(
                     "cannot start with function {i} and precision {alpha}; functions must be distinct columns that are not \
                      zero, with positive precisions"
@@ -134,7 +133,7 @@ impl<'a> RetargetedFit<'a> {
     ) -> Result<MStep> {
         let effort = Effort {
             gain,
-            step: Tuning::FINE_STEP,
+            step: Tuning::FINE_EFFORT.step,
             tol,
         };
         self.state.set_smallest_gain(gain);

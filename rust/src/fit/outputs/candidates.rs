@@ -145,8 +145,7 @@ impl Candidates {
 
     /// Drops columns of inactive functions once they outnumber those in use.
     fn drop_spare_columns(&mut self, state: &OutputState) {
-        const MAX_SPARE: usize = 256;
-        if self.gram.len() > 2 * state.len() + MAX_SPARE {
+        if self.gram.len() > 2 * state.len() + Tuning::SAMPLE_SIZE {
             let seen = &self.seen;
             self.gram
                 .retain(|j, _| state.active.contains(j) || seen.iter().any(|s| s.0 == *j));
@@ -157,13 +156,12 @@ impl Candidates {
     fn terms(&self, i: usize, state: &OutputState, terms: &mut Vec<Term>) -> bool {
         // With little noise, less of a function remains than with much noise. It is enough if one level resolves it, and the
         // others do not lose it completely.
-        const MIN_PART: f64 = 1e-3 * Tuning::MIN_ORTHOGONAL_PART;
         terms.clear();
         let mut resolved = false;
         for (l, level) in state.levels.iter().enumerate() {
             let outputs = state.outputs_of(l);
             let s = self.s[l][i];
-            if s.is_nan() || s <= MIN_PART * level.beta {
+            if s.is_nan() || s <= 1e-3 * Tuning::MIN_ORTHOGONAL_PART * level.beta {
                 return false;
             }
             resolved |= s > Tuning::MIN_ORTHOGONAL_PART * level.beta;
@@ -186,9 +184,10 @@ impl Candidates {
         let mut ranked = std::mem::take(&mut self.ranked);
         ranked.clear();
         for i in 0..self.usable.len() {
-            if self.usable[i] && !self.active[i] && self.terms(i, state, &mut terms) {
+            let open = self.usable[i] && !self.active[i] && self.entries[i] < Tuning::MAX_ENTRIES;
+            if open && self.terms(i, state, &mut terms) {
                 let bound = SharedFactors(&terms).bound();
-                if bound > least.max(Tuning::min_gain(self.entries[i])) {
+                if bound > least.max(Tuning::MIN_GAIN) {
                     ranked.push((i, bound));
                 }
             }
@@ -202,7 +201,7 @@ impl Candidates {
                 break;
             }
             self.terms(i, state, &mut terms);
-            let hurdle = most.max(Tuning::min_gain(self.entries[i]));
+            let hurdle = most.max(Tuning::MIN_GAIN);
             if let Some((_, gain)) = SharedFactors(&terms).best_above(hurdle) {
                 // Among ties the lowest index is chosen: round-off must not choose the model.
                 let ahead = |b: (usize, f64)| {
@@ -222,7 +221,7 @@ impl Candidates {
     pub(crate) fn excludes_gain(&self, state: &OutputState) -> bool {
         let mut terms = Vec::with_capacity(state.levels.len());
         (0..self.usable.len()).any(|i| {
-            self.entries[i] >= Tuning::MAX_FREE_ENTRIES
+            self.entries[i] >= Tuning::MAX_ENTRIES
                 && self.usable[i]
                 && !self.active[i]
                 && self.terms(i, state, &mut terms)

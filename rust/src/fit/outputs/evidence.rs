@@ -1,8 +1,8 @@
 //! Log evidence, residuals and degrees of freedom of a model with several outputs.
 
-use crate::fit::evidence::ALPHA_FLOOR;
 use crate::fit::outputs::model::{Level, OutputState};
 use crate::fit::record::Recorded;
+use crate::fit::tuning::Tuning;
 use crate::linalg::vector::{bilinear, dot};
 
 impl OutputState {
@@ -13,7 +13,7 @@ impl OutputState {
 
     /// Whether some alpha is at its lower bound.
     pub(crate) fn at_alpha_floor(&self) -> bool {
-        self.alpha.iter().any(|&alpha| alpha <= ALPHA_FLOOR)
+        self.alpha.iter().any(|&alpha| alpha <= Tuning::ALPHA_FLOOR)
     }
 
     /// sum_k gamma_k of one output of level `l`: the number of weights that the data determine.

@@ -80,9 +80,8 @@ impl<'a> Fit<'a, '_> {
             self.record(Action::Search, None)?;
         }
         let mut effort = Effort {
-            gain: Tuning::MIN_GAIN,
-            step: Tuning::FINE_STEP,
             tol: Tuning::LOOSE_TOL.max(rules.tol),
+            ..Tuning::FINE_EFFORT
         };
         loop {
             self.maximize(&mut candidates, effort)?;

@@ -4,10 +4,11 @@ use nalgebra::DMatrix;
 
 use crate::Result;
 use crate::data::{OutputStatistics, Residuals};
-use crate::fit::evidence::{Factors, MIN_RELIABLE_GAMMA};
+use crate::fit::evidence::Factors;
 use crate::fit::model::close_gap;
 use crate::fit::prior::Gamma;
 use crate::fit::shared_evidence::Term;
+use crate::fit::tuning::Tuning;
 use crate::linalg::vector::{axpy, dot, head, leading, rank_one};
 use crate::linalg::{Cholesky, NotPositiveDefinite};
 
@@ -59,17 +60,13 @@ pub(crate) struct Candidate<'a> {
     pub(crate) gradient: &'a [f64],
 }
 
-const FIRST_CAPACITY: usize = 32;
-/// Round-off of the evidence, in nats, that is always negligible.
-const NEGLIGIBLE: f64 = 1e-10;
-
 impl OutputState {
     /// An empty model. `betas` has one entry for each output or one for all; `squares` are the squared norms of the targets.
     pub(crate) fn empty(betas: &[f64], squares: &[f64], n_obs: f64) -> Self {
         let level = |&beta: &f64| Level {
             beta,
-            chol: Cholesky::with_capacity(FIRST_CAPACITY),
-            sigma: DMatrix::zeros(FIRST_CAPACITY, FIRST_CAPACITY),
+            chol: Cholesky::with_capacity(0),
+            sigma: DMatrix::zeros(0, 0),
         };
         let output = |&deviance: &f64| Output {
             mu: Vec::new(),
@@ -83,15 +80,15 @@ impl OutputState {
             alpha: Vec::new(),
             levels: betas.iter().map(level).collect(),
             outputs: squares.iter().map(output).collect(),
-            gram: DMatrix::zeros(FIRST_CAPACITY, FIRST_CAPACITY),
+            gram: DMatrix::zeros(0, 0),
             n_obs,
-            negligible: NEGLIGIBLE,
+            negligible: Tuning::MAX_ROUND_OFF,
         }
     }
 
     /// Allows round-off up to a small fraction of the smallest gain of any step.
     pub(crate) fn set_smallest_gain(&mut self, gain: f64) {
-        self.negligible = NEGLIGIBLE.max(1e-7 * gain);
+        self.negligible = Tuning::MAX_ROUND_OFF.max(1e-7 * gain);
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -120,7 +117,7 @@ impl OutputState {
         terms.extend(self.levels.iter().enumerate().map(|(l, level)| {
             let outputs = &self.outputs[self.outputs_of(l)];
             let (alpha, variance) = (self.alpha[k], level.sigma[(k, k)]);
-            if 1.0 - alpha * variance < MIN_RELIABLE_GAMMA {
+            if 1.0 - alpha * variance < Tuning::MIN_RELIABLE_GAMMA {
                 return self.term_from_totals(k, l);
             }
             Term {

@@ -145,7 +145,11 @@ impl Fit<'_, '_> {
     fn update_noise(&mut self) -> Result<(), Stop> {
         let (state, noise) = (&mut *self.state, self.noise);
         // Small changes are left to the joint steps. In an empty model there are none.
-        let min_change = if state.len() > 0 { 0.1 } else { 1e-12 };
+        let min_change = if state.len() > 0 {
+            Tuning::MIN_NOISE_CHANGE
+        } else {
+            Tuning::ROUNDING
+        };
         let mut changes: Vec<f64> = (0..state.levels.len())
             .map(|l| noise.change(state, l))
             .collect();

@@ -18,9 +18,6 @@ use crate::fit::tuning::Tuning;
 use crate::fit::working_set::WorkingSet;
 use crate::parallel::map_pieces;
 
-/// Squared cosine of two columns above which one function can replace a part of the other.
-const SUBSTITUTE_COS2: f64 = 0.04;
-
 /// What a search does first.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Opening {
@@ -147,14 +144,14 @@ fn seeds(set: &WorkingSet, state: &State) -> Vec<usize> {
 /// An estimated precision is held at its start. A given one is approached in stages of a factor 10: with little noise from
 /// the start, the first function added would have to explain all of the data.
 fn levels(beta: f64, noise_is_free: bool) -> Vec<f64> {
-    const STAGE: f64 = 10.0;
     let start = 1.0 / Tuning::INITIAL_NOISE;
     if noise_is_free {
         return vec![start];
     }
-    let mut levels: Vec<f64> = std::iter::successors(Some(start), |level| Some(level * STAGE))
-        .take_while(|&level| level < beta)
-        .collect();
+    let mut levels: Vec<f64> =
+        std::iter::successors(Some(start), |level| Some(level * Tuning::NOISE_STAGE))
+            .take_while(|&level| level < beta)
+            .collect();
     levels.push(beta);
     levels
 }
@@ -293,7 +290,7 @@ impl WorkingSet {
     fn has_substitutes(&self, j: usize, active: &[usize]) -> bool {
         let diagonal = self.gram.diagonal();
         let mut products = self.gram.column(j).iter().zip(diagonal).enumerate();
-        let is_like = |g: &f64, own: &f64| g * g > SUBSTITUTE_COS2 * own * diagonal[j];
+        let is_like = |g: &f64, own: &f64| g * g > Tuning::SUBSTITUTE_COS2 * own * diagonal[j];
         products.any(|(i, (g, own))| is_like(g, own) && !active.contains(&i))
     }
 

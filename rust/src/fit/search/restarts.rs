@@ -37,9 +37,8 @@ pub(crate) fn restart(
     state: &mut State,
     noise: Option<NoiseRange>,
 ) -> Result<bool, Stop> {
-    const N_RESTARTS: usize = 3;
     // All restarts begin with the same model, so the result does not depend on the number of threads.
-    let outcomes = map_pieces(N_RESTARTS, 1, |range| {
+    let outcomes = map_pieces(Tuning::RESTARTS, 1, |range| {
         let mut state = without_a_third(set, state, &mut SplitMix::of(range.start))?;
         maximize_silently(set, &mut state, noise, Tuning::COARSE_EFFORT)?;
         improve(set, &mut state, noise, &mut SearchBudget::short())?;

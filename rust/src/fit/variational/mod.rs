@@ -24,7 +24,6 @@ use crate::Result;
 use crate::data::{Statistics, check_flag};
 use crate::fit::Status;
 use crate::fit::dictionary::Dictionary;
-use crate::fit::evidence::ALPHA_FLOOR;
 use crate::fit::full_basis::{new_alpha, new_beta, prune};
 use crate::fit::laplace::mode::expand_about;
 use crate::fit::model::State;
@@ -36,12 +35,6 @@ use crate::fit::refine::Refined;
 use crate::fit::rollback::{evidence_fell, roll_back, roll_back_if_indefinite};
 use crate::fit::settings::{Noise, Rules, Scheme};
 use crate::fit::tuning::{Effort, Tuning};
-
-/// Largest change of ln E\[alpha\] and ln E\[beta\] at which the updates end and Newton's method follows.
-const NEAR: f64 = 0.1;
-
-/// Largest number of updates.
-const MAX_UPDATES: usize = 1000;
 
 /// Fits from the full basis to convergence; `state` is an empty model.
 pub(crate) fn fit(
@@ -129,21 +122,17 @@ fn approach(
     noise: Option<NoiseRange>,
     recorder: &mut Recorder<'_>,
 ) -> std::result::Result<(), Stop> {
-    for _ in 0..MAX_UPDATES {
+    for _ in 0..Tuning::MAX_STEPS {
         let moved = update(stats, state, noise)?;
         recorder.step(Action::Joint, None, state)?;
         let pruned = prune(state, moved, recorder)?;
         state.recentre(stats)?;
-        if moved <= NEAR && !pruned {
+        if moved <= Tuning::COARSE_TOL && !pruned {
             break;
         }
     }
     Ok(())
 }
-
-/// Largest factor by which an update changes E\[beta\]. If the noise grows too fast it absorbs the signal before the alphas
-/// have separated the functions.
-const MAX_BETA_FACTOR: f64 = 1.2;
 
 /// Expected alphas and beta.
 struct Means {
@@ -157,14 +146,16 @@ impl Means {
     /// The EM objective is concave in each logarithm, so a shortened update raises the bound too.
     fn after(scheme: Scheme, state: &State, noise: Option<NoiseRange>) -> Self {
         let alpha = (0..state.len()).map(|k| {
-            new_alpha(state, k, scheme)
-                .clamp(ALPHA_FLOOR, Tuning::MAX_ALPHA_GROWTH * state.alpha[k])
+            new_alpha(state, k, scheme).clamp(
+                Tuning::ALPHA_FLOOR,
+                Tuning::MAX_ALPHA_GROWTH * state.alpha[k],
+            )
         });
         Self {
             alpha: alpha.collect(),
             beta: noise.map_or(state.beta, |range| {
-                let beta = new_beta(state, scheme);
-                let beta = beta.clamp(state.beta / MAX_BETA_FACTOR, MAX_BETA_FACTOR * state.beta);
+                let (beta, limit) = (new_beta(state, scheme), Tuning::MAX_BETA_GROWTH);
+                let beta = beta.clamp(state.beta / limit, limit * state.beta);
                 beta.min(range.beta_max)
             }),
         }
@@ -221,9 +212,8 @@ fn finish(
     let penalty = -recorder.offset.per_function;
     let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone()).with_penalty(penalty);
     let effort = Effort {
-        gain: Tuning::MIN_GAIN,
-        step: Tuning::FINE_STEP,
         tol: rules.tol,
+        ..Tuning::FINE_EFFORT
     };
     loop {
         let refined = if stats.is_linear() {
