@@ -46,7 +46,7 @@ pub(crate) fn fit(
         recorder.step(Action::Joint, None, state)?;
         let pruned = prune(state, change, recorder)?;
         relinearise(stats, state)?;
-        if change <= Tuning::UPDATE_TOL && !pruned {
+        if change <= Tuning::LOOSE_TOL && !pruned {
             break;
         }
     }
@@ -112,7 +112,7 @@ fn update(
     let mut alpha = Vec::with_capacity(state.len());
     for k in 0..state.len() {
         let next = new_alpha(state, k, scheme)
-            .clamp(Tuning::ALPHA_FLOOR, Tuning::MAX_ALPHA_GROWTH * before.0[k]);
+            .clamp(Tuning::ALPHA_FLOOR, Tuning::INFINITE_RATIO * before.0[k]);
         change = change.max((next / before.0[k]).ln().abs());
         alpha.push(next);
     }

@@ -48,7 +48,7 @@ pub(crate) fn fit(
         start.apply(stats, state, priors, rules)?;
         let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
         dictionary.refresh(stats, state)?;
-        let is_close = dictionary.largest_gain(state) <= Tuning::MAX_LOW_RANK_GAIN;
+        let is_close = dictionary.largest_gain(state) <= Tuning::MAX_LOW_RANK_ERROR;
         Ok(is_close.then_some(dictionary))
     });
     match dictionary {
@@ -86,7 +86,7 @@ fn fit_features(
     // Where features miss part of the signal, their fit counts it as noise, which would hide the gains: test with the initial noise at most.
     let initial_beta = 1.0 / (Tuning::INITIAL_NOISE * scale * scale);
     initial.beta = initial.beta.max(initial_beta);
-    let size = Tuning::LOW_RANK_TEST_SIZE;
+    let size = Tuning::SAMPLE_SIZE / 4;
     let sample = dictionary.sample(size, size);
     let on_rows = gains(whole, (&initial, &sample), (empty, priors), rules)?;
     let in_features = gains(features, (&initial, &sample), (empty, &own), rules)?;

@@ -120,7 +120,7 @@ impl Damping {
 
     /// The damping of the next attempt; `None`, with the initial damping restored, if there are no more attempts.
     pub(crate) fn value(&mut self) -> Option<f64> {
-        if self.value > Tuning::MAX_DAMPING {
+        if self.value > Tuning::INFINITE_RATIO {
             (self.value, self.raised) = (self.start, false);
             return None;
         }

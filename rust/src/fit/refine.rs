@@ -189,7 +189,7 @@ fn update_noise(
     let mut change = (noise_fixed_point(state, range) / state.beta).ln();
     // Small changes are left to the joint steps, which an empty model does not have.
     let min_change = if state.len() > 0 {
-        Tuning::MIN_NOISE_CHANGE
+        Tuning::COARSE_TOL
     } else {
         Tuning::ROUNDING
     };

@@ -24,7 +24,7 @@ pub(crate) fn josephy_newton_step(
     here: &Residual,
 ) -> Result<bool> {
     // With a smaller R only round-off prevents progress, and other choices of functions do not help.
-    let n_trials = if here.norm() < Tuning::UPDATE_TOL {
+    let n_trials = if here.norm() < Tuning::LOOSE_TOL {
         1
     } else {
         scaled_budget(Tuning::JOSEPHY_TRIALS, state.len(), 2)

@@ -57,8 +57,8 @@ impl WorkingSetRounds {
     ) -> Result<bool, Stop> {
         self.made += 1;
         let before = fit.state.active.clone();
-        let searching = self.made <= Tuning::MAX_SEARCHES;
-        let limit = Tuning::LAPLACE_SAMPLE_SIZE / 2;
+        let searching = self.made <= Tuning::MAX_LAPLACE_SEARCHES;
+        let limit = Tuning::SAMPLE_SIZE / 4;
         let mut members = dictionary.best_candidates(fit.state, limit);
         members.extend(dictionary.near_candidates(fit.state, limit));
         if searching || exchanging {
@@ -91,7 +91,8 @@ impl WorkingSetRounds {
 /// Candidates for a first model: functions at even distances in the dictionary, the same for each linear predictor, so that
 /// all classes are treated alike.
 fn sample(dictionary: &Dictionary, n_predictors: usize) -> Vec<usize> {
-    let size = Tuning::LAPLACE_SAMPLE_SIZE
+    // Half as many as for a Gaussian likelihood: the Gram matrix changes with each mode.
+    let size = (Tuning::SAMPLE_SIZE / 2)
         .min(Tuning::MAX_WHOLE_DICTIONARY / n_predictors)
         .max(1);
     let n_each = dictionary.n_basis() / n_predictors;

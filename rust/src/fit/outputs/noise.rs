@@ -78,13 +78,13 @@ impl NoiseLevels {
         levels.iter().zip(&self.starts).map(initial).collect()
     }
 
-    /// Precisions that rise by factors of 10 from the initial ones to `betas`, which are the last stage. There is only that
+    /// Precisions that rise by factors of `1 / INITIAL_NOISE` from the initial ones to `betas`, which are the last stage. There is only that
     /// stage if none of them is above its initial one.
     pub(super) fn stages(&self, betas: &[f64]) -> Vec<Vec<f64>> {
         let ratios = betas.iter().zip(&self.starts).map(|(b, s)| b / s);
         let largest = ratios.fold(1.0, f64::max);
         let mut stages: Vec<Vec<f64>> =
-            std::iter::successors(Some(1.0), |ratio| Some(ratio * Tuning::NOISE_STAGE))
+            std::iter::successors(Some(1.0), |ratio| Some(ratio / Tuning::INITIAL_NOISE))
                 .take_while(|&ratio| ratio < largest)
                 .map(|ratio| {
                     let pairs = betas.iter().zip(&self.starts);

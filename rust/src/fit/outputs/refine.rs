@@ -146,7 +146,7 @@ impl Fit<'_, '_> {
         let (state, noise) = (&mut *self.state, self.noise);
         // Small changes are left to the joint steps. In an empty model there are none.
         let min_change = if state.len() > 0 {
-            Tuning::MIN_NOISE_CHANGE
+            Tuning::COARSE_TOL
         } else {
             Tuning::ROUNDING
         };

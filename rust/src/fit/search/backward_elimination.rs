@@ -32,7 +32,7 @@ pub(crate) fn eliminate(
         Ok(other)
     };
     if let Some(other) = unless_indefinite(attempt(), None)?
-        && other.log_posterior() > state.log_posterior() + Tuning::MIN_EXCHANGE_GAIN
+        && other.log_posterior() > state.log_posterior() + Tuning::MIN_SEARCH_GAIN
     {
         *state = other;
         return Ok(true);
@@ -96,7 +96,7 @@ fn updated(state: &State, k: usize) -> f64 {
     } else {
         next
     };
-    next.clamp(Tuning::ALPHA_FLOOR, Tuning::MAX_ALPHA_GROWTH * old)
+    next.clamp(Tuning::ALPHA_FLOOR, Tuning::INFINITE_RATIO * old)
 }
 
 /// Whether active function `k` can be deleted at this precision without lowering the evidence.

@@ -141,17 +141,16 @@ fn seeds(set: &WorkingSet, state: &State) -> Vec<usize> {
 
 /// Noise precisions of a restart, in order.
 ///
-/// An estimated precision is held at its start. A given one is approached in stages of a factor 10: with little noise from
-/// the start, the first function added would have to explain all of the data.
+/// An estimated precision is held at its start. A given one is approached in stages, whose noise variances are powers of
+/// [`Tuning::INITIAL_NOISE`]: with little noise from the start, the first function added would have to explain all of the data.
 fn levels(beta: f64, noise_is_free: bool) -> Vec<f64> {
     let start = 1.0 / Tuning::INITIAL_NOISE;
     if noise_is_free {
         return vec![start];
     }
-    let mut levels: Vec<f64> =
-        std::iter::successors(Some(start), |level| Some(level * Tuning::NOISE_STAGE))
-            .take_while(|&level| level < beta)
-            .collect();
+    let mut levels: Vec<f64> = std::iter::successors(Some(start), |level| Some(level * start))
+        .take_while(|&level| level < beta)
+        .collect();
     levels.push(beta);
     levels
 }

@@ -38,7 +38,7 @@ pub(crate) fn restart(
     noise: Option<NoiseRange>,
 ) -> Result<bool, Stop> {
     // All restarts begin with the same model, so the result does not depend on the number of threads.
-    let outcomes = map_pieces(Tuning::RESTARTS, 1, |range| {
+    let outcomes = map_pieces(Tuning::TRIAL_BATCH, 1, |range| {
         let mut state = without_a_third(set, state, &mut SplitMix::of(range.start))?;
         maximize_silently(set, &mut state, noise, Tuning::COARSE_EFFORT)?;
         improve(set, &mut state, noise, &mut SearchBudget::short())?;
@@ -47,7 +47,7 @@ pub(crate) fn restart(
     let mut best = state.clone();
     for outcome in outcomes {
         if let Some(other) = unless_indefinite(outcome, None)?
-            && other.log_posterior() > best.log_posterior() + Tuning::MIN_EXCHANGE_GAIN
+            && other.log_posterior() > best.log_posterior() + Tuning::MIN_SEARCH_GAIN
         {
             best = other;
         }

@@ -68,7 +68,7 @@ fn converge_without_deletion(
         ..effort
     };
     refine::converge(stats, state, None, fine, recorder)?;
-    let (mut nearest, mut cycles_without_progress, mut slow) = (f64::INFINITY, 0, 1.0_f64);
+    let (mut nearest, mut cycles_without_progress) = (f64::INFINITY, 0);
     let (mut plateau, mut at_rest) = (Plateau::new(), true);
     let mut extrapolates = true;
     while cycles_without_progress < Tuning::MAX_PLATEAU {
@@ -76,9 +76,7 @@ fn converge_without_deletion(
             continue;
         };
         let squared = SquaredStep::of(&path);
-        // A squared step may hide the slowest direction from the next one.
-        slow = squared.stride.max(Tuning::STRIDE_DECAY * slow);
-        let distance = slow * change.max(squared.last_change);
+        let distance = squared.stride * change.max(squared.last_change);
         if distance <= Tuning::SAFETY * effort.tol {
             break;
         }

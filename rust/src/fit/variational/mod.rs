@@ -146,10 +146,8 @@ impl Means {
     /// The EM objective is concave in each logarithm, so a shortened update raises the bound too.
     fn after(scheme: Scheme, state: &State, noise: Option<NoiseRange>) -> Self {
         let alpha = (0..state.len()).map(|k| {
-            new_alpha(state, k, scheme).clamp(
-                Tuning::ALPHA_FLOOR,
-                Tuning::MAX_ALPHA_GROWTH * state.alpha[k],
-            )
+            new_alpha(state, k, scheme)
+                .clamp(Tuning::ALPHA_FLOOR, Tuning::INFINITE_RATIO * state.alpha[k])
         });
         Self {
             alpha: alpha.collect(),
