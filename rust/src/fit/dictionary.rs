@@ -390,7 +390,7 @@ impl Dictionary {
             let Some((c, gain)) = shortlist.best(self, &list, state) else {
                 break;
             };
-            if gain < Tuning::JOINT_GAIN_RATIO * *first_gain.get_or_insert(gain) {
+            if gain < Tuning::BLOCK_GAIN_RATIO * *first_gain.get_or_insert(gain) {
                 break;
             }
             let i = list[c];

@@ -48,7 +48,7 @@ pub(crate) fn fit(
         start.apply(stats, state, priors, rules)?;
         let mut dictionary = Dictionary::new(stats.n_basis(), priors.clone());
         dictionary.refresh(stats, state)?;
-        let is_close = dictionary.largest_gain(state) <= Tuning::MAX_LOW_RANK_ERROR;
+        let is_close = dictionary.largest_gain(state) <= Tuning::MAX_LOW_RANK_GAIN;
         Ok(is_close.then_some(dictionary))
     });
     match dictionary {

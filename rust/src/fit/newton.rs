@@ -136,7 +136,7 @@ impl Damping {
     /// Call after a successful step.
     pub(crate) fn relax(&mut self) {
         if !self.raised {
-            self.value = 0.1 * self.value;
+            self.value *= 0.1;
         }
         self.raised = false;
     }

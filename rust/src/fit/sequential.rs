@@ -185,7 +185,7 @@ pub(crate) fn initial_model(
             return Ok(Some(set));
         }
         refresh_or_update(stats, state, dictionary, None)?;
-        if dictionary.largest_gain(state) <= Tuning::HELD_NOISE_EFFORT.gain {
+        if dictionary.largest_gain(state) <= Tuning::MAX_INITIAL_GAIN {
             return Ok(None);
         }
         members = dictionary.best_candidates(state, Tuning::SAMPLE_SIZE);
@@ -239,8 +239,7 @@ pub(crate) fn nearly_complete(
     };
     let (mut searches, mut opening) = (Tuning::MAX_SEARCHES, Opening::Restart);
     for _ in 0..Tuning::MAX_WORKING_SETS {
-        let searching =
-            searches > 0 && dictionary.largest_gain(state) <= Tuning::HELD_NOISE_EFFORT.gain;
+        let searching = searches > 0 && dictionary.largest_gain(state) <= Tuning::MAX_INITIAL_GAIN;
         let set = next_working_set(stats, state, &mut dictionary, searching)?;
         if searching {
             let found = improve(stats, state, &set, noise, opening, recorder)?;
@@ -287,8 +286,9 @@ fn improve(
     opening: Opening,
     recorder: &mut Recorder<'_>,
 ) -> Result<bool, Stop> {
+    let trials = Tuning::trials(stats.n_obs());
     let found = set.within(state, recorder, |state, _| {
-        search(set, state, noise, Tuning::MAX_TRIALS, opening)
+        search(set, state, noise, trials, opening)
     })?;
     if found {
         // The exact residual of the new model comes from the rows.

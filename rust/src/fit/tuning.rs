@@ -71,16 +71,18 @@ impl Tuning {
     pub(crate) const MIN_GAIN: f64 = 1e-7;
     /// Least gain in nats of an excluded function, or relative fall of the evidence, by which a fit counts as stalled.
     pub(crate) const MIN_REPORTED_GAIN: f64 = 1e-6;
-    /// Least gain in nats of a search, a trial or an exchange of functions. Halved: -2.2 to +1.7 nats, -2% steps; doubled:
-    /// -2.1 to +5.0 nats, +9% steps.
+    /// Least gain in nats of an exchange of functions. Halved: no change; doubled: up to 0.04 nats.
+    pub(crate) const MIN_EXCHANGE_GAIN: f64 = 1e-3;
+    /// Least gain in nats of a search or one of its trials. Halved: -2.2 to +1.7 nats, -2% steps; doubled: -2.1 to +5.0
+    /// nats, +9% steps.
     pub(crate) const MIN_SEARCH_GAIN: f64 = 0.01;
     /// Gains that differ by less than this fraction are ties, and the lowest index wins: round-off must not choose the
     /// model. A tenth or tenfold: no change.
     pub(crate) const TIE: f64 = 1e-7;
-    /// For a first model with the noise at its initial value, which is complete when no candidate gains more than this.
-    /// Free from the start, 85 nats were lost on the 1-D sinc with linear splines; fixed until nothing gains takes twice
-    /// the steps for the same evidence. `gain`: halved: -8.7 to +10.5 nats, +5% steps; doubled: -6.5 to +5.0 nats, +3%
-    /// steps. `step`: halved: -5.2 to +7.7 nats, +2% steps; doubled: -6.5 to +7.5 nats.
+    /// For a first model with the noise at its initial value. Free from the start, 85 nats were lost on the 1-D sinc with
+    /// linear splines; fixed until nothing gains takes twice the steps for the same evidence. `gain`: halved: -8.7 to +10.5
+    /// nats, +5% steps; doubled: -6.5 to +5.0 nats, +3% steps. `step`: halved: -5.2 to +7.7 nats, +2% steps; doubled: -6.5
+    /// to +7.5 nats.
     pub(crate) const HELD_NOISE_EFFORT: Effort = Effort {
         gain: 1.0,
         step: 0.3,
@@ -155,6 +157,9 @@ impl Tuning {
     /// Functions added between two passes over the dictionary where there is no working set. Halved: -1.7 to 0 nats;
     /// doubled: no change.
     pub(crate) const MAX_BLOCK_ADDITIONS: usize = 8;
+    /// Least gain of a function of such a block, as a fraction of the first one's. At 0.03: 0 to +1.6 nats. Halved: 0 to
+    /// +1.6 nats; doubled: no change.
+    pub(crate) const BLOCK_GAIN_RATIO: f64 = 0.1;
     /// Squared cosine from which two columns are duplicates; without the rule equal columns are both added. At 0.99: -0.1
     /// to +2.3 nats, and fits of 20,000 rows take 50 % longer. Halved: -0.1 to +2.3 nats; doubled: no change.
     pub(crate) const DUPLICATE_COS2: f64 = 0.999_999;
@@ -170,6 +175,9 @@ impl Tuning {
     /// Least q^2 / s of a candidate that may gain once the others have moved; above 1 it gains. Halved: -0.3 to +0.6 nats;
     /// doubled: -1.3 to +0.3 nats.
     pub(crate) const MIN_NEAR_RATIO: f64 = 0.3;
+    /// The first model is complete when no candidate gains more than this many nats. Halved: no change; doubled: 13 nats
+    /// less on one problem.
+    pub(crate) const MAX_INITIAL_GAIN: f64 = 2.0;
     /// Working sets of a fit, and linearisations on one of them. Most fits need two or three. Halved or doubled: no change.
     pub(crate) const MAX_WORKING_SETS: usize = 12;
     /// Alternations of mode and alphas between two passes over the dictionary. Halved: -4.0 to 0 nats, -2% steps; doubled:
@@ -191,6 +199,9 @@ impl Tuning {
     /// By how many nats the gain of a candidate on the rows may exceed its gain in features, or remain after a fit of a
     /// subsample. Without the test one problem of five inputs ended 700 nats lower. Halved or doubled: no change.
     pub(crate) const MAX_LOW_RANK_ERROR: f64 = 0.4;
+    /// Largest gain in nats of a candidate on the rows beside the final model in features. At 0.4: no change on three
+    /// problems. Halved or doubled: no change.
+    pub(crate) const MAX_LOW_RANK_GAIN: f64 = 1.0;
 
     // Searches.
 
@@ -206,7 +217,7 @@ impl Tuning {
     /// Searches, each on a working set made for the model that the one before it found. Halved: -2.0 to 0 nats, +4% steps;
     /// doubled: 0 to +1.4 nats, +5% steps.
     pub(crate) const MAX_SEARCHES: usize = 2;
-    /// Rows from which there is more than one search.
+    /// Rows from which there is more than one search. Halved: 0 to +1.4 nats; doubled: -2.0 to 0 nats.
     pub(crate) const MIN_ROWS_OF_TWO_SEARCHES: f64 = 1280.0;
     /// Searches of a fit by the Laplace approximation. With 2, -0.2 to +12.4 nats, and up to 27 % more steps. Halved: -0.2
     /// to 0 nats, +2% steps; doubled: -2% steps.
@@ -214,8 +225,8 @@ impl Tuning {
     /// Trials from the same model that are compared; the best one replaces it. Halved: -2.1 to +3.0 nats, +13% steps;
     /// doubled: -4.1 to +4.5 nats, +6% steps.
     pub(crate) const TRIAL_BATCH: usize = 4;
-    /// Trials of one search. Fits without this limit take 5 to 12 times as long.
-    pub(crate) const MAX_TRIALS: usize = 48;
+    /// Trials of one search per row. Halved: -1.2 to +1.3 nats, +3% steps; doubled: 0 to +0.6 nats.
+    pub(crate) const TRIALS_PER_ROW: f64 = 0.04;
     /// Failed trials in a row that end a search. Halved: -3.7 to +0.2 nats, +6% steps; doubled: -0.4 to +4.5 nats.
     pub(crate) const MAX_FAILED_TRIALS: usize = 16;
     /// A trial this many nats below the best model is not refined. Halved: -0.9 to 0 nats, +2% steps; doubled: 0 to +1.6
@@ -233,7 +244,7 @@ impl Tuning {
     // Several outputs, mRVM1 and the variational scheme.
 
     /// Grid step in ln alpha at which the slope of the shared evidence is evaluated: its terms are as wide as a logistic
-    /// curve. Halved: no change, 29 % more time. Halved or doubled: no change.
+    /// curve. Halved: no change, 29 % more time.
     pub(crate) const GRID_STEP: f64 = 0.25;
     /// Smallest scale of a ln alpha, for each class: a tenth of the scale of a function that the data determine. Halved: 0
     /// to +2.6 nats; doubled: no change.
@@ -250,5 +261,14 @@ impl Tuning {
         } else {
             Self::MAX_SEARCHES
         }
+    }
+
+    /// Trials of one search of a fit of `n` rows: a fraction of the cost of a pass over the dictionary. Fits without this
+    /// limit take 5 to 12 times as long.
+    pub(crate) fn trials(n: f64) -> usize {
+        // Between 30 and 48, so the conversion is exact.
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let trials = (Self::TRIALS_PER_ROW * n).clamp(30.0, 48.0) as usize;
+        trials
     }
 }

@@ -139,7 +139,7 @@ impl Priced {
             match verdict {
                 Verdict::Gains(offer) => gaining.push(offer),
                 Verdict::DoesNotGain(offer) if offer.ratio > Tuning::MIN_NEAR_RATIO => {
-                    near.push(offer)
+                    near.push(offer);
                 }
                 Verdict::DoesNotGain(_) => {}
                 Verdict::Open => open.push(index),

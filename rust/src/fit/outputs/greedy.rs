@@ -175,7 +175,7 @@ impl<'a> Fit<'a, '_> {
             let Some((i, gain)) = candidates.best_addition(self.state, least) else {
                 return Ok(added);
             };
-            least = least.max(Tuning::JOINT_GAIN_RATIO * gain);
+            least = least.max(Tuning::BLOCK_GAIN_RATIO * gain);
             self.add(candidates, i)?;
         }
         Ok(Tuning::MAX_BLOCK_ADDITIONS)

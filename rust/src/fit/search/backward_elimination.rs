@@ -32,7 +32,7 @@ pub(crate) fn eliminate(
         Ok(other)
     };
     if let Some(other) = unless_indefinite(attempt(), None)?
-        && other.log_posterior() > state.log_posterior() + Tuning::MIN_SEARCH_GAIN
+        && other.log_posterior() > state.log_posterior() + Tuning::MIN_EXCHANGE_GAIN
     {
         *state = other;
         return Ok(true);

@@ -217,7 +217,7 @@ fn continue_fit(
     fit.recorder.step(Action::Search, None, fit.state)?;
     let mut dictionary = Dictionary::new(fit.stats.n_basis(), priors.clone());
     let status = fit.run(&mut fit.state.clone(), &mut dictionary, 0)?;
-    let better = fit.state.log_posterior() > before.log_posterior() + Tuning::MIN_SEARCH_GAIN;
+    let better = fit.state.log_posterior() > before.log_posterior() + Tuning::MIN_EXCHANGE_GAIN;
     if better && status == Status::Converged {
         return Ok(Some(status));
     }

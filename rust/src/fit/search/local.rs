@@ -68,7 +68,7 @@ pub(crate) fn improve(
         best = better;
         budget.moves_left -= 1;
     }
-    let found = best.evidence > before + Tuning::MIN_SEARCH_GAIN;
+    let found = best.evidence > before + Tuning::MIN_EXCHANGE_GAIN;
     if found {
         *state = best.state;
     }
@@ -89,7 +89,7 @@ fn best_of_batch(
     moves.retain(|change| !rejected.contains(&key(change)));
     for batch in moves.chunks(Tuning::TRIAL_BATCH) {
         set.check_cancel()?;
-        let predicted_better = batch[0].gain > Tuning::MIN_SEARCH_GAIN;
+        let predicted_better = batch[0].gain > Tuning::MIN_EXCHANGE_GAIN;
         if !predicted_better {
             if budget.trials == 0 {
                 break;
@@ -104,7 +104,7 @@ fn best_of_batch(
         for outcome in outcomes {
             let bar = better
                 .as_ref()
-                .map_or(model.evidence + Tuning::MIN_SEARCH_GAIN, |b| b.evidence);
+                .map_or(model.evidence + Tuning::MIN_EXCHANGE_GAIN, |b| b.evidence);
             if let Some(other) = unless_indefinite(outcome, None)?.flatten()
                 && other.evidence > bar
             {

@@ -47,7 +47,7 @@ pub(crate) fn restart(
     let mut best = state.clone();
     for outcome in outcomes {
         if let Some(other) = unless_indefinite(outcome, None)?
-            && other.log_posterior() > best.log_posterior() + Tuning::MIN_SEARCH_GAIN
+            && other.log_posterior() > best.log_posterior() + Tuning::MIN_EXCHANGE_GAIN
         {
             best = other;
         }
