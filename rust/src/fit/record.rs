@@ -219,7 +219,7 @@ impl<'w> Recorder<'w> {
     }
 
     /// Reports the progress of a pass over the candidates to the callback.
-    pub(crate) fn sweeping(
+    pub(crate) fn report_sweep(
         &mut self,
         done: usize,
         of: usize,

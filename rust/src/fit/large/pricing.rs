@@ -72,11 +72,11 @@ pub(crate) fn price(
     }
     let mut done = 0;
     for block in open.chunks(blocks.block) {
-        recorder.sweeping(done, open.len(), state)?;
+        recorder.report_sweep(done, open.len(), state)?;
         priced.price_block(stats, active, state, block, rules)?;
         done += block.len();
     }
-    recorder.sweeping(done, open.len(), state)?;
+    recorder.report_sweep(done, open.len(), state)?;
     Ok(priced)
 }
 
@@ -103,7 +103,7 @@ impl Priced {
         if screens.is_empty() {
             return Ok(candidates.to_vec());
         }
-        recorder.sweeping(0, candidates.len(), state)?;
+        recorder.report_sweep(0, candidates.len(), state)?;
         let flat = rules.has_flat_alphas();
         let (mut open, mut done) = (Vec::new(), 0);
         for block in candidates.chunks(SCREENED_PER_REPORT) {
@@ -115,7 +115,7 @@ impl Priced {
                 self.screen_block(stats, screen, &own, state, flat, &mut open)?;
             }
             done += block.len();
-            recorder.sweeping(done, candidates.len(), state)?;
+            recorder.report_sweep(done, candidates.len(), state)?;
         }
         Ok(open)
     }

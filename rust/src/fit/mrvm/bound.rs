@@ -386,7 +386,7 @@ mod tests {
                     assert!((found - expected).abs() < 1e-9);
                 }
             } else {
-                assert!(scales[k - m * c] >= MIN_SCALE * c as f64);
+                assert!(scales[k - m * c] >= Tuning::MIN_SCALE * c as f64);
             }
         }
     }
