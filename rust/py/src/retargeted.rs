@@ -156,7 +156,7 @@ impl PyRetargetedFit {
             let probit = probit(n_nodes, self.n_outputs)?;
             let (fit, _) = &mut *lock(&self.fit);
             fit.set_cancel(line.cancel.clone());
-            fit.climb(&probit, &labels, ascent)
+            fit.maximize_bound(&probit, &labels, ascent)
         })?;
         table(py, values, [self.n_rows, self.n_outputs])
     }

@@ -98,7 +98,12 @@ impl<'a> RetargetedFit<'a> {
     ///
     /// # Errors
     /// [`Error::Shape`]; [`Error::NotPositiveDefinite`] if round-off makes the precision indefinite; [`Error::Interrupted`].
-    pub fn climb(&mut self, probit: &Probit, labels: &[usize], ascent: Ascent) -> Result<Vec<f64>> {
+    pub fn maximize_bound(
+        &mut self,
+        probit: &Probit,
+        labels: &[usize],
+        ascent: Ascent,
+    ) -> Result<Vec<f64>> {
         let (state, stats) = (&mut self.state, &mut self.stats);
         let (m, c, cancel) = (state.len(), state.outputs.len(), stats.cancel_flag());
         let bound = Bound {
@@ -247,7 +252,7 @@ mod tests {
             least: 1e-9,
             radius: 1.0,
         };
-        let targets = fit.climb(&probit, &labels, ascent).unwrap();
+        let targets = fit.maximize_bound(&probit, &labels, ascent).unwrap();
         let expected = probit.expectations(&[0.0; 2 * N], &labels, 2).unwrap();
         assert_eq!(targets, expected.targets);
     }

@@ -13,7 +13,7 @@ use crate::linalg::Cholesky;
 use crate::linalg::vector::{axpy, dot};
 use crate::{Error, Result};
 
-/// Options of [`RetargetedFit::climb`](crate::fit::RetargetedFit::climb).
+/// Options of [`RetargetedFit::maximize_bound`](crate::fit::RetargetedFit::maximize_bound).
 #[derive(Debug, Clone, Copy)]
 pub struct Ascent {
     /// Ends after a step that gains less than this many nats, or that moves an alpha to its upper limit.
