@@ -249,6 +249,8 @@ impl Tuning {
     /// Smallest scale of a ln alpha, for each class: a tenth of the scale of a function that the data determine. Halved: 0
     /// to +2.6 nats; doubled: no change.
     pub(crate) const MIN_SCALE: f64 = 0.05;
+    /// Factor by which the remembered stride of squared steps decays in each cycle. Halved or at 0.95: no change.
+    pub(crate) const STRIDE_DECAY: f64 = 0.8;
     /// The estimated distance to the maximum must be below this fraction of the tolerance, and the alphas within a round
     /// must converge to this fraction of that. Halved: +3% steps; doubled: -3% steps.
     pub(crate) const SAFETY: f64 = 0.1;

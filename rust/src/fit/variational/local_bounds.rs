@@ -53,7 +53,7 @@ fn delete_negligible(
     recorder: &mut Recorder<'_>,
 ) -> std::result::Result<bool, Stop> {
     delete_where(state, recorder, |factors, alpha, gain| {
-        alpha >= Tuning::MAX_ALPHA_RATIO * factors.s && gain >= -Tuning::MIN_GAIN
+        alpha >= 5.0 * Tuning::MAX_ALPHA_RATIO * factors.s && gain >= -0.1 * Tuning::MIN_GAIN
     })
 }
 
@@ -68,20 +68,22 @@ fn converge_without_deletion(
         ..effort
     };
     refine::converge(stats, state, None, fine, recorder)?;
-    let (mut nearest, mut cycles_without_progress) = (f64::INFINITY, 0);
+    let (mut nearest, mut cycles_without_progress, mut slow) = (f64::INFINITY, 0, 1.0_f64);
     let (mut plateau, mut at_rest) = (Plateau::new(), true);
     let mut extrapolates = true;
-    while cycles_without_progress < Tuning::MAX_PLATEAU {
+    while cycles_without_progress < 2 * Tuning::MAX_PLATEAU {
         let Some((path, change)) = two_rounds(stats, state, fine, recorder)? else {
             continue;
         };
         let squared = SquaredStep::of(&path);
-        let distance = squared.stride * change.max(squared.last_change);
+        // A squared step may hide the slowest direction from the next one.
+        slow = squared.stride.max(Tuning::STRIDE_DECAY * slow);
+        let distance = slow * change.max(squared.last_change);
         if distance <= Tuning::SAFETY * effort.tol {
             break;
         }
         // At the level of round-off the strides are random, and so is `distance`.
-        if plateau.length_at(state.log_posterior()) >= Tuning::MAX_PLATEAU {
+        if plateau.length_at(state.log_posterior()) >= 2 * Tuning::MAX_PLATEAU {
             at_rest = change <= Tuning::SAFETY * effort.tol;
             break;
         }
@@ -97,7 +99,7 @@ fn converge_without_deletion(
             extrapolates = extrapolate(stats, state, &moments, fine, recorder)?;
         }
     }
-    let ended = cycles_without_progress < Tuning::MAX_PLATEAU && at_rest;
+    let ended = cycles_without_progress < 2 * Tuning::MAX_PLATEAU && at_rest;
     let converged = ended && refine::residual(state, None) <= effort.tol;
     Ok(if converged {
         Refined::Converged
