@@ -99,25 +99,18 @@ impl Candidates {
         let min_s = Tuning::MIN_ORTHOGONAL_PART * state.beta();
         let best = largest_ratio(s, q, &self.open, min_s)?;
         let gain = self.factors_of(best, state).gain_of_adding();
-        if gain <= Tuning::MIN_GAIN.max(min_gain) {
-            return None;
-        }
-        if gain <= Tuning::min_gain(self.entries[best]) {
-            // This function was added too often; others may still be added.
-            return self.best_among_all(state, min_gain);
-        }
-        Some((best, gain))
+        (gain > Tuning::MIN_GAIN.max(min_gain)).then_some((best, gain))
     }
 
     /// [`Candidates::best_addition`] where gains do not rise with q^2 / s: with several outputs, or with informative priors.
     fn best_among_all(&self, state: &State, min_gain: f64) -> Option<(usize, f64)> {
-        let hurdle = |i: usize| Tuning::min_gain(self.entries[i]).max(min_gain);
+        let min_gain = min_gain.max(Tuning::MIN_GAIN);
         let mut bounds: Vec<(f64, usize)> = (0..self.open.len())
             .filter(|&i| self.is_open(i))
             .map(|i| (self.factors_of(i, state), i))
             .filter(|(f, _)| state.resolves(f, Tuning::MIN_ORTHOGONAL_PART, 1.0))
             .map(|(f, i)| (f.bound(), i))
-            .filter(|&(bound, i)| bound > hurdle(i))
+            .filter(|&(bound, _)| bound > min_gain)
             .collect();
         // In descending order of an upper bound, few candidates need the exact gain.
         bounds.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
@@ -128,7 +121,7 @@ impl Candidates {
                 break;
             }
             let factors = self.factors_of(i, state);
-            if let Some((_, gain)) = factors.best_above(hurdle(i).max(ties)) {
+            if let Some((_, gain)) = factors.best_above(ties) {
                 // Of ties the lowest index wins: round-off must not choose the model.
                 let is_ahead = |b: (usize, f64)| {
                     gain > b.1 * (1.0 + Tuning::TIE)

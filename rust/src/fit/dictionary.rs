@@ -92,14 +92,12 @@ impl Dictionary {
         stats: &mut dyn Statistics,
         state: &mut State,
     ) -> Result<()> {
-        /// Well above the error of such a pass.
-        const MIN_ORTHOGONAL: f64 = 1e-5;
         let wanted = self.columns_wanted(stats, state);
         let Some(sweep) = stats.approximate_sweep(&state.active, state.mu(), &wanted)? else {
             return self.refresh(stats, state);
         };
         self.take(sweep, wanted, state);
-        self.min_orthogonal = MIN_ORTHOGONAL;
+        self.min_orthogonal = Tuning::MIN_APPROXIMATE_PART;
         self.update_factors(state);
         Ok(())
     }
@@ -180,8 +178,7 @@ impl Dictionary {
 
     /// Drops columns of inactive functions once they outnumber the active ones by far.
     fn drop_spare_columns(&mut self, state: &State) {
-        const MAX_SPARE: usize = 256;
-        if self.gram.len() > 2 * state.len() + MAX_SPARE {
+        if self.gram.len() > 2 * state.len() + Tuning::SAMPLE_SIZE {
             let weights = &self.weights;
             self.gram
                 .retain(|j, _| state.active.contains(j) || weights.iter().any(|w| w.0 == *j));
@@ -319,8 +316,9 @@ impl Dictionary {
 
     /// The gain of adding candidate `i` with these factors; 0 if it may not be added.
     pub(crate) fn gain(&self, i: usize, f: &Factors, state: &State) -> f64 {
-        let least = self.penalty + Tuning::min_gain(self.entries[i]);
-        if f.bound() <= least || !self.resolves(i, f, state) {
+        let least = self.penalty + Tuning::MIN_GAIN;
+        let is_excluded = self.entries[i] >= Tuning::MAX_ENTRIES;
+        if is_excluded || f.bound() <= least || !self.resolves(i, f, state) {
             return 0.0;
         }
         match f.best_above(0.0) {
@@ -331,25 +329,26 @@ impl Dictionary {
 
     /// Whether a candidate that may not be added would gain.
     pub(crate) fn excludes_gain(&self, state: &State) -> bool {
-        /// Relative round-off of S, and a gain in nats that it cannot cause, not even for a duplicate of an active function.
-        const S_ROUNDING: f64 = 1e-14;
-        const SURE_GAIN: f64 = 0.01;
         (0..self.n_basis()).any(|i| {
             if state.active.contains(&i) || self.diag[i] <= 0.0 {
                 return false;
             }
             let f = &self.factors_of(i, state);
             if self.resolves(i, f, state) {
-                return self.entries[i] >= Tuning::MAX_FREE_ENTRIES
+                return self.entries[i] >= Tuning::MAX_ENTRIES
                     && f.gain_of_adding() > self.penalty + Tuning::MIN_REPORTED_GAIN;
             }
-            // S is not resolved, so the function cannot be added; but its gain may be certain with the largest S possible.
+            // S is not resolved, so the function cannot be added; but its gain may be certain with the largest S possible. Round-off of S
+            // cannot cause so large a gain, not even for a duplicate of an active function.
             let bounded = |(term, level): (Term, &Level)| Term {
-                s: term.s.max(S_ROUNDING * level.noise.beta * self.diag[i]),
+                s: term
+                    .s
+                    .max(Tuning::ROUNDING * level.noise.beta * self.diag[i]),
                 ..term
             };
             let terms = f.terms().zip(&state.levels).map(bounded);
-            Factors::of_levels(terms, f.prior).gain_of_adding() > self.penalty + SURE_GAIN
+            Factors::of_levels(terms, f.prior).gain_of_adding()
+                > self.penalty + Tuning::MIN_SEARCH_GAIN
         })
     }
 
@@ -423,7 +422,7 @@ impl Dictionary {
         state: &mut State,
         recorder: &mut Recorder<'_>,
     ) -> Result<usize, Stop> {
-        let list = self.best_candidates(state, Tuning::SHORTLIST_SIZE);
+        let list = self.best_candidates(state, Tuning::MAX_JOINT_ADDITIONS);
         if list.is_empty() {
             return Ok(0);
         }

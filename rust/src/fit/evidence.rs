@@ -7,16 +7,7 @@
 //! treated in [`shared_evidence`](crate::fit::shared_evidence). All gains are in nats.
 
 use crate::fit::prior::Gamma;
-
-/// An alpha above this multiple of s counts as infinite: the function contributes less than (s / alpha)^2 / 4 = 3e-17 nats.
-pub(crate) const INFINITE_RATIO: f64 = 1e8;
-
-/// Least alpha, in units of unit-norm columns and targets of unit variance: a prior standard deviation of 3e7.
-pub(crate) const ALPHA_FLOOR: f64 = 1e-15;
-
-/// Least gamma = 1 - alpha Sigma_jj at which s = 1 / Sigma_jj - alpha is accurate: s has the relative accuracy of gamma, and the best
-/// alpha, s / (q^2 / s - 1), that of gamma^2, which is 8 of 16 digits here. Below it s is computed from the data.
-pub(crate) const MIN_RELIABLE_GAMMA: f64 = 1e-4;
+use crate::fit::tuning::Tuning;
 
 /// Sparsity and quality of one function, with the function left out, for the outputs of one noise level.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -62,8 +53,8 @@ impl Term {
     /// Equation (20): the alpha that maximises the term; infinite (21) without an excess. False for NaN, the result of s = q = 0.
     pub(crate) fn optimal_alpha(self) -> f64 {
         let excess = self.excess();
-        if excess * INFINITE_RATIO > 1.0 {
-            (self.s / excess).max(ALPHA_FLOOR)
+        if excess * Tuning::INFINITE_RATIO > 1.0 {
+            (self.s / excess).max(Tuning::ALPHA_FLOOR)
         } else {
             f64::INFINITY
         }
@@ -230,8 +221,8 @@ impl Factors {
                 + self.prior.log_density(s * u)
         };
         falling_roots(cubic)
-            .filter(|&u| u < INFINITE_RATIO)
-            .map(|u| ((s * u).max(ALPHA_FLOOR), value(u)))
+            .filter(|&u| u < Tuning::INFINITE_RATIO)
+            .map(|u| ((s * u).max(Tuning::ALPHA_FLOOR), value(u)))
             .filter(|&(_, value)| value > 0.0)
             .max_by(|x, y| x.1.total_cmp(&y.1))
     }
@@ -246,7 +237,7 @@ fn falling_roots(c: [f64; 4]) -> impl Iterator<Item = f64> {
     // Without cancellation: the larger root first, the other one from the product of both.
     let w = -0.5 * (y + root.copysign(y));
     let mut turns = [w / x, z / w].map(|u| {
-        if u > 0.0 && u < INFINITE_RATIO {
+        if u > 0.0 && u < Tuning::INFINITE_RATIO {
             u
         } else {
             0.0
@@ -254,8 +245,8 @@ fn falling_roots(c: [f64; 4]) -> impl Iterator<Item = f64> {
     });
     turns.sort_by(f64::total_cmp);
     let far = std::iter::successors(Some(1.0_f64.max(2.0 * turns[1])), |u| Some(2.0 * u))
-        .find(|&u| at(u) < 0.0 || u > 2.0 * INFINITE_RATIO)
-        .unwrap_or(INFINITE_RATIO);
+        .find(|&u| at(u) < 0.0 || u > 2.0 * Tuning::INFINITE_RATIO)
+        .unwrap_or(Tuning::INFINITE_RATIO);
     let intervals = [(0.0, turns[0]), (turns[0], turns[1]), (turns[1], far)];
     intervals
         .into_iter()
@@ -265,8 +256,7 @@ fn falling_roots(c: [f64; 4]) -> impl Iterator<Item = f64> {
 
 /// The root of a falling function between `low` and `high`, with full relative accuracy.
 fn bisect(f: impl Fn(f64) -> f64, mut low: f64, mut high: f64) -> f64 {
-    const MAX_HALVINGS: usize = 200;
-    for _ in 0..MAX_HALVINGS {
+    loop {
         // Geometric means while the interval spans orders of magnitude, for the accuracy of small roots.
         let middle = if low < 0.01 * high {
             (low.max(1e-300) * high).sqrt().min(0.5 * high)
@@ -274,7 +264,7 @@ fn bisect(f: impl Fn(f64) -> f64, mut low: f64, mut high: f64) -> f64 {
             0.5 * (low + high)
         };
         if middle <= low || middle >= high {
-            break;
+            return 0.5 * (low + high);
         }
         if f(middle) > 0.0 {
             low = middle;
@@ -282,7 +272,6 @@ fn bisect(f: impl Fn(f64) -> f64, mut low: f64, mut high: f64) -> f64 {
             high = middle;
         }
     }
-    0.5 * (low + high)
 }
 
 #[cfg(test)]
@@ -335,7 +324,7 @@ mod tests {
             let f = Factors::new(s, (ratio * s).sqrt(), prior);
             let scan = (-4000..4000).map(|k| l(&f, s * (0.005 * f64::from(k)).exp())).fold(0.0, f64::max);
             // Bound on l where alpha counts as infinite.
-            let least = 0.5 * ratio / INFINITE_RATIO;
+            let least = 0.5 * ratio / Tuning::INFINITE_RATIO;
             prop_assert!(f.gain_of_adding() >= scan - least - 1e-9 * (1.0 + scan));
             if let Some(best) = f.optimal_alpha() {
                 prop_assert!((f.gain_of_adding() - l(&f, best)).abs() < 1e-9 * (1.0 + ratio));

@@ -14,7 +14,7 @@ use crate::Result;
 use crate::data::Statistics;
 use crate::fit::Status;
 use crate::fit::dictionary::Dictionary;
-use crate::fit::evidence::{ALPHA_FLOOR, Factors, Term};
+use crate::fit::evidence::{Factors, Term};
 use crate::fit::laplace::{self, mode::find_mode};
 use crate::fit::model::State;
 use crate::fit::prior::Priors;
@@ -44,7 +44,7 @@ pub(crate) fn fit(
         recorder.step(Action::Joint, None, state)?;
         let pruned = prune(state, change, recorder)?;
         relinearise(stats, state)?;
-        if change <= Tuning::UPDATE_TOL && !pruned {
+        if change <= Tuning::LOOSE_TOL && !pruned {
             break;
         }
     }
@@ -104,8 +104,8 @@ fn update(stats: &mut dyn Statistics, state: &mut State, scheme: Scheme) -> Resu
     let mut change: f64 = 0.0;
     let mut alpha = Vec::with_capacity(state.len());
     for k in 0..state.len() {
-        let next =
-            new_alpha(state, k, scheme).clamp(ALPHA_FLOOR, Tuning::MAX_ALPHA_GROWTH * before.0[k]);
+        let next = new_alpha(state, k, scheme)
+            .clamp(Tuning::ALPHA_FLOOR, Tuning::INFINITE_RATIO * before.0[k]);
         change = change.max((next / before.0[k]).ln().abs());
         alpha.push(next);
     }
@@ -168,7 +168,7 @@ pub(crate) fn prune(
     recorder: &mut Recorder<'_>,
 ) -> std::result::Result<bool, Stop> {
     delete_where(state, recorder, |factors, alpha, gain| {
-        let is_stable = !factors.prior.is_flat() && change <= Tuning::PRUNE_TOL;
+        let is_stable = !factors.prior.is_flat() && change <= Tuning::COARSE_TOL;
         let is_large = alpha >= Tuning::PRUNE_RATIO * factors.first.s;
         (is_large || is_stable) && factors.optimal_alpha().is_none() && gain >= 0.0
     })

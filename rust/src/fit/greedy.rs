@@ -31,7 +31,7 @@ pub(crate) fn maximize_from(
     effort: Effort,
     recorder: &mut Recorder<'_>,
 ) -> Result<(), Stop> {
-    let coarse = effort.tol.max(Tuning::ADDITION_TOL);
+    let coarse = effort.tol.max(Tuning::COARSE_TOL);
     let mut tol = coarse;
     loop {
         step_greedily(set, state, candidates, effort, recorder)?;

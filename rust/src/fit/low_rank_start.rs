@@ -7,7 +7,6 @@
 use crate::data::{Approximation, Statistics};
 use crate::fit::candidates::Candidates;
 use crate::fit::dictionary::Dictionary;
-use crate::fit::evidence::ALPHA_FLOOR;
 use crate::fit::full_basis::fill;
 use crate::fit::model::State;
 use crate::fit::prior::Priors;
@@ -32,7 +31,7 @@ pub(crate) fn fit(
         rules.noise != Noise::Estimated && state.beta() > Tuning::MAX_LOW_RANK_BETA;
     // A small dictionary fits into one working set: features would save nothing.
     let is_small = stats.facts().n_basis() <= Tuning::MAX_WHOLE_DICTIONARY;
-    if is_small || is_too_precise || rules.max_iter < Tuning::MIN_LOW_RANK_STEPS {
+    if is_small || is_too_precise || rules.max_iter < 1000 {
         return Ok(None);
     }
     let empty = state.clone();
@@ -87,7 +86,7 @@ fn fit_features(
     // Where features miss part of the signal, their fit counts it as noise, which would hide the gains: test with the initial noise at most.
     let initial_beta = 1.0 / (Tuning::INITIAL_NOISE * scale * scale);
     initial.beta = initial.beta.max(initial_beta);
-    let size = Tuning::LOW_RANK_TEST_SIZE;
+    let size = Tuning::SAMPLE_SIZE / 4;
     let sample = dictionary.sample(size, size);
     let on_rows = gains(whole, (&initial, &sample), (empty, priors))?;
     let in_features = gains(features, (&initial, &sample), (empty, &own))?;
@@ -159,7 +158,10 @@ impl LowRankModel {
             .filter(|&(&j, _)| norms[j] > 0.0)
             .map(|(&j, alpha)| {
                 let unit = scale / norms[j];
-                (j, (alpha * unit * unit).clamp(ALPHA_FLOOR, f64::MAX))
+                (
+                    j,
+                    (alpha * unit * unit).clamp(Tuning::ALPHA_FLOOR, f64::MAX),
+                )
             })
             .unzip();
         let noise = &mut state.levels[0].noise;

@@ -8,9 +8,10 @@ use nalgebra::DMatrix;
 
 use crate::Result;
 use crate::data::Statistics;
-use crate::fit::evidence::{ALPHA_FLOOR, Factors, MIN_RELIABLE_GAMMA, Term};
+use crate::fit::evidence::{Factors, Term};
 use crate::fit::noise::NoisePrecision;
 use crate::fit::prior::{Gamma, Priors};
+use crate::fit::tuning::Tuning;
 use crate::linalg::Cholesky;
 use crate::linalg::aligned_columns::stride;
 use crate::linalg::vector::{axpy, bilinear, dot, head, leading, rank_one, sum_of_ln};
@@ -111,13 +112,10 @@ pub(crate) struct Projection {
     pub(crate) factors: Factors,
 }
 
-const INITIAL_CAPACITY: usize = 32;
-
-/// With spare capacity for a few functions only: searches clone hundreds of states.
+/// With little spare capacity: searches clone hundreds of states.
 impl Clone for State {
     fn clone(&self) -> Self {
-        const SPARE: usize = 8;
-        let capacity = stride(self.len() + SPARE);
+        let capacity = stride(self.len() + 1);
         let level = |level: &Level| Level {
             noise: level.noise,
             sigma: leading(&level.sigma, self.len(), capacity),
@@ -149,8 +147,8 @@ impl State {
     ) -> Self {
         let level = |&noise: &NoisePrecision| Level {
             noise,
-            sigma: DMatrix::zeros(INITIAL_CAPACITY, INITIAL_CAPACITY),
-            chol: Cholesky::with_capacity(INITIAL_CAPACITY),
+            sigma: DMatrix::zeros(0, 0),
+            chol: Cholesky::with_capacity(0),
             from_scratch_at: None,
         };
         Self {
@@ -160,16 +158,16 @@ impl State {
             levels: noise.iter().map(level).collect(),
             outputs: deviances.iter().copied().map(Output::empty).collect(),
             noise_prior,
-            gram: DMatrix::zeros(INITIAL_CAPACITY, INITIAL_CAPACITY),
+            gram: DMatrix::zeros(0, 0),
             n_noise,
-            max_round_off: 1e-10,
+            max_round_off: Tuning::MAX_ROUND_OFF,
             work: Vec::new(),
         }
     }
 
     /// Allows round-off up to a small fraction of the smallest gain of any step.
     pub(crate) fn set_smallest_gain(&mut self, gain: f64) {
-        self.max_round_off = 1e-10_f64.max(1e-7 * gain);
+        self.max_round_off = Tuning::MAX_ROUND_OFF.max(1e-7 * gain);
     }
 
     /// Adds functions with equal alphas to an empty model; the caller has to call [`State::set_data`] next.
@@ -281,7 +279,7 @@ impl State {
     pub(crate) fn factors(&self, k: usize) -> Factors {
         let term = |l: usize| {
             let outputs = &self.outputs[self.outputs_of(l)];
-            if self.gamma(k, l) < MIN_RELIABLE_GAMMA {
+            if self.gamma(k, l) < Tuning::MIN_RELIABLE_GAMMA {
                 return self.term_from_data(k, l);
             }
             let mean = joint(outputs.iter().map(|o| o.mu[k]));
@@ -402,7 +400,7 @@ impl State {
 
     /// Whether some alpha is at its floor.
     pub(crate) fn at_alpha_floor(&self) -> bool {
-        self.alpha.iter().any(|&alpha| alpha <= ALPHA_FLOOR)
+        self.alpha.iter().any(|&alpha| alpha <= Tuning::ALPHA_FLOOR)
     }
 
     /// Deviance of output `c` at its posterior mean: for a Gaussian the squared residual.

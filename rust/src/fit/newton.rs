@@ -30,7 +30,6 @@ use nalgebra::{DMatrix, DVector};
 
 use crate::Result;
 use crate::data::Statistics;
-use crate::fit::evidence::ALPHA_FLOOR;
 use crate::fit::model::{Level, State};
 use crate::fit::tuning::{Effort, Tuning};
 use crate::linalg::Cholesky;
@@ -60,18 +59,18 @@ impl Coordinates {
     pub(crate) fn damping(self) -> Damping {
         Damping::starting_at(match self {
             Self::Inverses => 1e-3,
-            Self::Logarithms => Damping::MIN_EFFECTIVE,
+            Self::Logarithms => Tuning::MIN_DAMPING,
         })
     }
 
     /// The alpha after a step `d`: the relative decrease of 1 / alpha, or the change in ln alpha.
     pub(crate) fn moved(self, alpha: f64, d: f64) -> f64 {
-        let limit = Tuning::MAX_NEWTON_CHANGE;
+        let limit = Tuning::MAX_LN_CHANGE;
         let moved = match self {
             Self::Inverses => alpha / (1.0 - d).clamp((-limit).exp(), limit.exp()),
             Self::Logarithms => alpha * d.exp(),
         };
-        moved.max(ALPHA_FLOOR)
+        moved.max(Tuning::ALPHA_FLOOR)
     }
 }
 
@@ -88,11 +87,6 @@ pub(crate) struct Damping {
 }
 
 impl Damping {
-    const MIN: f64 = 1e-12;
-    const MAX: f64 = 1e6;
-    /// Less damping hardly changes a step that has failed.
-    const MIN_EFFECTIVE: f64 = 1e-2;
-
     pub(crate) fn starting_at(start: f64) -> Self {
         Self {
             start,
@@ -103,7 +97,7 @@ impl Damping {
 
     /// The damping of the next attempt; `None`, with the initial damping restored, if there are no more attempts.
     pub(crate) fn value(&mut self) -> Option<f64> {
-        if self.value > Self::MAX {
+        if self.value > Tuning::INFINITE_RATIO {
             (self.value, self.raised) = (self.start, false);
             return None;
         }
@@ -112,14 +106,14 @@ impl Damping {
 
     /// Call after a failed attempt.
     pub(crate) fn raise(&mut self) {
-        self.value = (self.value * 3.0).max(Self::MIN_EFFECTIVE);
+        self.value = (self.value * 3.0).max(Tuning::MIN_DAMPING);
         self.raised = true;
     }
 
     /// Call after a successful step.
     pub(crate) fn relax(&mut self) {
         if !self.raised {
-            self.value = (self.value * 0.1).max(Self::MIN);
+            self.value *= 0.1;
         }
         self.raised = false;
     }
@@ -173,7 +167,7 @@ pub(crate) fn step(
 /// raise the damping of the others.
 pub(crate) fn hold_at_floor(alpha: &[f64], gradient: &mut DVector<f64>) {
     for (g, &a) in gradient.iter_mut().zip(alpha) {
-        if a <= ALPHA_FLOOR {
+        if a <= Tuning::ALPHA_FLOOR {
             *g = g.max(0.0);
         }
     }
@@ -232,7 +226,7 @@ impl Local {
     /// `gradient` is the result of [`hold_at_floor`]; held alphas are decoupled from the others.
     pub(crate) fn new(alpha: &[f64], gradient: DVector<f64>, mut hessian: DMatrix<f64>) -> Self {
         for k in 0..alpha.len() {
-            if alpha[k] <= ALPHA_FLOOR && gradient[k] == 0.0 {
+            if alpha[k] <= Tuning::ALPHA_FLOOR && gradient[k] == 0.0 {
                 hessian.row_mut(k).fill(0.0);
                 hessian.column_mut(k).fill(0.0);
                 hessian[(k, k)] = -1.0;
@@ -296,8 +290,8 @@ impl Local {
         if !largest.is_finite() {
             return None;
         }
-        if largest > Tuning::MAX_NEWTON_CHANGE {
-            direction *= Tuning::MAX_NEWTON_CHANGE / largest;
+        if largest > Tuning::MAX_LN_CHANGE {
+            direction *= Tuning::MAX_LN_CHANGE / largest;
         }
         Some(direction)
     }
@@ -380,7 +374,7 @@ mod tests {
 
     #[test]
     fn an_alpha_held_at_its_floor_does_not_change_the_step_of_the_others() {
-        let found = direction(&[1.0, ALPHA_FLOOR, 1.0], [0.1, -0.4, 0.2]);
+        let found = direction(&[1.0, Tuning::ALPHA_FLOOR, 1.0], [0.1, -0.4, 0.2]);
         // [2 1/2; 1/2 3/2] d = [1/10; 1/5].
         let expected = [0.05 / 2.75, 0.35 / 2.75];
         assert_eq!(found[1].to_bits(), 0.0_f64.to_bits());
@@ -389,7 +383,7 @@ mod tests {
 
     #[test]
     fn an_alpha_at_its_floor_with_a_positive_gradient_is_not_held() {
-        let found = direction(&[1.0, ALPHA_FLOOR, 1.0], [0.1, 0.4, 0.2]);
+        let found = direction(&[1.0, Tuning::ALPHA_FLOOR, 1.0], [0.1, 0.4, 0.2]);
         let right = DVector::from_row_slice(&[0.1, 0.4, 0.2]);
         assert!((-curvature() * found - right).amax() < 1e-15);
     }

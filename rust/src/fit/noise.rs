@@ -77,9 +77,8 @@ impl NoisePrecision {
 
     /// `beta` limited to the range. A value below the end only by round-off becomes the end, so that it counts as at the floor.
     pub(crate) fn limited(self, beta: f64) -> f64 {
-        const ROUNDING: f64 = 1e-12;
         match self.max {
-            Some(max) if beta > (1.0 - ROUNDING) * max => max,
+            Some(max) if beta > (1.0 - Tuning::ROUNDING) * max => max,
             _ => beta,
         }
     }
@@ -139,10 +138,9 @@ impl State {
         (noise.ratio(degrees.max(f64::MIN_POSITIVE), residual) / noise.beta).ln()
     }
 
-    /// Precisions of a restart, in order. Estimated ones are held at their starts. Given ones rise from those in factors of 10 to their
-    /// values: with little noise from the start, the first function added would have to explain all of the data.
+    /// Precisions of a restart, in order. Estimated ones are held at their starts. Given ones rise from those in stages, whose noise
+    /// variances are powers of [`Tuning::INITIAL_NOISE`], to their values: with little noise from the start, the first function added would have to explain all of the data.
     pub(crate) fn noise_stages(&self) -> Vec<Vec<f64>> {
-        const STAGE: f64 = 10.0;
         let end = |noise: NoisePrecision| {
             if noise.is_estimated() {
                 noise.start
@@ -157,7 +155,7 @@ impl State {
             let limited = |&noise: &NoisePrecision| end(noise).min(ratio * noise.start);
             levels.iter().map(limited).collect()
         };
-        let ratios = std::iter::successors(Some(1.0), |ratio| Some(ratio * STAGE));
+        let ratios = std::iter::successors(Some(1.0), |ratio| Some(ratio / Tuning::INITIAL_NOISE));
         let rising = ratios.take_while(|&ratio| ratio < largest);
         rising.chain([f64::INFINITY]).map(stage).collect()
     }

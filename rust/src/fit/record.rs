@@ -151,7 +151,7 @@ impl<'w> Recorder<'w> {
     pub(crate) fn silent() -> Self {
         Self {
             trace: Vec::new(),
-            max_iter: Tuning::MAX_TRIAL_STEPS,
+            max_iter: 100 * Tuning::MAX_STEPS,
             silent_steps: 0,
             target_scale: 1.0,
             offset: Offset::default(),

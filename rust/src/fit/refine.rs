@@ -54,9 +54,7 @@ impl Plateau {
 
     /// Registers the objective after one more round and returns the count.
     pub(crate) fn length_at(&mut self, objective: f64) -> usize {
-        /// Relative round-off of the objective.
-        const ROUNDING: f64 = 1e-14;
-        let risen = objective > self.highest + ROUNDING * objective.abs();
+        let risen = objective > self.highest + Tuning::ROUNDING * objective.abs();
         self.length = if risen { 0 } else { self.length + 1 };
         self.highest = self.highest.max(objective);
         self.length
@@ -185,9 +183,9 @@ fn update_noise(
 ) -> Result<(), Stop> {
     // Small changes are left to the joint steps, which an empty model does not have.
     let min_change = if state.len() > 0 {
-        Tuning::MIN_NOISE_CHANGE
+        Tuning::COARSE_TOL
     } else {
-        1e-12
+        Tuning::ROUNDING
     };
     let change = |l: usize| (l, state.noise_change(l));
     let mut changes: Vec<(usize, f64)> =

@@ -7,12 +7,12 @@ use crate::data::check_flag;
 use crate::fit::Status;
 use crate::fit::model::State;
 use crate::fit::record::{Action, Recorder, Stop};
+use crate::fit::tuning::Tuning;
 
 /// Whether the evidence is below that of `before`. Every step raises it, so this is an effect of round-off.
 pub(crate) fn evidence_fell(state: &State, before: &State) -> bool {
-    const SLACK: f64 = 1e-6;
     let (now, then) = (state.log_posterior(), before.log_posterior());
-    now < then - SLACK * (1.0 + then.abs())
+    now < then - Tuning::MIN_REPORTED_GAIN * (1.0 + then.abs())
 }
 
 /// Restores `good`, the last converged model, and records that as `action`; the fit ends as stalled.

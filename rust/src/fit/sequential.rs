@@ -94,10 +94,8 @@ fn converge(
     recorder: &mut Recorder<'_>,
 ) -> Result<Status, Stop> {
     let mut effort = Effort {
-        gain: Tuning::MIN_GAIN,
-        step: Tuning::FINE_STEP,
         tol: Tuning::LOOSE_TOL.max(rules.tol),
-        moves_noise: true,
+        ..Tuning::FINE_EFFORT
     };
     let mut plateau = Plateau::new();
     loop {
@@ -229,7 +227,7 @@ pub(crate) fn nearly_complete(
         ..Tuning::TRIAL_EFFORT
     };
     let (mut searches, mut opening) = (Tuning::MAX_SEARCHES, Opening::Restart);
-    for _ in 0..Tuning::MAX_SUBSAMPLE_ROUNDS {
+    for _ in 0..Tuning::MAX_WORKING_SETS {
         let searching = searches > 0 && dictionary.largest_gain(state) <= Tuning::MAX_INITIAL_GAIN;
         let set = next_working_set(stats, state, &mut dictionary, searching)?;
         if searching {
@@ -243,7 +241,7 @@ pub(crate) fn nearly_complete(
         refresh_or_update(stats, state, &mut dictionary, None)?;
         refine::converge(stats, state, effort, recorder)?;
         dictionary.update_factors(state);
-        if searches == 0 && dictionary.largest_gain(state) <= Tuning::MAX_SUBSAMPLE_GAIN {
+        if searches == 0 && dictionary.largest_gain(state) <= Tuning::MAX_LOW_RANK_ERROR {
             break;
         }
     }
@@ -262,7 +260,7 @@ pub(crate) fn next_working_set(
         members.extend(dictionary.substitutes(state));
     } else {
         dictionary.count_entries(&members);
-        members.extend(dictionary.near_candidates(state, Tuning::NEAR_CANDIDATES));
+        members.extend(dictionary.near_candidates(state, Tuning::SAMPLE_SIZE));
     }
     let set = WorkingSet::about(stats, state, dictionary.priors(), &members)?;
     Ok(set)

@@ -122,13 +122,16 @@ pub(crate) fn check_noise(noise: Noise) -> Result<()> {
 }
 
 fn check_prior(name: &str, [shape, rate]: [f64; 2]) -> Result<()> {
-    const MAX: f64 = 1e100;
-    if [shape, rate].iter().all(|v| (0.0..=MAX).contains(v)) {
+    if [shape, rate]
+        .iter()
+        .all(|v| (0.0..=Tuning::MAX_PRECISION).contains(v))
+    {
         return Ok(());
     }
     let what = format!(
-        "{name} must be a shape and a rate between 0 and {MAX:e}, got ({shape}, {rate}); (0, 0) is uniform in the \
-         logarithm"
+        "{name} must be a shape and a rate between 0 and {:e}, got ({shape}, {rate}); (0, 0) is uniform in the \
+         logarithm",
+        Tuning::MAX_PRECISION
     );
     invalid(what)
 }
@@ -196,14 +199,6 @@ impl Blocks {
     }
 }
 
-/// Standard deviations of the targets lie between the inverse of this and this, so that their squares have inverses.
-const MAX_STD: f64 = 1e152;
-/// Least fixed noise variance as a fraction of the variance of the targets: their own round-off is 1e-32 of it, and that of
-/// differences of sums of squares 1e-16.
-const MIN_NOISE: f64 = 1e-24;
-/// Precisions in the units of the fit, and rates of their priors, lie between the inverse of this and this.
-const MAX_PRECISION: f64 = 1e100;
-
 /// Checks the scale of the targets, a fixed noise variance, and priors in the units of the fit.
 pub(crate) fn check_units(scale: f64, norms: &[f64], rules: &Rules, linear: bool) -> Result<()> {
     check_scale(scale)?;
@@ -221,13 +216,13 @@ pub(crate) fn check_units(scale: f64, norms: &[f64], rules: &Rules, linear: bool
 
 /// Checks the standard deviation of the targets.
 pub(crate) fn check_scale(scale: f64) -> Result<()> {
-    if (MAX_STD.recip()..=MAX_STD).contains(&scale) {
+    if (Tuning::MAX_STD.recip()..=Tuning::MAX_STD).contains(&scale) {
         return Ok(());
     }
     let what = format!(
         "y has the standard deviation {scale:e}, whose square is out of range; rescale y to one between {:e} and {:e}",
-        MAX_STD.recip(),
-        MAX_STD
+        Tuning::MAX_STD.recip(),
+        Tuning::MAX_STD
     );
     invalid(what)
 }
@@ -238,7 +233,7 @@ pub(crate) fn check_noise_scale(scale: f64, noise: Noise) -> Result<()> {
         return Ok(());
     };
     let precision = scale / variance * scale;
-    if (MAX_PRECISION.recip()..=MIN_NOISE.recip()).contains(&precision) {
+    if (Tuning::MAX_PRECISION.recip()..=Tuning::MIN_NOISE.recip()).contains(&precision) {
         return Ok(());
     }
     let what = format!(
@@ -250,12 +245,13 @@ pub(crate) fn check_noise_scale(scale: f64, noise: Noise) -> Result<()> {
 }
 
 fn check_rate(name: &str, rate: f64) -> Result<()> {
-    if rate <= MAX_PRECISION {
+    if rate <= Tuning::MAX_PRECISION {
         return Ok(());
     }
     let what = format!(
-        "{name} has a rate above {MAX_PRECISION:e} in units of the standard deviation of y and the norms of the columns; \
-         choose a smaller rate"
+        "{name} has a rate above {:e} in units of the standard deviation of y and the norms of the columns; \
+         choose a smaller rate",
+        Tuning::MAX_PRECISION
     );
     invalid(what)
 }

@@ -5,11 +5,8 @@
 //! have several maxima: `dF / d ln alpha = 1/2 sum_l [n_l s_l^2 - alpha (q_l^2 - n_l s_l)] / (alpha + s_l)^2`. Each term has at most
 //! one maximum, and the maxima of F lie between the smallest and the largest of these.
 
-use crate::fit::evidence::{ALPHA_FLOOR, Factors, INFINITE_RATIO, Term};
+use crate::fit::evidence::{Factors, Term};
 use crate::fit::tuning::Tuning;
-
-/// Grid step in ln alpha at which the slope is evaluated: terms of F are as wide as a logistic curve.
-const GRID_STEP: f64 = 1.0;
 
 /// First and second derivative of a term in ln alpha.
 fn term_derivatives(Term { n, s, q }: Term, alpha: f64) -> (f64, f64) {
@@ -81,9 +78,9 @@ impl Factors {
             return None;
         }
         let most = self.terms().map(Term::optimal_alpha).fold(0.0, f64::max);
-        let finite = INFINITE_RATIO * self.terms().map(|term| term.s).fold(0.0, f64::max);
+        let finite = Tuning::INFINITE_RATIO * self.terms().map(|term| term.s).fold(0.0, f64::max);
         let end = end.min(finite);
-        let low = least.max(ALPHA_FLOOR);
+        let low = least.max(Tuning::ALPHA_FLOOR);
         let high = most.min(end).max(low);
         // Overflow can make a sparsity factor infinite.
         if end < least || high == f64::INFINITY {
@@ -98,14 +95,14 @@ impl Factors {
             return;
         };
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        let n_steps = ((high - low) / GRID_STEP).ceil() as usize;
+        let n_steps = ((high - low) / Tuning::GRID_STEP).ceil() as usize;
         let mut left = (low, self.derivatives(low.exp()));
-        let (mut alpha, factor) = (low.exp(), GRID_STEP.exp());
+        let (mut alpha, factor) = (low.exp(), Tuning::GRID_STEP.exp());
         if left.1.0 <= 0.0 {
             visit(low.exp());
         }
         for k in 1..=n_steps {
-            let u = (low + GRID_STEP * k as f64).min(high);
+            let u = (low + Tuning::GRID_STEP * k as f64).min(high);
             alpha = if k < n_steps { alpha * factor } else { u.exp() };
             let right = (u, self.derivatives(alpha));
             if let Some((from, to)) = self.bracket(left, right) {

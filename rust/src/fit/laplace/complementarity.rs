@@ -11,17 +11,9 @@ use nalgebra::DMatrix;
 use crate::Result;
 use crate::data::Statistics;
 use crate::fit::laplace::mode::find_mode;
-use crate::fit::laplace::residual::{
-    MAX_HALVINGS, Residual, bounded, damped_step, jacobian, solve,
-};
+use crate::fit::laplace::residual::{Residual, bounded, damped_step, jacobian, solve};
 use crate::fit::model::State;
-
-/// Candidate steps that are tried, in models of up to [`FULL_BUDGET_SIZE`] functions.
-const MAX_TRIALS: usize = 32;
-/// Linear systems that are solved to find them, in models of up to [`FULL_BUDGET_SIZE`] functions.
-const MAX_SYSTEMS: usize = 2000;
-/// In larger models the budgets shrink with the cost of a trial (m^2) or of a solution (m^3).
-const FULL_BUDGET_SIZE: usize = 100;
+use crate::fit::tuning::Tuning;
 
 /// Takes the first solution of the linearised problem that reduces R, by itself or with a few Newton steps from its end.
 /// Returns `false`, with the state restored, if none does.
@@ -31,13 +23,11 @@ pub(crate) fn josephy_newton_step(
     jacobian_here: &DMatrix<f64>,
     here: &Residual,
 ) -> Result<bool> {
-    const MAX_NEWTON_STEPS: usize = 5;
-    /// With a smaller R only round-off prevents progress, and other choices of functions do not help.
-    const NEAR: f64 = 1e-3;
-    let n_trials = if here.norm() < NEAR {
+    // With a smaller R only round-off prevents progress, and other choices of functions do not help.
+    let n_trials = if here.norm() < Tuning::LOOSE_TOL {
         1
     } else {
-        scaled_budget(MAX_TRIALS, state.len(), 2)
+        scaled_budget(Tuning::JOSEPHY_TRIALS, state.len(), 2)
     };
     let before = state.clone();
     for step in complementary_steps(jacobian_here, here).take(n_trials) {
@@ -49,13 +39,13 @@ pub(crate) fn josephy_newton_step(
             .collect();
         if state.set_alphas(&alphas).is_ok() {
             find_mode(stats, state)?;
-            for _ in 0..MAX_NEWTON_STEPS {
+            for _ in 0..Tuning::MAX_HALVINGS {
                 let there = Residual::of(state);
                 if there.norm() < 0.9 * here.norm() {
                     return Ok(true);
                 }
                 let jacobian = there.hold(jacobian(stats, state)?);
-                if !damped_step(stats, state, &jacobian, &there, MAX_HALVINGS)? {
+                if !damped_step(stats, state, &jacobian, &there, Tuning::MAX_HALVINGS)? {
                     break;
                 }
             }
@@ -81,7 +71,7 @@ fn complementary_steps<'a>(
         jacobian,
         r: &here.values,
         seen: BTreeSet::new(),
-        systems_left: scaled_budget(MAX_SYSTEMS, retained.len(), 3),
+        systems_left: scaled_budget(64 * Tuning::JOSEPHY_TRIALS, retained.len(), 3),
     };
     let guesses = std::iter::once(retained.clone()).chain((0..retained.len()).map(move |k| {
         let mut guess = retained.clone();
@@ -91,11 +81,10 @@ fn complementary_steps<'a>(
     guesses.filter_map(move |guess| search.solve_from(guess))
 }
 
-/// `budget` for models of up to [`FULL_BUDGET_SIZE`] functions; for larger ones the share with the same cost, where the
-/// cost of one item grows with this power of the number of functions. At least 1.
+/// `budget` for models of up to 100 functions; for larger ones the share with the same cost, where the cost of one item grows
+/// with this power of the number of functions. At least 1.
 fn scaled_budget(budget: usize, n_alphas: usize, power: u32) -> usize {
-    let share =
-        budget * FULL_BUDGET_SIZE.pow(power) / n_alphas.max(FULL_BUDGET_SIZE).saturating_pow(power);
+    let share = budget * 100_usize.pow(power) / n_alphas.max(100).saturating_pow(power);
     share.max(1)
 }
 
@@ -111,8 +100,7 @@ struct ActiveSetSearch<'a> {
 impl ActiveSetSearch<'_> {
     /// The solution that follows from one guess, unless it was found before.
     fn solve_from(&mut self, mut free: Vec<bool>) -> Option<Vec<f64>> {
-        const MAX_CORRECTIONS: usize = 20;
-        for _ in 0..MAX_CORRECTIONS {
+        loop {
             if self.systems_left == 0 || !self.seen.insert(free.clone()) {
                 return None;
             }
@@ -124,7 +112,6 @@ impl ActiveSetSearch<'_> {
             }
             free = corrected;
         }
-        None
     }
 
     /// The set of positive variances that is consistent with `step`, the solution for `free`.

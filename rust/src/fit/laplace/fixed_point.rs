@@ -3,12 +3,11 @@
 use crate::fit::laplace::Fit;
 use crate::fit::laplace::complementarity::josephy_newton_step;
 use crate::fit::laplace::mode::{expand_about, find_mode};
-use crate::fit::laplace::residual::{
-    MAX_HALVINGS, MAX_LN_STEP, Residual, bounded, damped_step, jacobian, solve, stepped,
-};
+use crate::fit::laplace::residual::{Residual, bounded, damped_step, jacobian, solve, stepped};
 use crate::fit::model::State;
 use crate::fit::record::{Action, Stop};
 use crate::fit::refine::Refined;
+use crate::fit::tuning::Tuning;
 use crate::{Error, Result};
 
 impl Fit<'_, '_> {
@@ -38,9 +37,8 @@ impl Fit<'_, '_> {
 
     /// Newton's method to the fixed point. Functions whose alpha tends to infinity are deleted once the others have converged.
     pub(super) fn newton(&mut self, tol: f64) -> Result<Refined, Stop> {
-        const MAX_STEPS: usize = 60;
         self.record_mode()?;
-        for _ in 0..MAX_STEPS {
+        for _ in 0..Tuning::MAX_STEPS {
             let here = Residual::of(self.state);
             if here.distance(self.state) <= tol {
                 if !here.vanishing.contains(&true) {
@@ -53,8 +51,13 @@ impl Fit<'_, '_> {
             let moved = if here.is_rounding(self.state) {
                 damped_step(self.stats, self.state, &jacobian, &here, 1)?
             } else {
-                damped_step(self.stats, self.state, &jacobian, &here, MAX_HALVINGS)?
-                    || josephy_newton_step(self.stats, self.state, &jacobian, &here)?
+                damped_step(
+                    self.stats,
+                    self.state,
+                    &jacobian,
+                    &here,
+                    Tuning::MAX_HALVINGS,
+                )? || josephy_newton_step(self.stats, self.state, &jacobian, &here)?
             };
             if !moved {
                 return Ok(Refined::Stalled);
@@ -79,13 +82,11 @@ impl Fit<'_, '_> {
     /// grows while the sign stays the same and halves when it changes. Returns whether any step was taken.
     ///
     /// Slow but robust: where R demands alpha = infinity, but not at the alpha that a Newton step predicts, R changes its sign
-    /// in between, and halving finds the root. Ends within `near` of the fixed point, at the round-off of R, or after 150 rounds.
+    /// in between, and halving finds the root. Ends within `near` of the fixed point, at the round-off of R, or after [`Tuning::MAX_STEPS`] rounds.
     fn rprop(&mut self, near: f64) -> Result<bool, Stop> {
-        const MAX_ROUNDS: usize = 150;
-        const FIRST_STEP: f64 = 0.5;
         find_mode(self.stats, self.state)?;
-        let mut steps = vec![(FIRST_STEP, 0.0); self.state.len()];
-        for round in 0..MAX_ROUNDS {
+        let mut steps = vec![(0.5_f64, 0.0); self.state.len()];
+        for round in 0..Tuning::MAX_STEPS {
             let here = Residual::of(self.state);
             if here.distance(self.state) <= near || here.is_rounding(self.state) {
                 return Ok(round > 0);
@@ -95,7 +96,7 @@ impl Fit<'_, '_> {
                 *step = if *last * r < 0.0 {
                     *step * 0.5
                 } else {
-                    (*step * 1.3).min(MAX_LN_STEP)
+                    (*step * 1.3).min(Tuning::MAX_LN_CHANGE)
                 };
                 *last = r;
                 let change = if r == 0.0 { 0.0 } else { step.copysign(r) };
@@ -132,13 +133,11 @@ impl Fit<'_, '_> {
 
     /// The steps of [`refine_to_rounding`]. `best` is the most accurate state so far.
     fn take_full_steps(&mut self, best: &mut State) -> Result<()> {
-        const ROUNDING_TOL: f64 = 1e-12;
-        const MAX_STEPS: usize = 2;
         self.step_to_mode()?;
-        for _ in 0..MAX_STEPS {
+        for _ in 0..2 {
             let here = Residual::of(self.state);
             best.clone_from(self.state);
-            if here.distance(self.state) <= ROUNDING_TOL || here.vanishing.contains(&true) {
+            if here.distance(self.state) <= Tuning::ROUNDING || here.vanishing.contains(&true) {
                 break;
             }
             let jacobian = here.hold(jacobian(self.stats, self.state)?);

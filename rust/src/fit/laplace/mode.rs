@@ -4,6 +4,7 @@ use nalgebra::DMatrix;
 
 use crate::data::Statistics;
 use crate::fit::model::State;
+use crate::fit::tuning::Tuning;
 use crate::linalg::Cholesky;
 use crate::linalg::vector::dot;
 use crate::{Error, Result};
@@ -14,9 +15,6 @@ use crate::{Error, Result};
 /// data too. Stops when the predicted rise is round-off, or, near the mode, no less than for the step before: with almost
 /// linearly dependent functions the predicted rise is round-off only, and the steps would alternate for ever.
 pub(crate) fn find_mode(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
-    const MAX_STEPS: usize = 200;
-    /// Below this relative rise Newton's method converges quadratically.
-    const QUADRATIC_RISE: f64 = 1e-8;
     let m = state.len();
     let active = state.active.clone();
     let mut mu = starting_point(stats, state)?;
@@ -26,7 +24,7 @@ pub(crate) fn find_mode(stats: &mut dyn Statistics, state: &mut State) -> Result
     chol.cancelled_by(stats.facts().cancel.clone());
     let mut deviance = stats.local(&active, &mu, &mut gram, &mut gradient)?;
     let mut last = f64::INFINITY;
-    for _ in 0..MAX_STEPS {
+    for _ in 0..Tuning::MAX_STEPS {
         let slope: Vec<f64> = (0..m)
             .map(|k| gradient[k] - state.alpha[k] * mu[k])
             .collect();
@@ -39,7 +37,8 @@ pub(crate) fn find_mode(stats: &mut dyn Statistics, state: &mut State) -> Result
         let height = penalised(deviance, &state.alpha, &mu);
         // `rise` is twice the rise that the quadratic model predicts.
         let size = 1.0 + height.abs();
-        if rise <= 1e-13 * size || (last <= QUADRATIC_RISE * size && rise > 0.1 * last) {
+        if rise <= Tuning::ROUNDING * size || (last <= Tuning::MIN_GAIN * size && rise > 0.1 * last)
+        {
             break;
         }
         last = rise;

@@ -17,23 +17,15 @@ use nalgebra::{DMatrix, DVector};
 
 use crate::Result;
 use crate::data::Statistics;
-use crate::fit::evidence::ALPHA_FLOOR;
 use crate::fit::laplace::mode::find_mode;
 use crate::fit::model::State;
-
-/// Step lengths 1, 1/2, 1/4, ... tried along a Newton direction.
-pub(crate) const MAX_HALVINGS: usize = 6;
-/// Largest change of ln alpha in one step, for a function with alpha < s.
-pub(crate) const MAX_LN_STEP: f64 = 2.0;
-
-/// Largest alpha / s: a function with a larger alpha contributes a negligible gain, and is deleted.
-const MAX_ALPHA_OVER_S: f64 = 2e3;
+use crate::fit::tuning::Tuning;
 
 /// Clamps alpha to its floor and to the largest multiple of the sparsity factor s.
 pub(crate) fn bounded(alpha: f64, s: f64) -> f64 {
     alpha
-        .min(MAX_ALPHA_OVER_S * s.max(f64::MIN_POSITIVE))
-        .max(ALPHA_FLOOR)
+        .min(Tuning::MAX_ALPHA_RATIO * s.max(f64::MIN_POSITIVE))
+        .max(Tuning::ALPHA_FLOOR)
 }
 
 /// R of each active function, and which functions are to be deleted.
@@ -62,8 +54,8 @@ impl Residual {
             } else {
                 (gamma + 2.0 * prior.shape).ln() - (mu * mu + 2.0 * prior.rate).ln() - alpha.ln()
             };
-            let at_bound = value > 0.0 && alpha >= 0.999 * MAX_ALPHA_OVER_S * s;
-            let held = value < 0.0 && alpha <= ALPHA_FLOOR;
+            let at_bound = value > 0.0 && alpha >= 0.999 * Tuning::MAX_ALPHA_RATIO * s;
+            let held = value < 0.0 && alpha <= Tuning::ALPHA_FLOOR;
             this.values.push(if held { 0.0 } else { value });
             this.held.push(held);
             // With a prior, the log evidence at a stationary point may be lower than without the function.
@@ -174,13 +166,13 @@ pub(crate) fn solve(
 /// A function with alpha < s moves in ln alpha. Others move in the prior variance 1 / alpha, in which the equations are
 /// smooth through zero: `1/alpha - dx/alpha` is the same step to first order, and stops short of zero.
 pub(crate) fn stepped(state: &State, direction: &[f64], length: f64) -> Vec<f64> {
-    const MAX_GROWTH: f64 = 10.0;
+    let limit = Tuning::MAX_LN_CHANGE;
     let next = |k: usize| {
         let (alpha, s, dx) = (state.alpha[k], state.sparsity(k), length * direction[k]);
         let next = if alpha < s {
-            alpha * dx.clamp(-MAX_LN_STEP, MAX_LN_STEP).exp()
+            alpha * dx.clamp(-limit, limit).exp()
         } else {
-            alpha / (1.0 - dx).max(1.0 / MAX_GROWTH)
+            alpha / (1.0 - dx).max((-limit).exp())
         };
         bounded(next, s)
     };

@@ -22,12 +22,6 @@ use crate::fit::refine::Refined;
 use crate::fit::rollback::roll_back_if_indefinite;
 use crate::fit::tuning::{Effort, Tuning};
 
-/// Alternations of mode and alphas between two passes over the dictionary.
-const MAX_ALTERNATIONS: usize = 3;
-
-/// Passes over the dictionary that are followed by a working set. Most fits need two or three.
-const MAX_WORKING_SETS: usize = 12;
-
 impl Fit<'_, '_> {
     /// Fits from `state`, an empty model, to convergence.
     ///
@@ -38,7 +32,7 @@ impl Fit<'_, '_> {
         let mut dictionary = Dictionary::new(self.stats.facts().n_basis(), priors.clone());
         dictionary.refresh(self.stats, self.state)?;
         self.first_model(&dictionary)?;
-        let status = self.complete(&mut dictionary, MAX_WORKING_SETS)?;
+        let status = self.complete(&mut dictionary, Tuning::MAX_WORKING_SETS)?;
         if status == Status::Converged || Residual::of(self.state).is_rounding(self.state) {
             return Ok(status);
         }
@@ -55,7 +49,7 @@ impl Fit<'_, '_> {
 
     /// Continues from a model that converged on a smaller dictionary.
     pub(crate) fn resume(&mut self, dictionary: &mut Dictionary) -> Result<Status, Stop> {
-        let status = self.complete(dictionary, MAX_WORKING_SETS)?;
+        let status = self.complete(dictionary, Tuning::MAX_WORKING_SETS)?;
         if status == Status::Converged || Residual::of(self.state).is_rounding(self.state) {
             return Ok(status);
         }
@@ -164,12 +158,12 @@ impl Fit<'_, '_> {
         for round in 0.. {
             self.record_mode()?;
             let distance = refine::residual(self.state, Tuning::COARSE_EFFORT);
-            if distance <= tol || round >= MAX_ALTERNATIONS {
+            if distance <= tol || round >= Tuning::MAX_ALTERNATIONS {
                 break;
             }
             let effort = Effort {
                 gain: 0.0,
-                step: Tuning::COARSE_STEP,
+                step: Tuning::COARSE_EFFORT.step,
                 tol: tol.min(0.1 * distance),
                 moves_noise: false,
             };

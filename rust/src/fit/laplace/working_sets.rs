@@ -14,29 +14,6 @@ use crate::fit::settings::Search;
 use crate::fit::tuning::{Effort, Tuning};
 use crate::fit::working_set::WorkingSet;
 
-/// Working sets on which large-neighbourhood search runs.
-const MAX_SEARCHES: usize = 3;
-
-/// Candidates with a gain, and others close to it, in a working set. Its Gram matrix is recomputed at each mode.
-const CANDIDATES_PER_SET: usize = 64;
-
-/// Neighbourhoods tried in one search.
-const NEIGHBOURHOODS_PER_SEARCH: usize = 16;
-
-/// Working sets after which no more exchanges are tried.
-const MAX_SETS_WITH_EXCHANGES: usize = MAX_SEARCHES + 4;
-
-/// Largest model in which exchanges take a small part of the time of a fit.
-const MAX_SIZE_FOR_EXCHANGES: usize = 20;
-
-/// The effort on a working set that was chosen by a pass over the dictionary.
-const CHOSEN_SET_EFFORT: Effort = Effort {
-    gain: Tuning::MIN_GAIN,
-    step: Tuning::FINE_STEP,
-    tol: f64::INFINITY,
-    moves_noise: false,
-};
-
 /// The working sets of one fit.
 #[derive(Default)]
 pub(crate) struct WorkingSetRounds {
@@ -66,8 +43,7 @@ impl WorkingSetRounds {
 
     /// Whether exchanges of these active functions are still to be tried, and cheap.
     pub(crate) fn may_exchange(&self, state: &State) -> bool {
-        (1..=MAX_SIZE_FOR_EXCHANGES).contains(&state.len())
-            && self.made < MAX_SETS_WITH_EXCHANGES
+        (1..=Tuning::MAX_SIZE_FOR_EXCHANGES).contains(&state.len())
             && self.substituted != state.active
     }
 
@@ -81,18 +57,19 @@ impl WorkingSetRounds {
     ) -> Result<bool, Stop> {
         self.made += 1;
         let before = fit.state.active.clone();
-        let searching = self.made <= MAX_SEARCHES;
-        let mut members = dictionary.best_candidates(fit.state, CANDIDATES_PER_SET);
-        members.extend(dictionary.near_candidates(fit.state, CANDIDATES_PER_SET));
+        let searching = self.made <= Tuning::MAX_LAPLACE_SEARCHES;
+        let limit = Tuning::SAMPLE_SIZE / 4;
+        let mut members = dictionary.best_candidates(fit.state, limit);
+        members.extend(dictionary.near_candidates(fit.state, limit));
         if searching || exchanging {
             members.extend(dictionary.substitutes(fit.state));
             self.substituted.clone_from(&before);
         }
         let round = Round {
             others: &members,
-            effort: CHOSEN_SET_EFFORT,
+            effort: Tuning::FINE_EFFORT,
             trials: if gains && searching {
-                NEIGHBOURHOODS_PER_SEARCH
+                Tuning::MAX_FAILED_TRIALS
             } else {
                 0
             },
@@ -114,7 +91,8 @@ impl WorkingSetRounds {
 /// Candidates for a first model: functions at even distances in the dictionary, the same for each linear predictor, so that
 /// all classes are treated alike.
 fn sample(dictionary: &Dictionary, n_predictors: usize) -> Vec<usize> {
-    let size = Tuning::LAPLACE_SAMPLE_SIZE
+    // Half as many as for a Gaussian likelihood: the Gram matrix changes with each mode.
+    let size = (Tuning::SAMPLE_SIZE / 2)
         .min(Tuning::MAX_WHOLE_DICTIONARY / n_predictors)
         .max(1);
     let n_each = dictionary.n_basis() / n_predictors;
@@ -145,7 +123,7 @@ impl Fit<'_, '_> {
         let round = Round {
             others: &sample,
             effort: Tuning::COARSE_EFFORT,
-            trials: NEIGHBOURHOODS_PER_SEARCH,
+            trials: Tuning::MAX_FAILED_TRIALS,
             exchanging: false,
             // The mode has moved since the first functions were added, and with it the best companions for them.
             opening: Opening::Restart,
@@ -157,11 +135,10 @@ impl Fit<'_, '_> {
     /// Runs the Gaussian algorithm on a working set, with the likelihood linearised at the mode, and finds the mode anew; repeats
     /// until the active set stays the same. Returns whether the Laplace evidence rose.
     fn run_round(&mut self, priors: &Priors, round: &Round<'_>) -> Result<bool, Stop> {
-        const MAX_MODES: usize = 8;
         let mut improved = false;
         // Working set and state must use the same linearisation.
         self.record_mode()?;
-        for _ in 0..MAX_MODES {
+        for _ in 0..Tuning::MAX_WORKING_SETS {
             let before = self.state.clone();
             let set = WorkingSet::approximate_about(self.stats, self.state, priors, round.others)?;
             let outcome = set.within(self.state, self.recorder, |state, recorder| {

@@ -12,16 +12,11 @@ use crate::fit::model::State;
 use crate::fit::prior::{Gamma, Priors};
 use crate::fit::record::{Recorder, Stop};
 use crate::fit::settings::{Blocks, Rules};
+use crate::fit::tuning::Tuning;
 use crate::linalg::vector::dot;
 use crate::parallel::map_pieces;
 
-/// Smallest gain, in nats, for which a candidate is added to the working set: half of what the certificate allows.
-const MIN_GAIN: f64 = 5e-7;
-
-/// Smallest q^2 / s of a candidate that may gain in a later round; it gains where q^2 / s > 1.
-const MIN_NEAR_RATIO: f64 = 0.1;
-
-/// Best candidates that are kept, of each kind.
+/// Offers in memory, of each kind.
 const MAX_KEPT: usize = 4096;
 
 /// Candidates screened between two reports of progress.
@@ -143,7 +138,9 @@ impl Priced {
         for (&index, verdict) in candidates.iter().zip(verdicts.into_iter().flatten()) {
             match verdict {
                 Verdict::Gains(offer) => gaining.push(offer),
-                Verdict::DoesNotGain(offer) if offer.ratio > MIN_NEAR_RATIO => near.push(offer),
+                Verdict::DoesNotGain(offer) if offer.ratio > Tuning::MIN_NEAR_RATIO => {
+                    near.push(offer);
+                }
                 Verdict::DoesNotGain(_) => {}
                 Verdict::Open => open.push(index),
             }
@@ -183,7 +180,7 @@ impl Priced {
         let (gaining, near): (Vec<_>, Vec<_>) = offers
             .into_iter()
             .flatten()
-            .partition(|offer| offer.gain > MIN_GAIN);
+            .partition(|offer| offer.gain > Tuning::MIN_GAIN);
         self.keep(gaining, near);
         Ok(())
     }
@@ -232,14 +229,12 @@ impl Priced {
 }
 
 fn verdict(index: usize, sample: &BoundSample, state: &State, flat: bool) -> Verdict {
-    /// Round-off of S, relative to the terms whose difference it is.
-    const ROUNDING: f64 = 1e-12;
     let beta = state.beta();
     let mut v: Vec<f64> = sample.products.iter().map(|p| beta * p).collect();
     state.chol().solve_lower_in_place(&mut v);
     let (prior_s, q) = (beta * sample.diag, (beta * sample.gradient).abs());
     let s = prior_s - dot(&v, &v);
-    let error = ROUNDING * prior_s;
+    let error = Tuning::ROUNDING * prior_s;
     let (rest, gradient_rest) = (beta.sqrt() * sample.rest, beta * sample.gradient_rest);
     let s_min = ((s - error).max(0.0).sqrt() - rest).max(0.0).powi(2);
     let s_max = ((s + error).max(0.0).sqrt() + rest).powi(2);
@@ -250,11 +245,11 @@ fn verdict(index: usize, sample: &BoundSample, state: &State, flat: bool) -> Ver
         profile,
     };
     // With s_min = 0 the gain is NaN, and the candidate stays open.
-    if flat_gain(s_min, q + gradient_rest) <= MIN_GAIN {
+    if flat_gain(s_min, q + gradient_rest) <= Tuning::MIN_GAIN {
         return Verdict::DoesNotGain(offer(0.0, Vec::new()));
     }
     let min_gain = flat_gain(s_max, (q - gradient_rest).max(0.0));
-    if flat && min_gain > MIN_GAIN {
+    if flat && min_gain > Tuning::MIN_GAIN {
         normalise(&mut v);
         return Verdict::Gains(offer(min_gain, v));
     }
@@ -277,12 +272,12 @@ fn offer(dictionary: &Dictionary, state: &State, i: usize, index: usize) -> Opti
         return None;
     }
     let ratio = factors.first.ratio();
-    if ratio.is_nan() || ratio <= MIN_NEAR_RATIO {
+    if ratio.is_nan() || ratio <= Tuning::MIN_NEAR_RATIO / 3.0 {
         return None;
     }
     let gain = dictionary.gain(i, &factors, state);
     let mut profile = Vec::new();
-    if gain > MIN_GAIN {
+    if gain > Tuning::MIN_GAIN {
         profile.extend((0..state.len()).map(|j| dictionary.product(j, i)));
         state.chol().solve_lower_in_place(&mut profile);
         normalise(&mut profile);

@@ -26,6 +26,7 @@ use crate::fit::record::{Recorder, StepCallback, Stop};
 use crate::fit::sequential;
 use crate::fit::sequential::Start;
 use crate::fit::settings::{Blocks, Rules, Scheme, Search};
+use crate::fit::tuning::Tuning;
 use crate::fit::{Status, empty_model, fit_sequentially};
 use crate::model::Posterior;
 use crate::{Error, Result};
@@ -54,15 +55,6 @@ pub struct BlockCheckpoint {
 
 /// Receives each checkpoint. An error ends the fit.
 pub type SaveCheckpoint<'k> = dyn FnMut(&BlockCheckpoint) -> Result<()> + 'k;
-
-/// Consecutive rounds without a gain after which the fit has stalled: only round-off is left.
-const MAX_IDLE_ROUNDS: usize = 6;
-
-/// Largest gain in nats, in a pass over a part of the dictionary, after which the next pass covers a larger part.
-const MAX_GAIN_TO_REFINE: f64 = 0.1;
-
-/// Factor between the numbers of candidates of successive passes.
-const STRIDE_FACTOR: usize = 8;
 
 /// Fits by the sequential algorithm over a provider that returns statistics of a part of its functions at a time.
 ///
@@ -111,8 +103,8 @@ impl BlockCheckpoint {
     fn first(n_basis: usize, blocks: &Blocks, beta: f64) -> Self {
         let size = blocks.sample.min(n_basis);
         let mut stride = 1;
-        while n_basis / (stride * STRIDE_FACTOR) >= 2 * size.max(1) {
-            stride *= STRIDE_FACTOR;
+        while n_basis / (stride * Tuning::STRIDE_FACTOR) >= 2 * size.max(1) {
+            stride *= Tuning::STRIDE_FACTOR;
         }
         Self {
             working: (0..size).map(|k| k * n_basis / size).collect(),
@@ -197,11 +189,11 @@ impl Run<'_> {
             let Some(priced) = self.price_rest(stats, checkpoint, recorder)? else {
                 return Ok(status);
             };
-            if checkpoint.idle >= MAX_IDLE_ROUNDS {
+            if checkpoint.idle >= Tuning::MAX_IDLE_ROUNDS {
                 return Ok(Status::Stalled);
             }
-            if priced.largest_gain() <= MAX_GAIN_TO_REFINE {
-                checkpoint.stride = (checkpoint.stride / STRIDE_FACTOR).max(1);
+            if priced.largest_gain() <= Tuning::COARSE_EFFORT.gain {
+                checkpoint.stride = (checkpoint.stride / Tuning::STRIDE_FACTOR).max(1);
             }
             checkpoint.working =
                 priced.working_set(&checkpoint.active, &checkpoint.working, self.blocks);
@@ -302,7 +294,7 @@ impl Run<'_> {
             if stride == 1 {
                 return Ok(None);
             }
-            checkpoint.stride = (stride / STRIDE_FACTOR).max(1);
+            checkpoint.stride = (stride / Tuning::STRIDE_FACTOR).max(1);
         }
     }
 

@@ -12,6 +12,7 @@
 use nalgebra::DMatrix;
 
 use crate::Result;
+use crate::fit::tuning::Tuning;
 use crate::likelihood::probit::{Probit, packed};
 use crate::linalg::Cholesky;
 use crate::linalg::column_combination::{add_combination, product};
@@ -22,8 +23,6 @@ use crate::parallel::map_pieces;
 
 /// Rows per parallel piece.
 const PIECE_ROWS: usize = 128;
-/// Smallest scale of a ln alpha, for each class: a tenth of the scale of a function that the data determine.
-const MIN_SCALE: f64 = 0.05;
 /// Columns of a symmetric product per block.
 const BLOCK_COLUMNS: usize = 12;
 
@@ -281,7 +280,7 @@ impl Bound<'_> {
                 let curvature: f64 = (0..=k).map(|j| block.get(k, j).powi(2)).sum();
                 own += share * w * (share * w * curvature - (2.0 * share - 1.0) * slope);
             }
-            own.abs().max(MIN_SCALE * classes)
+            own.abs().max(Tuning::MIN_SCALE * classes)
         };
         (0..m).map(scale).collect()
     }
@@ -386,7 +385,7 @@ mod tests {
                     assert!((found - expected).abs() < 1e-9);
                 }
             } else {
-                assert!(scales[k - m * c] >= MIN_SCALE * c as f64);
+                assert!(scales[k - m * c] >= Tuning::MIN_SCALE * c as f64);
             }
         }
     }

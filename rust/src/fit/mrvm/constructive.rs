@@ -27,9 +27,6 @@ use crate::likelihood::probit::Probit;
 use crate::model::OutputPosterior;
 use crate::{Error, Result};
 
-/// Range of the initial precisions, for unit-norm columns.
-const PRECISIONS: std::ops::RangeInclusive<f64> = 1e-100..=1e100;
-
 /// The result of an M-step.
 #[derive(Debug, Clone)]
 pub struct MStep {
@@ -62,11 +59,12 @@ impl<'a> RetargetedFit<'a> {
         alpha: &[f64],
     ) -> Result<Self> {
         Error::check_len("alpha", active.len(), alpha.len())?;
+        let range = Tuning::MAX_PRECISION.recip()..=Tuning::MAX_PRECISION;
         let mut precisions = Vec::with_capacity(alpha.len());
         for (k, (&i, &alpha)) in active.iter().zip(alpha).enumerate() {
             let norm = stats.facts().norms.get(i).copied().unwrap_or(0.0);
             let own = alpha / (norm * norm);
-            if norm == 0.0 || !PRECISIONS.contains(&own) || active[..k].contains(&i) {
+            if norm == 0.0 || !range.contains(&own) || active[..k].contains(&i) {
                 let what = format!(
                     "cannot start with function {i} and precision {alpha}; functions must be distinct columns that are not \
                      zero, with positive precisions"
@@ -157,7 +155,7 @@ impl<'a> RetargetedFit<'a> {
     ) -> Result<MStep> {
         let effort = Effort {
             gain,
-            step: Tuning::FINE_STEP,
+            step: Tuning::FINE_EFFORT.step,
             tol,
             moves_noise: false,
         };

@@ -7,25 +7,11 @@
 use std::sync::atomic::AtomicBool;
 
 use crate::data::check_flag;
-use crate::fit::evidence::ALPHA_FLOOR;
 use crate::fit::mrvm::bound::{Bound, View};
+use crate::fit::tuning::Tuning;
 use crate::linalg::Cholesky;
 use crate::linalg::vector::{axpy, dot};
 use crate::{Error, Result};
-
-/// Largest change of a ln alpha in one call of [`maximize`].
-const MAX_LN_CHANGE: f64 = 4.0;
-/// A ln alpha this close to a limit counts as being there.
-const LIMIT_TOL: f64 = 1e-9;
-const MAX_NEWTON_STEPS: usize = 200;
-/// Largest number of trust-region radii for each Newton step.
-const MAX_RADII: usize = 60;
-/// Largest number of conjugate-gradient steps for each radius.
-const MAX_CG_STEPS: usize = 250;
-/// Smallest ratio of the achieved gain to the predicted one at which a step is taken.
-const MIN_GAIN_RATIO: f64 = 1e-3;
-/// Predicted gains below this fraction of the bound are round-off.
-const ROUNDING: f64 = 1e-14;
 
 /// Options of [`RetargetedFit::maximise_bound`](crate::fit::RetargetedFit::maximise_bound).
 #[derive(Debug, Clone, Copy)]
@@ -53,15 +39,15 @@ pub(crate) fn maximize(
     ascent: Ascent,
     cancel: Option<&AtomicBool>,
 ) -> Result<Maximum> {
-    let lowest = ALPHA_FLOOR.ln();
+    let (lowest, limit) = (Tuning::ALPHA_FLOOR.ln(), Tuning::MAX_LN_CHANGE);
     let ln_alpha = &x[bound.len() * bound.n_classes..];
     let limits: Vec<_> = ln_alpha
         .iter()
-        .map(|a| ((a - MAX_LN_CHANGE).max(lowest).min(*a), a + MAX_LN_CHANGE))
+        .map(|a| ((a - limit).max(lowest).min(*a), a + limit))
         .collect();
     let mut at = (bound.view(&x)?, x);
     let mut radius = ascent.radius;
-    for _ in 0..MAX_NEWTON_STEPS {
+    for _ in 0..Tuning::MAX_STEPS {
         match step(bound, &at, &limits, &mut radius, cancel)? {
             Move::Last(x) => {
                 return Ok(Maximum {
@@ -87,7 +73,7 @@ pub(crate) fn maximize(
 fn has_vanishing(x: &[f64], limits: &[(f64, f64)]) -> bool {
     let ln_alpha = &x[x.len() - limits.len()..];
     let mut pairs = ln_alpha.iter().zip(limits);
-    pairs.any(|(a, (_, high))| *a >= high - LIMIT_TOL)
+    pairs.any(|(a, (_, high))| *a >= high - Tuning::ROUNDING)
 }
 
 enum Move {
@@ -105,11 +91,11 @@ fn step(
     cancel: Option<&AtomicBool>,
 ) -> Result<Move> {
     let problem = Problem::new(bound, view, x, limits)?;
-    for _ in 0..MAX_RADII {
+    for _ in 0..Tuning::MAX_STEPS {
         check_flag(cancel)?;
         let step = problem.solve(*radius, cancel)?;
         let to = bound.moved(x, view, &step.by);
-        if step.predicted.abs() <= ROUNDING * (1.0 + view.value.abs()) {
+        if step.predicted.abs() <= Tuning::ROUNDING * (1.0 + view.value.abs()) {
             return Ok(Move::Last(to));
         }
         let found = match bound.view(&to) {
@@ -132,7 +118,7 @@ fn step(
         } else if ratio > 0.75 && step.at_boundary {
             *radius *= 2.0;
         }
-        if let Some(found) = found.filter(|_| ratio > MIN_GAIN_RATIO) {
+        if let Some(found) = found.filter(|_| ratio > 0.0) {
             return Ok(Move::To(Box::new(found), to));
         }
     }
@@ -173,7 +159,7 @@ impl<'a> Problem<'a> {
         let slopes = room.iter().zip(&slope[at..]);
         let held: Vec<bool> = slopes
             .map(|((down, up), g)| {
-                (*up <= LIMIT_TOL && *g > 0.0) || (*down >= -LIMIT_TOL && *g < 0.0)
+                (*up <= Tuning::ROUNDING && *g > 0.0) || (*down >= -Tuning::ROUNDING && *g < 0.0)
             })
             .collect();
         let blocks = bound.class_blocks(view)?;
@@ -240,7 +226,7 @@ impl<'a> Problem<'a> {
         let (mut length, mut along, mut of_p) = (0.0_f64, 0.0, square);
         let mut predicted = 0.0;
         let mut at_boundary = false;
-        for _ in 0..MAX_CG_STEPS {
+        for _ in 0..Tuning::MAX_STEPS {
             check_flag(cancel)?;
             if square <= tolerance || square == 0.0 {
                 break;

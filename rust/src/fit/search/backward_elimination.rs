@@ -9,7 +9,6 @@
 
 use nalgebra::DMatrix;
 
-use crate::fit::evidence::ALPHA_FLOOR;
 use crate::fit::full_basis::new_alpha;
 use crate::fit::model::State;
 use crate::fit::record::Stop;
@@ -38,12 +37,9 @@ pub(crate) fn eliminate(set: &WorkingSet, state: &mut State) -> Result<bool, Sto
 
 /// The model of the whole working set after pruning, at the noise level of `best`.
 fn prune_all(set: &WorkingSet, best: &State) -> Result<State, Stop> {
-    const MAX_UPDATES: usize = 200;
-    /// Largest change of a ln alpha from which on single steps are faster than these updates.
-    const NEAR: f64 = 0.1;
     let all: Vec<usize> = (0..set.len()).collect();
     let mut state = model_of(set, best, &all, &vec![Tuning::INITIAL_ALPHA; all.len()])?;
-    for _ in 0..MAX_UPDATES {
+    for _ in 0..Tuning::MAX_STEPS {
         set.check_cancel()?;
         let next: Vec<f64> = (0..state.len()).map(|k| updated(&state, k)).collect();
         let kept: Vec<usize> = (0..next.len())
@@ -51,7 +47,7 @@ fn prune_all(set: &WorkingSet, best: &State) -> Result<State, Stop> {
             .collect();
         let change = |&k: &usize| (next[k] / state.alpha[k]).ln().abs();
         let largest = kept.iter().map(change).fold(0.0, f64::max);
-        let near = largest <= NEAR && kept.len() == state.len();
+        let near = largest <= Tuning::COARSE_TOL && kept.len() == state.len();
         let functions: Vec<usize> = kept.iter().map(|&k| state.active[k]).collect();
         let alpha: Vec<f64> = kept.iter().map(|&k| next[k]).collect();
         state = model_of(set, best, &functions, &alpha)?;
@@ -98,7 +94,7 @@ fn updated(state: &State, k: usize) -> f64 {
     } else {
         next
     };
-    next.clamp(ALPHA_FLOOR, Tuning::MAX_ALPHA_GROWTH * old)
+    next.clamp(Tuning::ALPHA_FLOOR, Tuning::INFINITE_RATIO * old)
 }
 
 /// Whether active function `k` can be deleted at this precision without lowering the evidence.

@@ -24,12 +24,6 @@ use crate::fit::settings::{Rules, Search};
 use crate::fit::tuning::Tuning;
 use crate::fit::working_set::WorkingSet;
 
-/// Working sets to search, each around the model found on the one before.
-const MAX_ROUNDS: usize = 8;
-
-/// Limits on the number of moves made before the mode is recomputed: first no limit, then one.
-const MOVES_PER_MODE: [usize; 2] = [usize::MAX, 1];
-
 /// Continues from an optimum if the settings ask for a search. Returns the status of the better model, which `state` holds.
 pub(crate) fn continue_from(
     found: Status,
@@ -82,7 +76,7 @@ fn search(
     let loose = rules.loosened();
     let whole = dictionary.n_candidates() <= Tuning::MAX_WHOLE_DICTIONARY;
     let mut status = None;
-    for round in 0..MAX_ROUNDS {
+    for round in 0..Tuning::MAX_WORKING_SETS {
         if whole && round > 0 {
             // The working set is the same as before, and with it most trials.
             budget.trials = 0;
@@ -115,11 +109,8 @@ fn search_set(
     budget: &mut SearchBudget,
     first: bool,
 ) -> Result<bool, Stop> {
-    /// Largest working set on which restarts take a small part of the time of a fit.
-    const MAX_SIZE_FOR_RESTARTS: usize = 256;
-    /// With fewer rows per active function, early additions may have led the greedy algorithm far from the best model.
-    const MIN_ROWS_PER_FUNCTION: f64 = 4.0;
-    let crowded = MIN_ROWS_PER_FUNCTION * state.len() as f64 > set.facts.n_obs;
+    // Early additions may have led the greedy algorithm far from the best model.
+    let crowded = Tuning::MIN_ROWS_PER_FUNCTION * state.len() as f64 > set.facts.n_obs;
     let mut found = false;
     if first && crowded && set.len() <= Tuning::MAX_WHOLE_DICTIONARY {
         found |= eliminate(set, state)?;
@@ -129,7 +120,8 @@ fn search_set(
         *budget = SearchBudget::short();
     }
     found |= improve(set, state, budget)?;
-    if first && !crowded && set.len() <= MAX_SIZE_FOR_RESTARTS {
+    // On larger working sets restarts take a large part of the time of a fit.
+    if first && !crowded && set.len() <= Tuning::SAMPLE_SIZE {
         found |= restart(set, state)?;
         found |= improve(set, state, budget)?;
     }
@@ -146,7 +138,7 @@ fn working_set(
         dictionary.sample(Tuning::SAMPLE_SIZE, Tuning::MAX_WHOLE_DICTIONARY)
     } else {
         let mut members = dictionary.substitutes(state);
-        members.extend(dictionary.near_candidates(state, Tuning::NEAR_CANDIDATES));
+        members.extend(dictionary.near_candidates(state, Tuning::SAMPLE_SIZE));
         members
     };
     Ok(WorkingSet::about(
@@ -164,9 +156,9 @@ fn search_at_modes(
 ) -> Result<Option<Status>, Stop> {
     let mut status = None;
     let mut budget = SearchBudget::of(fit.rules.search);
-    for _ in 0..MAX_ROUNDS {
+    for _ in 0..Tuning::MAX_WORKING_SETS {
         let mut better = None;
-        for max_moves in MOVES_PER_MODE {
+        for max_moves in [usize::MAX, 1] {
             budget.moves_left = max_moves;
             better = search_at_mode(fit, priors, &mut budget)?;
             // With at most one move made, a limit of one move would give the same result.

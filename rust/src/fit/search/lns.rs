@@ -17,9 +17,6 @@ use crate::fit::tuning::Tuning;
 use crate::fit::working_set::WorkingSet;
 use crate::parallel::map_pieces;
 
-/// Squared cosine of two columns above which one function can replace a part of the other.
-const SUBSTITUTE_COS2: f64 = 0.04;
-
 /// What a search does first.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Opening {
@@ -249,7 +246,7 @@ impl WorkingSet {
     fn has_substitutes(&self, j: usize, active: &[usize]) -> bool {
         let diagonal = self.gram.diagonal();
         let mut products = self.gram.column(j).iter().zip(diagonal).enumerate();
-        let is_like = |g: &f64, own: &f64| g * g > SUBSTITUTE_COS2 * own * diagonal[j];
+        let is_like = |g: &f64, own: &f64| g * g > Tuning::SUBSTITUTE_COS2 * own * diagonal[j];
         products.any(|(i, (g, own))| is_like(g, own) && !active.contains(&i))
     }
 

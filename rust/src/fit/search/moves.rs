@@ -27,15 +27,6 @@ use crate::linalg::vector::dot;
 use crate::linalg::{Cholesky, NotPositiveDefinite};
 use crate::parallel::map_pieces;
 
-/// Candidates whose columns have a cosine above this are near duplicates: only the better one is suggested.
-const DUPLICATE_COS: f64 = 0.95;
-
-/// Exchanges suggested for each active function.
-const EXCHANGES_PER_FUNCTION: usize = 2;
-
-/// Exchanges of each active function that are tried as first half of a split.
-const SPLITS_PER_FUNCTION: usize = 3;
-
 /// A change of the active set. Functions are numbered as in the working set.
 #[derive(Debug, Clone)]
 pub(crate) struct Move {
@@ -109,22 +100,19 @@ impl<'a> View<'a> {
     /// Moves that delete the active function at position `k`.
     fn moves_of(&self, k: usize, moves: Moves) -> Result<Vec<Move>, Stop> {
         self.set.check_cancel()?;
-        let mut found = self.best_for(&[k], SPLITS_PER_FUNCTION)?;
-        let mut larger = Vec::new();
+        let mut found = self.best_for(&[k], Tuning::EXCHANGES_PER_FUNCTION)?;
         if moves == Moves::All {
-            for first in &found {
-                larger.extend(self.split(first)?);
+            for first in found.clone() {
+                found.extend(self.split(&first)?);
             }
             for l in self.neighbours(k) {
-                larger.extend(self.best_for(&[k, l], 1)?);
+                found.extend(self.best_for(&[k, l], 1)?);
             }
         }
-        found.truncate(EXCHANGES_PER_FUNCTION);
-        found.extend(larger);
         Ok(found)
     }
 
-    /// At most `limit` moves that replace the functions at these positions by one other, without near duplicates.
+    /// At most `limit` moves that replace the functions at these positions by one other.
     fn best_for(&self, positions: &[usize], limit: usize) -> Result<Vec<Move>, Stop> {
         let deletion = Deletion::new(self.state, positions)?;
         let mut gains: Vec<(f64, usize)> = (0..self.set.len())
@@ -132,23 +120,14 @@ impl<'a> View<'a> {
             .filter_map(|i| Some((self.gain_after(&deletion, positions, i)?, i)))
             .collect();
         gains.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-        let mut chosen: Vec<(f64, usize)> = Vec::new();
-        for (gain, i) in gains {
-            if chosen.len() == limit {
-                break;
-            }
-            let differs = |&(_, c): &(f64, usize)| self.set.gram[(c, i)].abs() < DUPLICATE_COS;
-            if chosen.iter().all(differs) {
-                chosen.push((gain, i));
-            }
-        }
+        gains.truncate(limit);
         let deleted: Vec<usize> = positions.iter().map(|&k| self.state.active[k]).collect();
         let change = |(gain, i)| Move {
             deleted: deleted.clone(),
             added: vec![i],
             gain: deletion.gain + gain,
         };
-        Ok(chosen.into_iter().map(change).collect())
+        Ok(gains.into_iter().map(change).collect())
     }
 
     /// The gain of adding member `i` after a deletion; `None` if there is none, or its S is round-off.
@@ -180,11 +159,13 @@ impl<'a> View<'a> {
 
     /// The active functions most aligned with the one at position `k`.
     fn neighbours(&self, k: usize) -> Vec<usize> {
-        const N_NEIGHBOURS: usize = 2;
         let active = &self.state.active;
         let products = self.set.gram.column(active[k]);
         let others = (0..active.len()).filter(|&l| l != k);
-        most_aligned(others.map(|l| (products[active[l]], l)), N_NEIGHBOURS)
+        most_aligned(
+            others.map(|l| (products[active[l]], l)),
+            Tuning::EXCHANGES_PER_FUNCTION,
+        )
     }
 }
 

@@ -32,9 +32,8 @@ impl SplitMix {
 
 /// Replaces `state` by the best result of several restarts if that is better; returns whether it is.
 pub(crate) fn restart(set: &WorkingSet, state: &mut State) -> Result<bool, Stop> {
-    const N_RESTARTS: usize = 3;
     // All restarts begin with the same model, so the result does not depend on the number of threads.
-    let outcomes = map_pieces(N_RESTARTS, 1, |range| {
+    let outcomes = map_pieces(Tuning::TRIAL_BATCH, 1, |range| {
         let mut state = without_a_third(set, state, &mut SplitMix::of(range.start))?;
         maximize_silently(set, &mut state, Tuning::COARSE_EFFORT)?;
         improve(set, &mut state, &mut SearchBudget::short())?;

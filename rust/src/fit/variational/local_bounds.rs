@@ -16,18 +16,8 @@ use crate::fit::model::State;
 use crate::fit::record::{Action, Recorder, Stop};
 use crate::fit::refine;
 use crate::fit::refine::{Plateau, Refined};
-use crate::fit::tuning::Effort;
+use crate::fit::tuning::{Effort, Tuning};
 use crate::linalg::Cholesky;
-
-/// Cycles of two rounds and an extrapolation, without progress, after which the fit has stalled.
-const MAX_CYCLES_WITHOUT_PROGRESS: usize = 100;
-
-/// Factor by which the remembered stride decays in each cycle.
-const STRIDE_DECAY: f64 = 0.8;
-
-/// The estimated distance to the maximum must be below this fraction of the tolerance, and the alphas within a round must
-/// converge to this fraction of that.
-const SAFETY: f64 = 0.1;
 
 /// Makes the bound tight at the state's q(w), and recomputes q(w).
 ///
@@ -62,10 +52,8 @@ fn delete_negligible(
     state: &mut State,
     recorder: &mut Recorder<'_>,
 ) -> std::result::Result<bool, Stop> {
-    const MIN_ALPHA_OVER_S: f64 = 1e4;
-    const MAX_GAIN: f64 = 1e-8;
     delete_where(state, recorder, |factors, alpha, gain| {
-        alpha >= MIN_ALPHA_OVER_S * factors.first.s && gain >= -MAX_GAIN
+        alpha >= 5.0 * Tuning::MAX_ALPHA_RATIO * factors.first.s && gain >= -0.1 * Tuning::MIN_GAIN
     })
 }
 
@@ -76,27 +64,27 @@ fn converge_without_deletion(
     recorder: &mut Recorder<'_>,
 ) -> std::result::Result<Refined, Stop> {
     let fine = Effort {
-        tol: SAFETY * SAFETY * effort.tol,
+        tol: Tuning::SAFETY * Tuning::SAFETY * effort.tol,
         ..effort
     };
     refine::converge(stats, state, fine, recorder)?;
     let (mut nearest, mut cycles_without_progress, mut slow) = (f64::INFINITY, 0, 1.0_f64);
     let (mut plateau, mut at_rest) = (Plateau::new(), true);
     let mut extrapolates = true;
-    while cycles_without_progress < MAX_CYCLES_WITHOUT_PROGRESS {
+    while cycles_without_progress < 2 * Tuning::MAX_PLATEAU {
         let Some((path, change)) = two_rounds(stats, state, fine, recorder)? else {
             continue;
         };
         let squared = SquaredStep::of(&path);
         // A squared step may hide the slowest direction from the next one.
-        slow = squared.stride.max(STRIDE_DECAY * slow);
+        slow = squared.stride.max(Tuning::STRIDE_DECAY * slow);
         let distance = slow * change.max(squared.last_change);
-        if distance <= SAFETY * effort.tol {
+        if distance <= Tuning::SAFETY * effort.tol {
             break;
         }
         // At the level of round-off the strides are random, and so is `distance`.
-        if plateau.length_at(state.log_posterior()) >= MAX_CYCLES_WITHOUT_PROGRESS {
-            at_rest = change <= SAFETY * effort.tol;
+        if plateau.length_at(state.log_posterior()) >= 2 * Tuning::MAX_PLATEAU {
+            at_rest = change <= Tuning::SAFETY * effort.tol;
             break;
         }
         cycles_without_progress = if distance < nearest {
@@ -111,7 +99,7 @@ fn converge_without_deletion(
             extrapolates = extrapolate(stats, state, &moments, fine, recorder)?;
         }
     }
-    let ended = cycles_without_progress < MAX_CYCLES_WITHOUT_PROGRESS && at_rest;
+    let ended = cycles_without_progress < 2 * Tuning::MAX_PLATEAU && at_rest;
     let converged = ended && refine::residual(state, effort) <= effort.tol;
     Ok(if converged {
         Refined::Converged

@@ -24,7 +24,6 @@ use crate::Result;
 use crate::data::Statistics;
 use crate::fit::Status;
 use crate::fit::dictionary::Dictionary;
-use crate::fit::evidence::ALPHA_FLOOR;
 use crate::fit::full_basis::{new_alpha, new_beta, prune};
 use crate::fit::laplace::mode::expand_about;
 use crate::fit::model::State;
@@ -35,12 +34,6 @@ use crate::fit::refine::Refined;
 use crate::fit::rollback::{evidence_fell, roll_back, roll_back_if_indefinite};
 use crate::fit::settings::{Noise, Rules, Scheme};
 use crate::fit::tuning::{Effort, Tuning};
-
-/// Largest change of ln E\[alpha\] and ln E\[beta\] at which the updates end and Newton's method follows.
-const NEAR: f64 = 0.1;
-
-/// Largest number of updates.
-const MAX_UPDATES: usize = 1000;
 
 /// Fits from the full basis to convergence; `state` is an empty model.
 pub(crate) fn fit(
@@ -133,21 +126,17 @@ fn approach(
     state: &mut State,
     recorder: &mut Recorder<'_>,
 ) -> std::result::Result<(), Stop> {
-    for _ in 0..MAX_UPDATES {
+    for _ in 0..Tuning::MAX_STEPS {
         let moved = update(stats, state)?;
         recorder.step(Action::Joint, None, state)?;
         let pruned = prune(state, moved, recorder)?;
         state.recentre(stats)?;
-        if moved <= NEAR && !pruned {
+        if moved <= Tuning::COARSE_TOL && !pruned {
             break;
         }
     }
     Ok(())
 }
-
-/// Largest factor by which an update changes E\[beta\]. If the noise grows too fast it absorbs the signal before the alphas
-/// have separated the functions.
-const MAX_BETA_FACTOR: f64 = 1.2;
 
 /// Expected alphas and beta.
 struct Means {
@@ -162,13 +151,16 @@ impl Means {
     fn after(scheme: Scheme, state: &State) -> Self {
         let alpha = (0..state.len()).map(|k| {
             new_alpha(state, k, scheme)
-                .clamp(ALPHA_FLOOR, Tuning::MAX_ALPHA_GROWTH * state.alpha[k])
+                .clamp(Tuning::ALPHA_FLOOR, Tuning::INFINITE_RATIO * state.alpha[k])
         });
         Self {
             alpha: alpha.collect(),
             beta: state.levels[0].noise.moved(|| {
                 let beta = state.beta();
-                new_beta(state, scheme).clamp(beta / MAX_BETA_FACTOR, MAX_BETA_FACTOR * beta)
+                new_beta(state, scheme).clamp(
+                    beta / Tuning::MAX_BETA_GROWTH,
+                    Tuning::MAX_BETA_GROWTH * beta,
+                )
             }),
         }
     }
@@ -224,10 +216,8 @@ fn finish(
     let mut dictionary =
         Dictionary::new(stats.facts().n_basis(), priors.clone()).with_penalty(penalty);
     let effort = Effort {
-        gain: Tuning::MIN_GAIN,
-        step: Tuning::FINE_STEP,
         tol: rules.tol,
-        moves_noise: true,
+        ..Tuning::FINE_EFFORT
     };
     loop {
         let refined = if stats.facts().is_linear {
