@@ -41,7 +41,7 @@ pub(crate) fn check_fit(
     reserve(&parts, "the fit", remedy)
 }
 
-/// Checks the memory of a sequential fit of several outputs: each has a posterior, and there is no working set.
+/// Checks the memory of a sequential fit of several outputs: each has a posterior, and they share a working set.
 pub(crate) fn check_output_fit(
     [n_rows, n_basis]: [usize; 2],
     n_outputs: usize,
@@ -51,6 +51,7 @@ pub(crate) fn check_output_fit(
     let lengths = n_rows.saturating_mul(2).saturating_add(n_basis);
     let parts = [
         lengths.saturating_mul(stored),
+        square(n_basis.min(MAX_WORKING_SET)).saturating_mul(N_SQUARES),
         square(stored).saturating_mul(N_SQUARES.saturating_mul(n_outputs)),
         vectors([n_rows, n_basis], n_outputs),
     ];

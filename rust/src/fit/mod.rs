@@ -8,14 +8,14 @@
 //! * `rollback`: return to the last converged model where round-off prevails.
 //!
 //! What they work on:
-//! * `model`: the active set and its posterior; `evidence`: the marginal likelihood as a function of one alpha; `prior`;
+//! * `model`: the active set and its posterior, for one output or several that share their alphas; `noise`: their noise levels;
+//! * `evidence`: the marginal likelihood as a function of one alpha, with `shared_evidence` for several noise levels; `prior`;
 //! * `dictionary`: S and Q of all candidates; `substitutes`: candidates that could replace an active function;
 //! * `working_set`: exact statistics of part of the dictionary; `ranking`: the best few of many;
 //! * `settings`: what a caller sets, and its checks; `tuning`: constants; `record`: steps, trace and callback.
 //!
-//! Other schemes: `full_basis` (MacKay and EM updates), `variational`, `outputs` and `shared_evidence` (several
-//! outputs that share their alphas), `mrvm` (probit classification), `search` (exchanges of functions after a fit), and
-//! `large` (dictionaries in blocks).
+//! Other schemes: `full_basis` (MacKay and EM updates), `variational`, `mrvm` (probit classification), `search` (exchanges of
+//! functions after a fit), and `large` (dictionaries in blocks).
 
 pub(crate) mod laplace;
 pub(crate) mod large;
