@@ -310,7 +310,8 @@ class _Learner:
         self, kernels: list[Kernel], splits: list[_Split], directions: tuple[int, ...]
     ) -> list[_Candidate]:
         """Return candidates with all lengths multiplied by growing factors, while predictions improve."""
-        theta, step = _parameters(kernels), self._powers * _LENGTH_STEP
+        powers = np.concatenate([length_powers(kernel) for kernel in self.kernels])
+        theta, step = _parameters(kernels), powers * _LENGTH_STEP
         found = [self._candidate(kernels, splits)]
         for direction in directions if step.any() else ():
             last = found[0][0]
@@ -325,10 +326,6 @@ class _Learner:
                     break
                 last = score
         return found
-
-    @cached_property
-    def _powers(self) -> FloatArray:
-        return np.concatenate([length_powers(kernel) for kernel in self.kernels])
 
     @cached_property
     def _natural(self) -> FloatArray:

@@ -466,12 +466,14 @@ class SparseBayesRegressor(ChunkedColumnRegression, _Regression):
         means, variances = self._moments(X, variance=return_std)
         mean = means[:, 0]
         # Far from the data the expected count may overflow.
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", divide="ignore"):
             if variances is None:
                 return np.exp(mean)
+            # The variance is exp(log_mean) + (e^v - 1) exp(2 log_mean): terms may overflow, roots not.
             variance = variances[:, 0]
-            count_variance = np.exp(mean + variance / 2) + np.expm1(variance) * np.exp(2 * mean + variance)
-            return np.exp(mean), np.sqrt(count_variance)
+            log_mean = mean + variance / 2
+            over_dispersion = np.exp(log_mean + np.log(np.expm1(variance)) / 2)
+            return np.exp(mean), np.hypot(np.exp(log_mean / 2), over_dispersion)
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> float:
         """Return R^2, or with a Poisson likelihood the fraction of deviance explained, D^2.

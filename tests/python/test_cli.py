@@ -515,9 +515,3 @@ def test_it_runs_as_a_module_and_survives_a_closed_pipe(iris):
         process.stdout.close()
         assert process.wait() == 0
         assert process.stderr.read() == b""
-
-
-def test_the_demo_runs(capsys):
-    assert main(["demo"]) == 0
-    said = capsys.readouterr().out
-    assert {"RVR", "SVR", "RVC", "SVC"} <= set(said.split())

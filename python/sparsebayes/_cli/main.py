@@ -1,4 +1,4 @@
-"""The command line: ``sparsebayes fit``, ``predict``, ``info`` and ``demo``."""
+"""The command line: ``sparsebayes fit``, ``predict`` and ``info``."""
 
 from __future__ import annotations
 
@@ -71,8 +71,6 @@ def _parser() -> argparse.ArgumentParser:
     info.add_argument("model", help="a model file")
     info.add_argument("--json", action="store_true", help="print JSON")
     info.set_defaults(run=_info)
-    demo = commands.add_parser("demo", help="fit real data beside support vector machines; takes seconds")
-    demo.set_defaults(run=_demo)
     return parser
 
 
@@ -156,12 +154,4 @@ def _info(options: argparse.Namespace) -> int:
             value = ", ".join(item if isinstance(item, str) else json.dumps(item) for item in value)
         if value is not None:
             sys.stdout.write(f"{name:<15} {value}\n")
-    return _DONE
-
-
-def _demo(options: argparse.Namespace) -> int:
-    from .demo import compare
-
-    for line in compare():
-        print(line, flush=True)
     return _DONE

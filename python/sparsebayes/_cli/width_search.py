@@ -179,8 +179,9 @@ class WidthSearch:
     def _cross_validate(self, width: Width, folds: list[IntArray], *, only: bool) -> WidthScores:
         fits: list[tuple[Any, Rows]] = []
         saturated = False
+        name = "learned widths" if width == "ard" else "fit" if width is None else f"width {width:g}"
         for k, fold in enumerate(folds):
-            self.begin(f"{_named(width)}, rows left out: part {k + 1} of {len(folds)}")
+            self.begin(f"{name}, rows left out: part {k + 1} of {len(folds)}")
             rest = self.rows.without(fold).sample(_SAMPLE_ROWS, self.seed)
             try:
                 with warnings.catch_warnings():
@@ -240,10 +241,6 @@ def is_saturated(model: Any, n_rows: int) -> bool:
 def statuses(model: Any) -> set[str]:
     """Return the statuses of a model; a classifier of several classes may have several."""
     return {model.status_} if isinstance(model.status_, str) else set(model.status_)
-
-
-def _named(width: Width) -> str:
-    return "learned widths" if width == "ard" else "fit" if width is None else f"width {width:g}"
 
 
 def _is_worse(found: Sequence[WidthScores]) -> bool:

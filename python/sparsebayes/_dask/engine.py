@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -90,10 +90,6 @@ def _merged(results: Sequence[Any]) -> Any:
     return total
 
 
-def _added(results: Sequence[Any]) -> Any:
-    return reduce(add, results)
-
-
 class Partitions(SummedStatistics):
     """The Bernoulli providers of all partitions as one: each call is one round trip to the workers.
 
@@ -107,7 +103,7 @@ class Partitions(SummedStatistics):
 
     def _sum(self, method: Callable[..., Any], *arguments: Any) -> Any:
         results = on_each(_call, self._tasks, shared(Call(method.__name__, arguments)))
-        return self._engine.result(_combined(_added, results), self._cancelled)
+        return self._engine.result(_combined(partial(reduce, add), results), self._cancelled)
 
 
 def _call(part: Any, call: Call) -> Any:

@@ -268,7 +268,8 @@ def _unscaled(est: Any, X: FloatArray | None) -> str | None:
     stds = _stds(X)
     for leaf, columns in _leaves_of(est):
         varying = columns[stds[columns] > 0.0]
-        if len(varying) < 2 or not _has_one_scale(leaf):
+        scaled = isinstance(leaf, (Gaussian, Laplacian, Linear, Polynomial, Sigmoid))
+        if len(varying) < 2 or not scaled or np.size(getattr(leaf, "width", 1.0)) > 1:
             continue
         least, most = (varying[pick(stds[varying])] for pick in (np.argmin, np.argmax))
         if stds[most] > _MAX_STD_RATIO * stds[least]:
@@ -297,12 +298,6 @@ def _leaves_of(est: Any) -> Iterator[tuple[Kernel, IntArray]]:
             while isinstance(leaf, OnColumns):
                 columns, leaf = columns[leaf.positions(len(columns))], leaf.inner()
             yield leaf, columns
-
-
-def _has_one_scale(kernel: Kernel) -> bool:
-    if isinstance(kernel, Gaussian):
-        return not isinstance(kernel.width, tuple) or len(kernel.width) == 1
-    return isinstance(kernel, (Laplacian, Linear, Polynomial, Sigmoid))
 
 
 def _has_width(kernel: Kernel) -> bool:

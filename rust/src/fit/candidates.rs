@@ -105,12 +105,10 @@ impl Candidates {
     /// [`Candidates::best_addition`] where gains do not rise with q^2 / s: with several outputs, or with informative priors.
     fn best_among_all(&self, state: &State, min_gain: f64) -> Option<(usize, f64)> {
         let min_gain = min_gain.max(Tuning::MIN_GAIN);
-        let mut bounds: Vec<(f64, usize)> = (0..self.open.len())
-            .filter(|&i| self.is_open(i))
-            .map(|i| (self.factors_of(i, state), i))
-            .filter(|(f, _)| state.resolves(f, Tuning::MIN_ORTHOGONAL_PART, 1.0))
-            .map(|(f, i)| (f.bound(), i))
-            .filter(|&(bound, _)| bound > min_gain)
+        let bounds = self.bounds(state).into_iter().enumerate();
+        let mut bounds: Vec<(f64, usize)> = bounds
+            .filter(|&(i, bound)| bound > min_gain && self.is_open(i))
+            .map(|(i, bound)| (bound, i))
             .collect();
         // In descending order of an upper bound, few candidates need the exact gain.
         bounds.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
@@ -121,6 +119,9 @@ impl Candidates {
                 break;
             }
             let factors = self.factors_of(i, state);
+            if !state.resolves(&factors, Tuning::MIN_ORTHOGONAL_PART, 1.0) {
+                continue;
+            }
             if let Some((_, gain)) = factors.best_above(ties) {
                 // Of ties the lowest index wins: round-off must not choose the model.
                 let is_ahead = |b: (usize, f64)| {
@@ -133,6 +134,30 @@ impl Candidates {
             }
         }
         best
+    }
+
+    /// An upper bound of the gain of each member: the sum of the largest gains of each noise level.
+    fn bounds(&self, state: &State) -> Vec<f64> {
+        let mut bounds = vec![0.0; self.open.len()];
+        let mut squares = vec![0.0; self.open.len()];
+        for (l, s) in self.s.iter().enumerate() {
+            let outputs = state.outputs_of(l);
+            let n = outputs.len() as f64;
+            squares.fill(0.0);
+            for q in &self.q[outputs] {
+                squares
+                    .iter_mut()
+                    .zip(q.iter())
+                    .for_each(|(sum, q)| *sum += q * q);
+            }
+            for (bound, (square, s)) in bounds.iter_mut().zip(squares.iter().zip(s.iter())) {
+                let excess = square / (n * s) - 1.0;
+                if excess > 0.0 {
+                    *bound += 0.5 * n * (excess - excess.ln_1p());
+                }
+            }
+        }
+        bounds
     }
 
     /// `S += c w^2` and `Q += c mu_k w` with `w_i = beta Sigma_k^T Phi^T phi_i` and c a function of Sigma_kk: every update of

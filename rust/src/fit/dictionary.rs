@@ -346,8 +346,9 @@ impl Dictionary {
                     .max(Tuning::ROUNDING * level.noise.beta * self.diag[i]),
                 ..term
             };
-            let terms = f.terms().zip(&state.levels).map(bounded);
-            Factors::of_levels(terms, f.prior).gain_of_adding()
+            let mut terms = f.terms().zip(&state.levels).map(bounded);
+            let first = terms.next().unwrap_or(f.first);
+            Factors::of_levels(first, terms, f.prior).gain_of_adding()
                 > self.penalty + Tuning::MIN_SEARCH_GAIN
         })
     }

@@ -70,6 +70,17 @@ impl Term {
         }
     }
 
+    /// The optimal alpha and the gain of moving there.
+    #[inline]
+    pub(crate) fn best_move(self, old: f64) -> (f64, f64) {
+        let alpha = self.optimal_alpha();
+        if alpha == f64::INFINITY {
+            (alpha, self.gain_of_deleting(old))
+        } else {
+            (alpha, self.gain_of_moving(old, alpha))
+        }
+    }
+
     /// l(new) - l(old), computed without cancellation: ln(new/(new+s)) - ln(old/(old+s)) = ln(1 + s (new - old) / (old (new + s))).
     fn gain_of_moving(self, old: f64, new: f64) -> f64 {
         let Self { n, s, q } = self;
@@ -102,6 +113,7 @@ impl Factors {
     }
 
     /// The factors of outputs with one noise level.
+    #[inline]
     pub(crate) fn of_level(first: Term, prior: Gamma) -> Self {
         Self {
             first,
@@ -110,16 +122,12 @@ impl Factors {
         }
     }
 
-    /// The factors for these noise levels, of which there is at least one.
-    pub(crate) fn of_levels(mut terms: impl Iterator<Item = Term>, prior: Gamma) -> Self {
-        let nothing = Term {
-            n: 1.0,
-            s: 0.0,
-            q: 0.0,
-        };
+    /// The factors of outputs with several noise levels.
+    #[inline]
+    pub(crate) fn of_levels(first: Term, others: impl Iterator<Item = Term>, prior: Gamma) -> Self {
         Self {
-            first: terms.next().unwrap_or(nothing),
-            others: terms.collect(),
+            first,
+            others: others.collect(),
             prior,
         }
     }
@@ -129,7 +137,12 @@ impl Factors {
     }
 
     /// The alpha that maximises l (equation 20); `None` if no finite alpha has a positive l (21).
+    #[inline]
     pub(crate) fn optimal_alpha(&self) -> Option<f64> {
+        if self.others.is_empty() && self.prior.is_flat() {
+            let alpha = self.first.optimal_alpha();
+            return alpha.is_finite().then_some(alpha);
+        }
         self.best_above(0.0).map(|(alpha, _)| alpha)
     }
 
@@ -156,11 +169,20 @@ impl Factors {
     }
 
     /// The alpha to which re-estimation moves; `None` for infinity.
+    #[inline]
     pub(crate) fn reestimated(&self, alpha: f64) -> Option<f64> {
         if self.others.is_empty() {
             self.optimal_alpha()
         } else {
             self.reestimated_for_levels(alpha)
+        }
+    }
+
+    /// The alpha to which re-estimation moves, infinite for a deletion, and the gain.
+    pub(crate) fn best_move(&self, old: f64) -> (f64, f64) {
+        match self.reestimated(old) {
+            Some(alpha) => (alpha, self.gain_of_moving(old, alpha)),
+            None => (f64::INFINITY, self.gain_of_deleting(old)),
         }
     }
 
@@ -178,8 +200,10 @@ impl Factors {
     }
 
     /// l(new) - l(old).
+    #[inline]
     pub(crate) fn gain_of_moving(&self, old: f64, new: f64) -> f64 {
-        let gain: f64 = self.terms().map(|term| term.gain_of_moving(old, new)).sum();
+        let others = self.others.iter().map(|term| term.gain_of_moving(old, new));
+        let gain = self.first.gain_of_moving(old, new) + others.sum::<f64>();
         if self.prior.is_flat() {
             gain
         } else {
@@ -188,8 +212,10 @@ impl Factors {
     }
 
     /// -l(alpha), the gain of deleting the function.
+    #[inline]
     pub(crate) fn gain_of_deleting(&self, alpha: f64) -> f64 {
-        let gain: f64 = self.terms().map(|term| term.gain_of_deleting(alpha)).sum();
+        let others = self.others.iter().map(|term| term.gain_of_deleting(alpha));
+        let gain = self.first.gain_of_deleting(alpha) + others.sum::<f64>();
         if self.prior.is_flat() {
             gain
         } else {

@@ -277,16 +277,25 @@ impl State {
 
     /// s and q of active function `k`: equation (23).
     pub(crate) fn factors(&self, k: usize) -> Factors {
-        let term = |l: usize| {
-            let outputs = &self.outputs[self.outputs_of(l)];
-            if self.gamma(k, l) < Tuning::MIN_RELIABLE_GAMMA {
-                return self.term_from_data(k, l);
-            }
-            let mean = joint(outputs.iter().map(|o| o.mu[k]));
-            let variance = self.levels[l].sigma[(k, k)];
-            Term::from_posterior(outputs.len() as f64, self.alpha[k], variance, mean)
-        };
-        Factors::of_levels((0..self.levels.len()).map(term), self.priors[k])
+        let first = self.term(k, 0);
+        if self.levels.len() == 1 {
+            return Factors::of_level(first, self.priors[k]);
+        }
+        let others = (1..self.levels.len()).map(|l| self.term(k, l));
+        Factors::of_levels(first, others, self.priors[k])
+    }
+
+    /// The term of level `l` in [`State::factors`].
+    #[inline]
+    pub(crate) fn term(&self, k: usize, l: usize) -> Term {
+        if self.gamma(k, l) < Tuning::MIN_RELIABLE_GAMMA {
+            return self.term_from_data(k, l);
+        }
+        let (alpha, variance) = (self.alpha[k], self.levels[l].sigma[(k, k)]);
+        let outputs = self.outputs_of(l);
+        let n = outputs.len() as f64;
+        let mean = joint(outputs, |c| self.outputs[c].mu[k]);
+        Term::from_posterior(n, alpha, variance, mean)
     }
 
     /// The term of level `l` from S and Q with the function in the model, for a posterior variance close to the prior's.
@@ -304,7 +313,7 @@ impl State {
         let term = Term {
             n: outputs.len() as f64,
             s: s[l],
-            q: joint(q[outputs].iter().copied()),
+            q: joint(outputs, |c| q[c]),
         };
         term.left_out(self.alpha[k])
     }
@@ -321,10 +330,10 @@ impl State {
             Term {
                 n: outputs.len() as f64,
                 s: s(l),
-                q: joint(outputs.map(&q)),
+                q: joint(outputs, &q),
             }
         };
-        Factors::of_levels((0..self.levels.len()).map(term), prior)
+        Factors::of_levels(term(0), (1..self.levels.len()).map(term), prior)
     }
 
     /// s of active function `k` at the first level, positive.
@@ -742,15 +751,13 @@ impl State {
     }
 }
 
-/// The root of the sum of squares; of one value the value itself.
-fn joint(values: impl ExactSizeIterator<Item = f64>) -> f64 {
-    let single = values.len() == 1;
-    let mut values = values;
-    if single {
-        values.next().unwrap_or(0.0)
-    } else {
-        values.map(|value| value * value).sum::<f64>().sqrt()
+/// The root of the sum of squares over the outputs; of one output the value itself.
+#[inline]
+fn joint(outputs: Range<usize>, value: impl Fn(usize) -> f64) -> f64 {
+    if outputs.len() == 1 {
+        return value(outputs.start);
     }
+    outputs.map(|c| value(c).powi(2)).sum::<f64>().sqrt()
 }
 
 /// Removes row and column `k` of the leading m x m block.

@@ -196,7 +196,7 @@ mod tests {
     }
 
     fn factors(terms: &[Term]) -> Factors {
-        Factors::of_levels(terms.iter().copied(), Gamma::FLAT)
+        Factors::of_levels(terms[0], terms[1..].iter().copied(), Gamma::FLAT)
     }
 
     fn value(terms: &[Term], alpha: f64) -> f64 {

@@ -43,7 +43,9 @@ def _std_of_counts(eta: Value, v: Value | None) -> Value:
         return root
     growth = v.map("Exp")
     expm1_v = (v * 0.5).map("Tanh") * (growth + 1.0)  # e^v - 1 without cancellation
-    return root * ((v * 0.5).map("Exp") + expm1_v * (eta + v).map("Exp")).map("Sqrt")
+    # In logarithms, as 0 times infinity is not 0.
+    over_dispersion = (expm1_v.map("Log") + eta + v).map("Exp")
+    return root * ((v * 0.5).map("Exp") + over_dispersion).map("Sqrt")
 
 
 def classification(graph: Graph, model: ServedModel) -> tuple[Value, Value]:
