@@ -17,15 +17,13 @@ from ._types import Progress, StepRecord
 from .predictor import Predictor, load
 
 if TYPE_CHECKING:
-    from . import model_selection, plot, providers
+    from . import inspection, kernels, model_selection, plot, providers
     from ._data.statistics import SufficientStatistics
     from ._estimators.status import OverfitWarning
     from ._export.c.header import to_c
     from ._export.onnx.converters import register_onnx_converters
     from ._export.onnx.model import to_onnx
     from .classification import RVC, SparseBayesClassifier
-    from .inspection import _certificate as inspection
-    from .kernels import _standard as kernels
     from .multiclass import MRVM1, MRVM2
     from .providers import PyStatistics
     from .regression import RVR, SparseBayesRegressor

@@ -232,7 +232,7 @@ def methods(name):
         method
         for method in dir(type(est))
         if not method.startswith(("_", "set_")) and method not in THEIRS
-        if callable(getattr(est, method, None))
+        if callable(getattr(type(est), method, None)) and hasattr(est, method)
     ]
 
 

@@ -8,19 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import _core
-from ..kernels import (
-    Gaussian,
-    Kernel,
-    Laplacian,
-    Linear,
-    LinearSpline,
-    OnColumns,
-    Polynomial,
-    Product,
-    Sigmoid,
-    Sum,
-)
+from .. import _core, kernels
 from ..predictor import Predictor
 from .description import Centres, Columns, Constant, ServedModel, describe
 
@@ -81,26 +69,26 @@ def _block(block: Block) -> Any:
     return {"centres": kernel_header(block.kernel)}
 
 
-def kernel_header(kernel: Kernel) -> Any:
+def kernel_header(kernel: kernels.Kernel) -> Any:
     """Return a kernel that the core evaluates as JSON types, in the core's own form."""
     match kernel:
-        case Gaussian():
+        case kernels.Gaussian():
             return {"gaussian": {"inverse_square_widths": kernel._inverse_squares()}}
-        case Laplacian():
+        case kernels.Laplacian():
             return {"laplacian": {"gamma": kernel.gamma}}
-        case Polynomial():
+        case kernels.Polynomial():
             return {"polynomial": {"degree": kernel.degree, "gamma": kernel.gamma, "coef0": kernel.coef0}}
-        case Linear():
+        case kernels.Linear():
             return "linear" if kernel.offset is None else {"centred_linear": {"offset": list(kernel.offset)}}
-        case Sigmoid():
+        case kernels.Sigmoid():
             return {"sigmoid": {"gamma": kernel.gamma, "coef0": kernel.coef0}}
-        case LinearSpline():
+        case kernels.LinearSpline():
             return "linear_spline"
-        case Sum():
+        case kernels.Sum():
             return {"sum": [kernel_header(term) for term in kernel.terms]}
-        case Product():
+        case kernels.Product():
             return {"product": [kernel_header(factor) for factor in kernel.factors]}
-        case OnColumns():
+        case kernels.OnColumns():
             return {"on_columns": {"columns": list(kernel.columns), "kernel": kernel_header(kernel.inner())}}  # type: ignore[arg-type] # positions
     raise ValueError(f"kernel {kernel!r} cannot be saved: it is evaluated by Python")
 

@@ -303,7 +303,9 @@ impl Dictionary {
                 for &(j, change) in &changes {
                     axpy(-change, &self.gram[&j][range.clone()], &mut gradient);
                 }
-                gradient.iter_mut().for_each(|g| *g *= beta);
+                for g in &mut gradient {
+                    *g *= beta;
+                }
                 gradient
             });
             pieces.concat()

@@ -76,7 +76,7 @@ pub(crate) fn fill(
         functions,
         Tuning::INITIAL_ALPHA,
         priors,
-        stats.facts().cancel.clone(),
+        stats.facts().cancel.as_ref(),
     );
     state.alpha.copy_from_slice(alpha);
     let mu = vec![0.0; functions.len()];

@@ -177,13 +177,13 @@ impl State {
         functions: &[usize],
         alpha: f64,
         priors: &Priors,
-        cancel: Option<Arc<AtomicBool>>,
+        cancel: Option<&Arc<AtomicBool>>,
     ) {
         let m = functions.len();
         // Without spare capacity: clearing memory cannot be cancelled.
         self.gram = DMatrix::zeros(m, m);
         for level in &mut self.levels {
-            level.chol.cancelled_by(cancel.clone());
+            level.chol.cancelled_by(cancel.cloned());
             level.sigma = DMatrix::zeros(m, m);
         }
         self.active.extend_from_slice(functions);

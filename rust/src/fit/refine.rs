@@ -206,7 +206,9 @@ fn update_noise(
         if state.log_posterior() > evidence {
             return recorder.step(Action::Noise, None, state);
         }
-        changes.iter_mut().for_each(|(_, change)| *change *= 0.5);
+        for (_, change) in &mut changes {
+            *change *= 0.5;
+        }
     }
     state.set_hyperparameters(&alpha, &betas)?;
     Ok(())

@@ -39,7 +39,8 @@ impl Factors {
     /// repeated for ever.
     pub(super) fn reestimated_for_levels(&self, alpha: f64) -> Option<f64> {
         let is_rising = self.derivatives(alpha).0 > 0.0;
-        let (mut best, mut nearest): (Option<(f64, f64)>, Option<(f64, f64)>) = (None, None);
+        let mut best: Option<(f64, f64)> = None;
+        let mut nearest: Option<(f64, f64)> = None;
         self.for_each_maximum(f64::INFINITY, |maximum| {
             let gain = -self.gain_of_deleting(maximum);
             if gain > best.map_or(0.0, |b| b.1) {

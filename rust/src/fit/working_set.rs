@@ -96,15 +96,15 @@ impl WorkingSet {
             is_approximate,
             members,
         };
-        set.set_targets(gradient, state);
+        set.set_targets(&gradient, state);
         Ok(set)
     }
 
     /// Sets the targets, given the products of the members with the residual at the reference of the state.
-    pub(crate) fn set_targets(&mut self, gradient: Vec<f64>, state: &State) {
+    pub(crate) fn set_targets(&mut self, gradient: &[f64], state: &State) {
         let p = self.len();
         let places: Vec<usize> = state.active.iter().map(|&j| self.place(j)).collect();
-        self.projections.clone_from(&gradient);
+        self.projections = gradient.to_vec();
         self.target_sq = state.deviances_at_reference();
         // Adding the fit at the reference to the residual gives the targets.
         for (c, reference) in state.references().enumerate() {

@@ -6,18 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...kernels import (
-    Gaussian,
-    Kernel,
-    Laplacian,
-    Linear,
-    LinearSpline,
-    OnColumns,
-    Polynomial,
-    Product,
-    Sigmoid,
-    Sum,
-)
+from ... import kernels
 from ..description import Centres, Columns, Constant
 from .source import Source, Table
 
@@ -87,7 +76,7 @@ class Functions:
         self.definitions: list[str] = []
         #: Numbers on the stack in addition to phi.
         self.scratch = 0
-        self._leaves: dict[tuple[Kernel, int, str], str] = {}
+        self._leaves: dict[tuple[kernels.Kernel, int, str], str] = {}
 
     def write(self, blocks: list[Block]) -> None:
         """Write ``NAME_functions_(x, phi)``."""
@@ -126,18 +115,18 @@ class Functions:
         self.definitions.append(self._source.fill(_CENTRES, width=len(used), value=value, **parts))
         return f"    {name}(x, phi + {start});\n"
 
-    def _value(self, kernel: Kernel, used: IntArray, points: Table, at: str) -> str:
+    def _value(self, kernel: kernels.Kernel, used: IntArray, points: Table, at: str) -> str:
         """Return an expression for k(x, z)."""
         match kernel:
-            case Sum():
+            case kernels.Sum():
                 return "(" + " + ".join(self._value(part, used, points, at) for part in kernel.terms) + ")"
-            case Product():
+            case kernels.Product():
                 return " * ".join(self._value(part, used, points, at) for part in kernel.factors)
         return f"{self._leaf(kernel, used, points.type)}({at}, z)"
 
-    def _leaf(self, kernel: Kernel, used: IntArray, type_: str) -> str:
+    def _leaf(self, kernel: kernels.Kernel, used: IntArray, type_: str) -> str:
         """Return the name of the C function of a kernel that is not a sum or a product."""
-        if isinstance(kernel, OnColumns):
+        if isinstance(kernel, kernels.OnColumns):
             inner, columns = kernel.inner(), np.searchsorted(used, kernel.positions(self._n_features))
         else:
             inner, columns = kernel, np.arange(len(used))
@@ -154,28 +143,28 @@ class Functions:
             self.definitions.append(fill(_LEAF, name=name, type=type_, n=len(columns), **parts))
         return self._leaves[key]
 
-    def _parts(self, kernel: Kernel, n: int) -> tuple[str, str, str]:
+    def _parts(self, kernel: kernels.Kernel, n: int) -> tuple[str, str, str]:
         """Return templates: the initial sum, the term of a column, and the kernel as a function of it."""
         product = "        s += x[$d] * z[$d];"
         match kernel:
-            case Linear(offset=None):
+            case kernels.Linear(offset=None):
                 return "0.0$f", product, "s"
-            case Linear():
+            case kernels.Linear():
                 offset = self._source.table("offset", np.asarray(kernel.offset)).name
                 return "0.0$f", f"        s += (x[$d] - {offset}[d]) * (z[$d] - {offset}[d]);", "s"
-            case LinearSpline():
+            case kernels.LinearSpline():
                 return "1.0$f", _SPLINE, "s"
-            case Gaussian():
+            case kernels.Gaussian():
                 return self._gaussian(kernel, n)
-            case Laplacian():
+            case kernels.Laplacian():
                 return (
                     "0.0$f",
                     "        s += $fabs(x[$d] - z[$d]);",
                     f"$exp(-{self._number(kernel, 'gamma')} * s)",
                 )
-            case Polynomial() | Sigmoid():
+            case kernels.Polynomial() | kernels.Sigmoid():
                 argument = f"{self._number(kernel, 'gamma')} * s + {self._number(kernel, 'coef0')}"
-                if isinstance(kernel, Sigmoid):
+                if isinstance(kernel, kernels.Sigmoid):
                     return "0.0$f", product, f"$tanh({argument})"
                 power = self._source.fill(_POWER)
                 if power not in self.definitions:
@@ -183,7 +172,7 @@ class Functions:
                 return "0.0$f", product, f"${{NAME}}_power_({argument}, {kernel.degree}UL)"
         raise ValueError(f"kernel {kernel!r} cannot be written in C; use the kernels of sparsebayes.kernels")
 
-    def _gaussian(self, kernel: Gaussian, n: int) -> tuple[str, str, str]:
+    def _gaussian(self, kernel: kernels.Gaussian, n: int) -> tuple[str, str, str]:
         widths, real = np.atleast_1d(kernel.width), self._source.real
         if len(widths) == 1:
             gamma = float(widths[0]) ** -2
@@ -197,17 +186,17 @@ class Functions:
             difference, factor = f"(x[$d] - z[$d]) * {inverse}[d]", "-s"
         return "0.0$f", f"        const $REAL t = {difference};\n        s += t * t;", f"$exp({factor})"
 
-    def _number(self, kernel: Kernel, parameter: str) -> str:
+    def _number(self, kernel: kernels.Kernel, parameter: str) -> str:
         value = getattr(kernel, parameter)
         self._source.real.check(f"kernel parameter {parameter}", value)
         return self._source.real.literal(value)
 
 
-def columns_used(kernel: Kernel, n_features: int) -> IntArray:
+def columns_used(kernel: kernels.Kernel, n_features: int) -> IntArray:
     """Return the columns of x that a kernel uses, ascending."""
-    if isinstance(kernel, (Sum, Product)):
-        parts = kernel.terms if isinstance(kernel, Sum) else kernel.factors
+    if isinstance(kernel, (kernels.Sum, kernels.Product)):
+        parts = kernel.terms if isinstance(kernel, kernels.Sum) else kernel.factors
         return np.unique(np.concatenate([columns_used(part, n_features) for part in parts]))
-    if isinstance(kernel, OnColumns):
+    if isinstance(kernel, kernels.OnColumns):
         return np.unique(kernel.positions(n_features))
     return np.arange(n_features)

@@ -11,19 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import block_diag
 
+from ... import kernels
 from ..._types import FloatArray, IntArray
-from ...kernels import (
-    Gaussian,
-    Kernel,
-    Laplacian,
-    Linear,
-    LinearSpline,
-    OnColumns,
-    Polynomial,
-    Product,
-    Sigmoid,
-    Sum,
-)
 from ..description import Block, Centres, Columns, Constant
 from .graph import Graph, Value
 
@@ -87,35 +76,35 @@ def _functions(graph: Graph, block: Columns | Centres) -> tuple[Value, FloatArra
         chosen = graph.x.take(block.columns, 1)
         return chosen - block.offsets if block.offsets.any() else chosen, np.eye(block.size)
     kernel, x, points = block.kernel, graph.x, block.points
-    if isinstance(kernel, OnColumns):
+    if isinstance(kernel, kernels.OnColumns):
         columns = kernel.positions(points.shape[1])
         kernel, x, points = kernel.inner(), x.take(columns, 1), points[:, columns]
-    if isinstance(kernel, Linear):
+    if isinstance(kernel, kernels.Linear):
         return _centred(kernel, x), kernel.centred(points).T
     return values(kernel, x, points), np.eye(block.size)
 
 
-def values(kernel: Kernel, x: Value, points: FloatArray) -> Value:
+def values(kernel: kernels.Kernel, x: Value, points: FloatArray) -> Value:
     """Return the kernel between rows x, (n, d), and points, (m, d): (n, m)."""
     match kernel:
-        case Gaussian():
+        case kernels.Gaussian():
             return (-_over_inputs(x, points, _squares_over(kernel.width, points), add)).map("Exp")
-        case Laplacian():
+        case kernels.Laplacian():
             distance = _over_inputs(x, points, lambda x, z, _: (x - z).map("Abs").sum(-1), add)
             return (distance * -kernel.gamma).map("Exp")
-        case Linear():
+        case kernels.Linear():
             return _centred(kernel, x) @ kernel.centred(points).T
-        case Polynomial():
+        case kernels.Polynomial():
             return _power(_affine(x, points, kernel.gamma, kernel.coef0), kernel.degree)
-        case Sigmoid():
+        case kernels.Sigmoid():
             return _affine(x, points, kernel.gamma, kernel.coef0).map("Tanh")
-        case LinearSpline():
+        case kernels.LinearSpline():
             return _over_inputs(x, points, _spline_factor, mul)
-        case Sum():
+        case kernels.Sum():
             return reduce(add, (values(term, x, points) for term in kernel.terms))
-        case Product():
+        case kernels.Product():
             return reduce(mul, (values(factor, x, points) for factor in kernel.factors))
-        case OnColumns():
+        case kernels.OnColumns():
             columns = kernel.positions(points.shape[1])
             return values(kernel.inner(), x.take(columns, 1), points[:, columns])
     raise TypeError(f"kernel {kernel!r} cannot be exported")
@@ -134,7 +123,7 @@ def _spline_factor(x: Value, z: FloatArray, at: slice) -> Value:
     return _product_of_last(factors, z.shape[-1])
 
 
-def _centred(kernel: Linear, x: Value) -> Value:
+def _centred(kernel: kernels.Linear, x: Value) -> Value:
     return x if kernel.offset is None else x - np.asarray(kernel.offset)
 
 

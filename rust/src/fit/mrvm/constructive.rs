@@ -201,7 +201,7 @@ impl<'a> RetargetedFit<'a> {
             whole,
         } = self;
         if let Some(set) = whole {
-            set.set_targets(dictionary.gradient_of(set.members()), state);
+            set.set_targets(&dictionary.gradient_of(set.members()), state);
         } else if dictionary.n_candidates() <= Tuning::MAX_WHOLE_MRVM_DICTIONARY {
             let members = dictionary.sample(0, usize::MAX);
             *whole = Some(WorkingSet::about(

@@ -70,7 +70,7 @@ fn model_of(
         functions,
         Tuning::INITIAL_ALPHA,
         &set.priors,
-        set.facts.cancel.clone(),
+        set.facts.cancel.as_ref(),
     );
     state.alpha.copy_from_slice(alpha);
     let size = functions.len();

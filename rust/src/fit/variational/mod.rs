@@ -108,7 +108,7 @@ fn fill(stats: &mut dyn Statistics, state: &mut State, priors: &Priors) -> Resul
         &all,
         Tuning::INITIAL_ALPHA,
         priors,
-        stats.facts().cancel.clone(),
+        stats.facts().cancel.as_ref(),
     );
     state.sigma_mut().fill(0.0);
     state.sigma_mut().fill_diagonal(1.0 / Tuning::INITIAL_ALPHA);
