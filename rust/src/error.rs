@@ -1,7 +1,7 @@
 //! The error type of the crate.
 
 #[cfg(feature = "fit")]
-use crate::linalg::NotPositiveDefinite;
+use crate::linalg::{FactorizationError, NotPositiveDefinite};
 
 /// An error. A fit that did not converge is not an error but a [`Status`](crate::Status).
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +60,16 @@ pub enum Error {
     /// A provider of statistics failed.
     #[error("the provider of statistics failed: {0}")]
     Provider(Box<dyn std::error::Error + Send + Sync>),
+}
+
+#[cfg(feature = "fit")]
+impl From<FactorizationError> for Error {
+    fn from(error: FactorizationError) -> Self {
+        match error {
+            FactorizationError::Indefinite(error) => Self::NotPositiveDefinite(error),
+            FactorizationError::Cancelled => Self::Interrupted,
+        }
+    }
 }
 
 impl Error {

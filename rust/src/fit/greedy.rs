@@ -38,7 +38,6 @@ pub(crate) fn maximize_from(
         let before = state.clone();
         match refine::converge(&mut &*set, state, Effort { tol, ..effort }, recorder) {
             Err(Stop::Failed(Error::NotPositiveDefinite(_))) => {
-                set.check_cancel()?;
                 // The working set is too ill-conditioned; the caller continues on the data, or ends as stalled.
                 state.clone_from(&before);
                 return Ok(());
@@ -98,7 +97,6 @@ pub(crate) fn step_greedily(
         }
         match outcome {
             Err(Stop::Failed(Error::NotPositiveDefinite(_))) => {
-                set.check_cancel()?;
                 state.clone_from(good);
                 if good.len() > 0 {
                     candidates.delete_cheapest(set, state, recorder)?;

@@ -59,7 +59,6 @@ pub(crate) fn fit(
         }
         // Features have fewer digits than the rows, on which the fit may well succeed.
         Ok(None) | Err(Stop::MaxIterations | Stop::Failed(Error::NotPositiveDefinite(_))) => {
-            stats.facts().check_cancelled()?;
             state.clone_from(&empty);
             Ok(None)
         }

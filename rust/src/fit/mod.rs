@@ -118,7 +118,7 @@ pub fn fit(
         Scheme::Variational => variational::fit(stats, &mut state, &priors, rules, &mut recorder),
     };
     let status = if rules.scheme == Scheme::Variational {
-        status(stats, &state, outcome)?
+        status(&state, outcome)?
     } else {
         status_at_mode(stats, &mut state, outcome, &mut recorder)?
     };
@@ -163,7 +163,7 @@ pub fn fit_outputs(
     let mut state = State::empty(&levels, Gamma::FLAT, &deviances, stats.facts().n_obs);
     let mut recorder = Recorder::new(&state, rules.max_iter, scale, watch);
     let outcome = fit_and_search(stats, &mut state, &Priors::default(), rules, &mut recorder);
-    let status = status(stats, &state, outcome)?;
+    let status = status(&state, outcome)?;
     recorder.amend(&state);
     OutputPosterior::publish(&state, recorder.trace, status, stats.facts()).checked()
 }
@@ -241,23 +241,15 @@ fn status_at_mode(
         laplace::mode::find_some_mode(stats, state)?;
         recorder.amend(state);
     }
-    status(stats, state, outcome)
+    status(state, outcome)
 }
 
-fn status(
-    stats: &dyn Statistics,
-    state: &State,
-    outcome: std::result::Result<Status, Stop>,
-) -> Result<Status> {
+fn status(state: &State, outcome: std::result::Result<Status, Stop>) -> Result<Status> {
     match outcome {
         Ok(Status::Converged) if state.at_alpha_floor() => Ok(Status::AlphaFloor),
         Ok(status) => Ok(status),
         Err(Stop::MaxIterations) => Ok(Status::MaxIterations),
         Err(Stop::Stopped) => Ok(Status::Stopped),
-        Err(Stop::Failed(error)) => {
-            // A cancelled factorisation fails like an indefinite one.
-            stats.facts().check_cancelled()?;
-            Err(error)
-        }
+        Err(Stop::Failed(error)) => Err(error),
     }
 }

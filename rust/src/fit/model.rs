@@ -708,7 +708,7 @@ impl State {
             level.chol.refactor(m, |i, j| {
                 beta * gram[(i, j)] + if i == j { alpha[i] } else { 0.0 }
             })?;
-            level.chol.inverse_into(&mut level.sigma);
+            level.chol.inverse_into(&mut level.sigma)?;
             level.from_scratch_at = Some(beta);
             self.solve_for_means(l);
         }

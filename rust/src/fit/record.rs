@@ -83,8 +83,8 @@ impl From<Error> for Stop {
     }
 }
 
-impl From<crate::linalg::NotPositiveDefinite> for Stop {
-    fn from(error: crate::linalg::NotPositiveDefinite) -> Self {
+impl From<crate::linalg::FactorizationError> for Stop {
+    fn from(error: crate::linalg::FactorizationError) -> Self {
         Self::Failed(error.into())
     }
 }

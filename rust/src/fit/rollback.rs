@@ -1,9 +1,6 @@
 //! Rollback: if round-off prevents convergence, the last converged model is restored and the fit ends as stalled.
 
-use std::sync::atomic::AtomicBool;
-
 use crate::Error;
-use crate::data::check_flag;
 use crate::fit::Status;
 use crate::fit::model::State;
 use crate::fit::record::{Action, Recorder, Stop};
@@ -33,13 +30,10 @@ pub(crate) fn roll_back_if_indefinite(
     state: &mut State,
     good: &State,
     action: Action,
-    cancel: Option<&AtomicBool>,
     recorder: &mut Recorder<'_>,
 ) -> Result<Status, Stop> {
     match outcome {
         Err(Stop::Failed(Error::NotPositiveDefinite(_))) => {
-            // A cancelled factorisation fails like an indefinite one.
-            check_flag(cancel)?;
             roll_back(state, good, action, recorder)
         }
         outcome => outcome,

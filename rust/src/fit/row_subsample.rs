@@ -77,23 +77,23 @@ pub(crate) fn fit(
     let Some(outcome) = outcome else {
         return Ok(false);
     };
-    if let Err(Stop::Failed(error)) = outcome {
-        stats.facts().check_cancelled()?;
-        let Error::NotPositiveDefinite(_) = error else {
-            return Err(error.into());
-        };
-        state.clone_from(&empty);
-        return Ok(false);
-    }
-    relinearise(stats, state)?;
     match outcome {
-        Ok(()) => recorder.step(Action::Joint, None, state)?,
+        Ok(()) => {
+            relinearise(stats, state)?;
+            recorder.step(Action::Joint, None, state)?;
+            Ok(true)
+        }
+        Err(Stop::Failed(Error::NotPositiveDefinite(_))) => {
+            state.clone_from(&empty);
+            Ok(false)
+        }
+        Err(Stop::Failed(error)) => Err(error.into()),
         Err(halt) => {
+            relinearise(stats, state)?;
             recorder.amend(state);
-            return Err(halt);
+            Err(halt)
         }
     }
-    Ok(true)
 }
 
 /// Replaces the quadratic model of the state by the one of `stats` at the posterior mean.

@@ -68,15 +68,7 @@ pub(crate) fn complete(
 ) -> Result<Status, Stop> {
     let mut good = state.clone();
     let outcome = converge(stats, state, &mut good, dictionary, start, rules, recorder);
-    let cancel = stats.facts().cancel.clone();
-    roll_back_if_indefinite(
-        outcome,
-        state,
-        &good,
-        Action::Joint,
-        cancel.as_deref(),
-        recorder,
-    )
+    roll_back_if_indefinite(outcome, state, &good, Action::Joint, recorder)
 }
 
 /// [`complete`] without the rollback; `good` becomes the last converged model.

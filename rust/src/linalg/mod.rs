@@ -25,6 +25,6 @@ pub(crate) mod transpose;
 pub(crate) mod vector;
 
 #[cfg(feature = "fit")]
-pub use crate::linalg::cholesky::{Cholesky, NotPositiveDefinite};
+pub use crate::linalg::cholesky::{Cholesky, FactorizationError, NotPositiveDefinite};
 #[cfg(feature = "fit")]
 pub use crate::linalg::lower_triangle::LowerTriangle;

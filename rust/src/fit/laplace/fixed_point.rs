@@ -118,10 +118,7 @@ impl Fit<'_, '_> {
         let mut best = self.state.clone();
         match self.take_full_steps(&mut best) {
             Ok(()) => {}
-            Err(Error::NotPositiveDefinite(_)) => {
-                self.stats.facts().check_cancelled()?;
-                self.state.clone_from(&best);
-            }
+            Err(Error::NotPositiveDefinite(_)) => self.state.clone_from(&best),
             Err(error) => return Err(error.into()),
         }
         match self.record(Action::Joint, None) {

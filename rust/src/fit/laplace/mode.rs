@@ -72,8 +72,6 @@ pub(crate) fn find_some_mode(stats: &mut dyn Statistics, state: &mut State) -> R
         let Err(Error::NotPositiveDefinite(_)) = outcome else {
             return outcome;
         };
-        // A cancelled factorisation reports the same error.
-        stats.facts().check_cancelled()?;
         state.clone_from(&before);
         let Some(k) = state.cheapest_deletion() else {
             return outcome;

@@ -64,15 +64,7 @@ impl Fit<'_, '_> {
     ) -> Result<Status, Stop> {
         let mut good = self.state.clone();
         let outcome = self.run(&mut good, dictionary, max_working_sets);
-        let cancel = self.stats.facts().cancel.clone();
-        roll_back_if_indefinite(
-            outcome,
-            self.state,
-            &good,
-            Action::Mode,
-            cancel.as_deref(),
-            self.recorder,
-        )
+        roll_back_if_indefinite(outcome, self.state, &good, Action::Mode, self.recorder)
     }
 
     /// Fits from the given state to convergence, with at most `max_working_sets` working sets. `good` receives each model at

@@ -168,7 +168,6 @@ impl Run<'_> {
                 Err(Stop::Failed(Error::NotPositiveDefinite(_)))
                     if last.len() > 0 && last.len() == checkpoint.active.len() =>
                 {
-                    stats.facts().check_cancelled()?;
                     self.state = last;
                     self.state.active = checkpoint.places();
                     return Ok(Status::Stalled);

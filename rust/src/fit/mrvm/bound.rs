@@ -103,7 +103,7 @@ impl Bound<'_> {
             self.gram[(i, j)] + if i == j { alpha[i] } else { 0.0 }
         })?;
         let mut sigma = DMatrix::zeros(m, m);
-        chol.inverse_into(&mut sigma);
+        chol.inverse_into(&mut sigma)?;
 
         let scores = self.scores(x);
         let (expected, mut curvatures) = self.probit.curvatures(&scores, self.labels, c)?;

@@ -25,7 +25,7 @@ pub(crate) fn eliminate(set: &WorkingSet, state: &mut State) -> Result<bool, Sto
         maximize_silently(set, &mut other, Tuning::TRIAL_EFFORT)?;
         Ok(other)
     };
-    if let Some(other) = unless_indefinite(attempt(), None)?
+    if let Some(other) = unless_indefinite(attempt())?
         && other.log_posterior() > state.log_posterior() + Tuning::MIN_EXCHANGE_GAIN
     {
         *state = other;

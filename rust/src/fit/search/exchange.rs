@@ -48,7 +48,7 @@ pub(crate) fn continue_from(
         };
         search_at_modes(&mut fit, priors)
     };
-    let status = unless_indefinite(outcome, stats.facts().cancel.as_deref())?.flatten();
+    let status = unless_indefinite(outcome)?.flatten();
     if let Some(status) = status
         && state.log_posterior() >= greedy.log_posterior()
     {
@@ -194,7 +194,7 @@ fn search_at_mode(
         Ok(true) => continue_fit(fit, &before, priors),
         moved => moved.map(|_| None),
     };
-    let status = unless_indefinite(outcome, fit.stats.facts().cancel.as_deref())?.flatten();
+    let status = unless_indefinite(outcome)?.flatten();
     if status.is_none() {
         fit.state.clone_from(&before);
     }

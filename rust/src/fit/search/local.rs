@@ -102,7 +102,7 @@ fn best_of_batch(
             let bar = better
                 .as_ref()
                 .map_or(model.evidence + Tuning::MIN_EXCHANGE_GAIN, |b| b.evidence);
-            if let Some(other) = unless_indefinite(outcome, None)?.flatten()
+            if let Some(other) = unless_indefinite(outcome)?.flatten()
                 && other.evidence > bar
             {
                 better = Some(other);

@@ -8,27 +8,17 @@ mod backward_elimination;
 mod moves;
 mod restarts;
 
-use std::sync::atomic::AtomicBool;
-
 use crate::Error;
-use crate::data::check_flag;
 use crate::fit::greedy::maximize;
 use crate::fit::model::State;
 use crate::fit::record::{Recorder, Stop};
 use crate::fit::tuning::Effort;
 use crate::fit::working_set::WorkingSet;
 
-/// The result of a trial, or `None` if round-off made a posterior precision indefinite. A cancelled factorisation reports
-/// the same error, so the flag is checked.
-fn unless_indefinite<T>(
-    trial: Result<T, Stop>,
-    cancel: Option<&AtomicBool>,
-) -> Result<Option<T>, Stop> {
+/// The result of a trial, or `None` if round-off made a posterior precision indefinite.
+fn unless_indefinite<T>(trial: Result<T, Stop>) -> Result<Option<T>, Stop> {
     match trial {
-        Err(Stop::Failed(Error::NotPositiveDefinite(_))) => {
-            check_flag(cancel)?;
-            Ok(None)
-        }
+        Err(Stop::Failed(Error::NotPositiveDefinite(_))) => Ok(None),
         trial => trial.map(Some),
     }
 }

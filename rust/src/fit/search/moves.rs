@@ -24,7 +24,7 @@ use crate::fit::search::lns::Model;
 use crate::fit::tuning::Tuning;
 use crate::fit::working_set::WorkingSet;
 use crate::linalg::vector::dot;
-use crate::linalg::{Cholesky, NotPositiveDefinite};
+use crate::linalg::{Cholesky, FactorizationError};
 use crate::parallel::map_pieces;
 
 /// A change of the active set. Functions are numbered as in the working set.
@@ -180,7 +180,7 @@ struct Deletion {
 }
 
 impl Deletion {
-    fn new(state: &State, positions: &[usize]) -> Result<Self, NotPositiveDefinite> {
+    fn new(state: &State, positions: &[usize]) -> Result<Self, FactorizationError> {
         let mut chol = vec![Cholesky::with_capacity(positions.len()); state.levels.len()];
         for (chol, level) in chol.iter_mut().zip(&state.levels) {
             chol.refactor(positions.len(), |a, b| {

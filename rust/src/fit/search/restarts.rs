@@ -41,7 +41,7 @@ pub(crate) fn restart(set: &WorkingSet, state: &mut State) -> Result<bool, Stop>
     });
     let mut best = state.clone();
     for outcome in outcomes {
-        if let Some(other) = unless_indefinite(outcome, None)?
+        if let Some(other) = unless_indefinite(outcome)?
             && other.log_posterior() > best.log_posterior() + Tuning::MIN_EXCHANGE_GAIN
         {
             best = other;

@@ -49,15 +49,7 @@ pub(crate) fn fit(
     approach(stats, state, recorder)?;
     let mut good = state.clone();
     let outcome = finish(stats, state, &mut good, priors, rules, recorder);
-    let cancel = stats.facts().cancel.clone();
-    roll_back_if_indefinite(
-        outcome,
-        state,
-        &good,
-        Action::Joint,
-        cancel.as_deref(),
-        recorder,
-    )
+    roll_back_if_indefinite(outcome, state, &good, Action::Joint, recorder)
 }
 
 /// The difference between the bound and the objective of the other schemes.
@@ -184,7 +176,6 @@ fn update(stats: &mut dyn Statistics, state: &mut State) -> Result<f64> {
     state.alpha.copy_from_slice(&mackay.alpha);
     state.levels[0].noise.beta = mackay.beta;
     let rose = advance(stats, state).is_ok() && state.log_posterior() >= bound;
-    stats.facts().check_cancelled()?;
     if !rose && state.set_hyperparameters(&em.alpha, &[em.beta]).is_err() {
         state.set_hyperparameters(&before.alpha, &[before.beta])?;
     }

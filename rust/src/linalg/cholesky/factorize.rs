@@ -6,10 +6,10 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::linalg::cholesky::NotPositiveDefinite;
 use crate::linalg::cholesky::tiles::{
     COEFFICIENTS, RUN, Tiles, Triangle, cover, load, outer_sum, store, width,
 };
+use crate::linalg::cholesky::{FactorizationError, NotPositiveDefinite};
 use crate::linalg::simd::{Simd, WithSimd};
 use crate::parallel::pieces;
 
@@ -25,7 +25,7 @@ pub(crate) struct Panel<'a> {
 }
 
 impl WithSimd for Panel<'_> {
-    type Output = Result<(), NotPositiveDefinite>;
+    type Output = Result<(), FactorizationError>;
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> Self::Output {
@@ -44,7 +44,7 @@ impl WithSimd for Panel<'_> {
         for terms in pieces(columns.start, RUN) {
             for rows in tiles(columns.start..n) {
                 if cancelled() {
-                    return Err(NotPositiveDefinite { pivot: rows.start });
+                    return Err(FactorizationError::Cancelled);
                 }
                 for j in columns.clone().step_by(COEFFICIENTS) {
                     if j < rows.end {
@@ -71,7 +71,7 @@ impl WithSimd for Panel<'_> {
         }
         for rows in tiles(columns.end..n) {
             if cancelled() {
-                return Err(NotPositiveDefinite { pivot: rows.start });
+                return Err(FactorizationError::Cancelled);
             }
             for j in columns.clone().step_by(COEFFICIENTS) {
                 let mut block = Block::of(values, stride, j);

@@ -30,6 +30,21 @@ pub struct NotPositiveDefinite {
     pub pivot: usize,
 }
 
+/// Why a factorisation failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FactorizationError {
+    /// By the values of the matrix.
+    Indefinite(NotPositiveDefinite),
+    /// The caller raised the flag of [`Cholesky::cancelled_by`].
+    Cancelled,
+}
+
+impl From<NotPositiveDefinite> for FactorizationError {
+    fn from(error: NotPositiveDefinite) -> Self {
+        Self::Indefinite(error)
+    }
+}
+
 /// Lower factor L of a symmetric positive definite matrix A = L L^T that gains and loses rows.
 ///
 /// Invariant: the leading `len` x `len` block of `factor` holds L in its lower triangle, with a positive diagonal; all
@@ -83,8 +98,8 @@ impl Cholesky {
         }
     }
 
-    /// Ends the O(n^3) operations early once the flag is raised: [`Cholesky::refactor`] with an error,
-    /// [`Cholesky::inverse_into`] with meaningless values.
+    /// Ends the O(n^3) operations [`Cholesky::refactor`] and [`Cholesky::inverse_into`] with
+    /// [`FactorizationError::Cancelled`] once the flag is raised.
     pub fn cancelled_by(&mut self, flag: Option<Arc<AtomicBool>>) {
         self.cancel = flag;
     }
@@ -182,12 +197,12 @@ impl Cholesky {
     /// Factors an n x n matrix; `a(i, j)` is called for j <= i only.
     ///
     /// # Errors
-    /// [`NotPositiveDefinite`] with the offending row; the factor is then empty.
+    /// [`FactorizationError`], with the offending row if the matrix is indefinite; the factor is then empty.
     pub fn refactor(
         &mut self,
         n: usize,
         a: impl Fn(usize, usize) -> f64,
-    ) -> Result<(), NotPositiveDefinite> {
+    ) -> Result<(), FactorizationError> {
         self.reserve(n);
         self.len = n;
         for columns in pieces(n, tiles::PANEL) {
@@ -205,11 +220,9 @@ impl Cholesky {
         &mut self,
         columns: Range<usize>,
         a: &impl Fn(usize, usize) -> f64,
-    ) -> Result<(), NotPositiveDefinite> {
+    ) -> Result<(), FactorizationError> {
         if self.is_cancelled() {
-            return Err(NotPositiveDefinite {
-                pivot: columns.start,
-            });
+            return Err(FactorizationError::Cancelled);
         }
         for j in columns.clone() {
             for (i, l) in self.column_mut(j).iter_mut().enumerate() {

@@ -3,7 +3,7 @@
 use nalgebra::DMatrix;
 
 use crate::linalg::cholesky::inverse::Inverse;
-use crate::linalg::cholesky::{Cholesky, SOLVE_BLOCK};
+use crate::linalg::cholesky::{Cholesky, FactorizationError, SOLVE_BLOCK};
 use crate::linalg::simd::{dispatch, vectorised};
 use crate::linalg::vector::{axpy, axpys, dot, each_below_diagonal, sum_of_ln};
 
@@ -76,9 +76,12 @@ impl Cholesky {
 
     /// Writes the inverse of A, exactly symmetric, into the leading `len` x `len` block of `out`.
     ///
+    /// # Errors
+    /// [`FactorizationError::Cancelled`]; `out` then has no meaning.
+    ///
     /// # Panics
     /// If `out` is smaller than that.
-    pub fn inverse_into(&self, out: &mut DMatrix<f64>) {
+    pub fn inverse_into(&self, out: &mut DMatrix<f64>) -> Result<(), FactorizationError> {
         let n = self.len;
         assert!(
             out.nrows().min(out.ncols()) >= n,
@@ -92,10 +95,14 @@ impl Cholesky {
             out: out.as_mut_slice(),
             out_stride,
         });
+        if self.is_cancelled() {
+            return Err(FactorizationError::Cancelled);
+        }
         let values = out.as_mut_slice();
         each_below_diagonal(n, |i, j| {
             values[j * out_stride + i] = values[i * out_stride + j];
         });
+        Ok(())
     }
 }
 
