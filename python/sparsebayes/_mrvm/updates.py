@@ -132,8 +132,10 @@ class Constructive(_Scheme):
 
     An M-step maximises the evidence of the targets, equation (6), over functions and alphas until no change
     has a gain, instead of making one update: this raises the same bound, and E-steps are the expensive part.
-    If an M-step leaves the active set unchanged, a joint ascent maximises the bound over weights and alphas
-    together, for which alternating steps would need thousands. ``at_once``: no minimum number of iterations.
+    A joint ascent maximises the bound over weights and alphas together, for which alternating steps would
+    need thousands. With one kernel it follows each M-step after which the fit has not converged. With several
+    kernels it includes their weights, and follows only such M-steps that leave the active set unchanged.
+    ``at_once``: no minimum number of iterations.
     """
 
     def __init__(self, task: Task, *, at_once: bool) -> None:

@@ -1,4 +1,5 @@
-//! The marginal likelihood as a function of one alpha: Tipping & Faul (2003), section 3. Scalars only.
+//! The marginal likelihood as a function of one alpha: Tipping & Faul (2003), section 3. This file knows numbers only, no
+//! matrices.
 //!
 //! With all other hyperparameters fixed, ln p(t) of one output depends on alpha through
 //! `l(alpha) = 1/2 [ln alpha - ln(alpha + s) + q^2 / (alpha + s)]` (equation 18), where s and q are the sparsity and
@@ -81,13 +82,15 @@ impl Term {
         }
     }
 
-    /// l(new) - l(old), computed without cancellation: ln(new/(new+s)) - ln(old/(old+s)) = ln(1 + s (new - old) / (old (new + s))).
+    /// l(new) - l(old): equation (32), appendix A.3, in s and q instead of S and Q. Computed without cancellation:
+    /// ln(new/(new+s)) - ln(old/(old+s)) = ln(1 + s (new - old) / (old (new + s))).
     fn gain_of_moving(self, old: f64, new: f64) -> f64 {
         let Self { n, s, q } = self;
         let quadratic = q * q * (old - new) / ((new + s) * (old + s));
         0.5 * (n * (s * (new - old) / (old * (new + s))).ln_1p() + quadratic)
     }
 
+    /// -l(alpha): equation (37), appendix A.4, in s and q instead of S and Q.
     fn gain_of_deleting(self, alpha: f64) -> f64 {
         let Self { n, s, q } = self;
         0.5 * (n * (s / alpha).ln_1p() - q * q / (alpha + s))

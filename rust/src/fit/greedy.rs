@@ -55,7 +55,7 @@ pub(crate) fn maximize_from(
     }
 }
 
-/// Single changes, largest gain first: section 4 of the paper, steps 4 to 8 and 10.
+/// Single changes, largest gain first: section 4 of the paper, steps 4 to 8, 10 and 11, at fixed noise.
 ///
 /// Functions that gain less than `effort.step` wait until the active set has converged: next to a function that has not,
 /// a similar one would be added.
@@ -70,6 +70,7 @@ pub(crate) fn step_greedily(
     let mut good = None;
     for steps in 1.. {
         set.check_cancel()?;
+        // Step 4, as in section 4.2: of all candidates the one with the largest gain, equations (27), (32) and (37).
         let addition = candidates.best_addition(state, min_gain);
         // A duplicate of an active function gains as much as its re-estimation, up to round-off: do not add it.
         let is_better = |change: &Change| {
@@ -80,14 +81,16 @@ pub(crate) fn step_greedily(
             .map(|change| state.active[change.k])
             .or(addition.map(|(i, _)| i))
         else {
-            break;
+            break; // step 11: nothing gains enough
         };
         let good = good.get_or_insert_with(|| state.clone());
+        // Steps 5, 6 and 8: theta = q^2 - s decides whether an active function is re-estimated (20) or deleted (21). Step 7:
+        // a candidate is added at its optimal alpha (20). Step 10: each updates S and Q of all candidates, appendix A.2 to A.4.
         let mut outcome = match change {
             Some(change) => candidates.apply(set, state, change, recorder),
             None => candidates.add(set, state, function, recorder),
         };
-        // Rank-one updates accumulate round-off; recomputation removes it.
+        // Rank-one updates accumulate round-off; recomputation removes it: equations (6), (24) and (25).
         if outcome.is_ok() && steps % (2 * state.len() + 20) == 0 {
             outcome = state.recompute().map_err(Stop::from);
             if outcome.is_ok() {

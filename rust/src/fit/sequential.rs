@@ -240,7 +240,8 @@ pub(crate) fn nearly_complete(
     Ok(())
 }
 
-/// The next working set: candidates that gain, or nearly, and for a search substitutes of the active functions.
+/// The next working set: candidates that gain, and for a search substitutes of the active functions, otherwise candidates that nearly
+/// gain.
 pub(crate) fn next_working_set(
     stats: &mut dyn Statistics,
     state: &mut State,

@@ -1,4 +1,5 @@
-//! The marginal likelihood as a function of one alpha that outputs with several noise levels share. Scalars only.
+//! The marginal likelihood as a function of one alpha that outputs with several noise levels share. This file knows numbers only, no
+//! matrices.
 //!
 //! Each level l contributes a term, so `F(alpha) = sum_l 1/2 [n_l (ln alpha - ln(alpha + s_l)) + q_l^2 / (alpha + s_l)]`, where `n_l`
 //! outputs share the sparsity factor `s_l` and `q_l^2` is the sum of their squared quality factors. F vanishes at infinite alpha and may
