@@ -71,7 +71,7 @@ class Axes:
 class Solution:
     """The fit of one target."""
 
-    #: Of all M eigenvectors, eigenvalues descending; alpha is inf where irrelevant.
+    #: Eigenvectors, M of them, in descending order of their eigenvalues; alpha is inf where irrelevant.
     eigenvalues: FloatArray
     alpha: FloatArray
     #: Weights of the M functions.

@@ -109,7 +109,7 @@ impl Facts {
         check_flag(self.cancel.as_deref())
     }
 
-    /// The same facts for columns with these lengths.
+    /// These facts for columns with these lengths.
     pub(crate) fn with_norms(&self, norms: Vec<f64>) -> Self {
         let cancel = self.cancel.clone();
         Self {
