@@ -169,13 +169,20 @@ pub trait Statistics {
     fn deviance(&mut self, active: &[usize], mu: &[f64]) -> Result<f64>;
 
     /// Writes the gradient of the active functions and, into the leading block of `gram`, their weighted Gram matrix; returns the deviance.
+    ///
+    /// The default asks [`Statistics::gradient`] and [`Statistics::among`].
     fn local(
         &mut self,
         active: &[usize],
         mu: &[f64],
         gram: &mut DMatrix<f64>,
         gradient: &mut [f64],
-    ) -> Result<f64>;
+    ) -> Result<f64> {
+        let deviances = self.gradient(active, mu, gradient)?;
+        let own = self.among(active)?.0.whole();
+        gram.view_mut((0, 0), own.shape()).copy_from(&own);
+        Ok(deviances.iter().sum())
+    }
 
     /// Replaces the log-likelihood by a quadratic lower bound in all later calls: the bound that is tightest in expectation over weights
     /// with this mean and covariance (leading block of `sigma`). Its working weights are constant until the next call.

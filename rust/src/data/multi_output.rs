@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use nalgebra::DMatrix;
-
 use crate::data::column_cache::{
     ActiveColumns, add_squares, columns_into_strips, lengths, squared_length, unit_columns,
 };
@@ -271,21 +269,6 @@ impl Statistics for OutputObservations<'_> {
 
     fn deviance(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
         Ok(self.move_to(active, mu)?.iter().sum())
-    }
-
-    fn local(
-        &mut self,
-        active: &[usize],
-        mu: &[f64],
-        gram: &mut DMatrix<f64>,
-        gradient: &mut [f64],
-    ) -> Result<f64> {
-        let deviances = self.move_to(active, mu)?;
-        let (own, slopes) = self.among(active)?;
-        let m = active.len();
-        gram.view_mut((0, 0), (m, m)).copy_from(&own.whole());
-        gradient.copy_from_slice(&slopes);
-        Ok(deviances.iter().sum())
     }
 
     fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<Vec<f64>> {

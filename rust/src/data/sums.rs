@@ -160,21 +160,6 @@ impl Statistics for SumStatistics<'_> {
         Ok(self.current_deviance())
     }
 
-    fn local(
-        &mut self,
-        active: &[usize],
-        mu: &[f64],
-        gram: &mut DMatrix<f64>,
-        gradient: &mut [f64],
-    ) -> Result<f64> {
-        for (a, &i) in active.iter().enumerate() {
-            for (b, &j) in active.iter().enumerate() {
-                gram[(a, b)] = self.unit_gram(i, j);
-            }
-        }
-        Ok(self.gradient(active, mu, gradient)?[0])
-    }
-
     fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<Vec<f64>> {
         self.move_to(active, mu)?;
         for (g, &i) in gradient.iter_mut().zip(active) {

@@ -236,21 +236,6 @@ impl Statistics for &WorkingSet {
         Ok(self.gradient(active, mu, &mut gradient)?.iter().sum())
     }
 
-    fn local(
-        &mut self,
-        active: &[usize],
-        mu: &[f64],
-        gram: &mut DMatrix<f64>,
-        gradient: &mut [f64],
-    ) -> Result<f64> {
-        for (a, &i) in active.iter().enumerate() {
-            for (b, &j) in active.iter().enumerate() {
-                gram[(a, b)] = self.gram[(i, j)];
-            }
-        }
-        Ok(self.gradient(active, mu, gradient)?.iter().sum())
-    }
-
     fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<Vec<f64>> {
         let m = active.len();
         let of_output = |c: usize| {

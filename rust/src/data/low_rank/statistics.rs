@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use nalgebra::DMatrix;
-
 use crate::Result;
 use crate::data::column_cache::{lengths, unit_columns};
 use crate::data::column_table::Table;
@@ -89,21 +87,6 @@ impl Statistics for LowRankStatistics {
         self.move_to(active, mu)
     }
 
-    fn local(
-        &mut self,
-        active: &[usize],
-        mu: &[f64],
-        gram: &mut DMatrix<f64>,
-        gradient: &mut [f64],
-    ) -> Result<f64> {
-        let deviance = self.move_to(active, mu)?;
-        let (own, slope) = self.among(active)?;
-        let own = own.whole();
-        gram.view_mut((0, 0), own.shape()).copy_from(&own);
-        gradient.copy_from_slice(&slope);
-        Ok(deviance)
-    }
-
     fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<Vec<f64>> {
         let deviance = self.move_to(active, mu)?;
         gradient.copy_from_slice(&self.project(active)?);
@@ -143,6 +126,7 @@ mod tests {
     use crate::data::low_rank::{gaussian, points};
     use crate::data::{DenseDesign, Design, Observations};
     use crate::{Kernel, KernelDesign, Likelihood};
+    use nalgebra::DMatrix;
 
     fn weights(n: usize) -> Vec<f64> {
         (0..n).map(|i| 1.0 + 0.5 * (i as f64).cos()).collect()
