@@ -1,6 +1,6 @@
 //! S and Q of the inactive members of a working set, updated at every step.
 
-use crate::fit::evidence::Factors;
+use crate::fit::evidence::{Factors, gain_of_excess};
 use crate::fit::model::State;
 use crate::fit::prior::{Gamma, Priors};
 use crate::fit::record::{Action, Recorder, Stop};
@@ -151,10 +151,7 @@ impl Candidates {
                     .for_each(|(sum, q)| *sum += q * q);
             }
             for (bound, (square, s)) in bounds.iter_mut().zip(squares.iter().zip(s.iter())) {
-                let excess = square / (n * s) - 1.0;
-                if excess > 0.0 {
-                    *bound += 0.5 * n * (excess - excess.ln_1p());
-                }
+                *bound += gain_of_excess(n, square / (n * s) - 1.0);
             }
         }
         bounds
@@ -164,24 +161,26 @@ impl Candidates {
     /// appendix A has this form.
     fn shift(&mut self, set: &WorkingSet, state: &State, k: usize, c: impl Fn(f64) -> f64) {
         for (l, level) in state.levels.iter().enumerate() {
-            let c = c(level.sigma[(k, k)]);
-            let outputs = state.outputs_of(l);
-            let means: Vec<f64> = state.outputs[outputs.clone()]
-                .iter()
-                .map(|o| o.mu[k])
-                .collect();
-            dispatch(Shift {
-                gram: &set.gram,
-                active: &state.active,
-                covariance: head(&level.sigma, k, state.len()),
-                beta: level.noise.beta,
-                c,
-                means: &means,
-                s: &mut self.s[l],
-                q: &mut self.q[outputs],
-                w: &mut self.work,
-            });
+            self.shift_level(set, state, k, l, c(level.sigma[(k, k)]));
         }
+    }
+
+    /// [`Candidates::shift`] of level `l`; `work` then holds w / beta.
+    fn shift_level(&mut self, set: &WorkingSet, state: &State, k: usize, l: usize, c: f64) {
+        let (level, outputs) = (&state.levels[l], state.outputs_of(l));
+        let own = &state.outputs[outputs.clone()];
+        let means: Vec<f64> = own.iter().map(|output| output.mu[k]).collect();
+        dispatch(Shift {
+            gram: &set.gram,
+            active: &state.active,
+            covariance: head(&level.sigma, k, state.len()),
+            beta: level.noise.beta,
+            c,
+            means: &means,
+            s: &mut self.s[l],
+            q: &mut self.q[outputs],
+            w: &mut self.work,
+        });
     }
 
     /// `beta Sigma_k^T Phi^T phi_i` of every member i at level `l`.
@@ -192,19 +191,9 @@ impl Candidates {
         k: usize,
         l: usize,
     ) -> Vec<f64> {
-        let level = &state.levels[l];
-        dispatch(Shift {
-            gram: &set.gram,
-            active: &state.active,
-            covariance: head(&level.sigma, k, state.len()),
-            beta: level.noise.beta,
-            c: 0.0,
-            means: &[],
-            s: &mut self.s[l],
-            q: &mut [],
-            w: &mut self.work,
-        });
-        self.work.iter().map(|w| level.noise.beta * w).collect()
+        self.shift_level(set, state, k, l, 0.0);
+        let beta = state.levels[l].noise.beta;
+        self.work.iter().map(|w| beta * w).collect()
     }
 
     /// The factors of member `i`, beside the model `state`.

@@ -63,12 +63,7 @@ impl Term {
 
     /// The largest value of the term: equation (27). 0 if the optimal alpha is infinite.
     pub(crate) fn largest_gain(self) -> f64 {
-        let excess = self.excess();
-        if excess > 0.0 {
-            0.5 * self.n * (excess - excess.ln_1p())
-        } else {
-            0.0
-        }
+        gain_of_excess(self.n, self.excess())
     }
 
     /// The optimal alpha and the gain of moving there.
@@ -94,6 +89,16 @@ impl Term {
     fn gain_of_deleting(self, alpha: f64) -> f64 {
         let Self { n, s, q } = self;
         0.5 * (n * (s / alpha).ln_1p() - q * q / (alpha + s))
+    }
+}
+
+/// Equation (27) for n outputs with [`Term::excess`]; 0 without an excess.
+#[inline]
+pub(crate) fn gain_of_excess(n: f64, excess: f64) -> f64 {
+    if excess > 0.0 {
+        0.5 * n * (excess - excess.ln_1p())
+    } else {
+        0.0
     }
 }
 
