@@ -347,17 +347,10 @@ impl State {
     /// it completely.
     pub(crate) fn resolves(&self, factors: &Factors, min_part: f64, diag: f64) -> bool {
         let error = |level: &Level| min_part * level.noise.beta * diag;
-        let mut terms = factors.terms().zip(&self.levels);
-        if self.levels.len() == 1 {
-            return terms.all(|(term, level)| term.s > error(level));
-        }
+        let terms = || factors.terms().zip(&self.levels);
         let is_lost =
             |(term, level): (Term, &Level)| term.s.is_nan() || term.s <= 1e-3 * error(level);
-        !terms.any(is_lost)
-            && factors
-                .terms()
-                .zip(&self.levels)
-                .any(|(term, level)| term.s > error(level))
+        !terms().any(is_lost) && terms().any(|(term, level)| term.s > error(level))
     }
 
     /// Position of the function whose deletion gains most or loses least; `None` in an empty model.

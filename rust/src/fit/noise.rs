@@ -138,8 +138,9 @@ impl State {
         (noise.ratio(degrees.max(f64::MIN_POSITIVE), residual) / noise.beta).ln()
     }
 
-    /// Precisions of a restart, in order. Estimated ones are held at their starts. Given ones rise from those in stages, whose noise
-    /// variances are powers of [`Tuning::INITIAL_NOISE`], to their values: with little noise from the start, the first function added would have to explain all of the data.
+    /// Precisions of a restart, in order. Estimated ones are held at their starts. Given ones rise from those to their values in stages,
+    /// whose noise variances are powers of [`Tuning::INITIAL_NOISE`]: with little noise from the start, the first function added would
+    /// have to explain all of the data.
     pub(crate) fn noise_stages(&self) -> Vec<Vec<f64>> {
         let end = |noise: NoisePrecision| {
             if noise.is_estimated() {
