@@ -21,7 +21,7 @@ from scipy.optimize import minimize
 from . import _core
 from ._cancellable import one_blas_thread
 from ._checks.targets import first_of_equal
-from ._data.design import DenseDesign, Design, KernelDesign, Layout, evaluate
+from ._data.design import Design, Layout, core_kernels, dense_design, evaluate, kernel_design
 from ._estimators.probabilities import log_normalised
 from ._types import FloatArray, IntArray, Likelihood, Settings
 from .kernels import Kernel
@@ -412,11 +412,10 @@ def _draw(n: int, most: int) -> IntArray:
 def _design(kernels: list[Kernel], data: LearningData, settings: Settings) -> Design:
     layout = Layout(data.n_before > 0, len(data.centres), np.arange(len(data.centres)), len(kernels))
     extra = data.fixed[:, data.n_before :]
-    cores = [core for kernel in kernels if (core := kernel.to_core()) is not None]
-    if len(cores) == len(kernels):
-        return KernelDesign(data.X, data.centres, cores, layout, extra)
+    if cores := core_kernels(kernels):
+        return kernel_design(data.X, data.centres, cores, layout, extra)
     blocks = [evaluate(kernel, data.X, data.centres, settings.n_threads) for kernel in kernels]
-    return DenseDesign([*blocks, extra], layout)
+    return dense_design([*blocks, extra], layout)
 
 
 def _log_density(kernels: list[Kernel], data: LearningData, posteriors: list[_core.Posterior]) -> FloatArray:

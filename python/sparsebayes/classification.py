@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,37 +14,64 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._checks.arguments import check_flag
 from ._checks.numbers import any_array
-from ._checks.targets import learn_classes
-from ._estimators.base import SparseBayesEstimator
-from ._estimators.chunked_classes import ChunkedColumnClassification, ChunkedKernelClassification
+from ._data.basis import Basis, ColumnBasis, KernelBasis
+from ._estimators.base import Estimator, atomic
 from ._estimators.docs import documented
-from ._estimators.probabilities import check_multi_class, normalised, predict_proba, weights_in_order
-from ._estimators.provider_fit import train_on_providers
+from ._estimators.fit import build, validate
+from ._estimators.likelihoods import Classes
+from ._estimators.posterior import kernel_contribution, moments, problems
+from ._estimators.probabilities import normalised, softmax_probabilities
+from ._estimators.provider_fit import classes_of_providers, of_providers
+from ._estimators.run import publish, run
 from ._types import (
+    Callback,
+    Candidates,
     Data,
+    ExtraBasis,
     FloatArray,
-    IntArray,
-    Likelihood,
+    KernelSpec,
+    OutputsProblem,
+    Problem,
+    Scheme,
+    Search,
     Target,
 )
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from . import _core
-    from ._data.design import Layout
-
 __all__ = ["RVC", "SparseBayesClassifier"]
 
 
 @documented
 @dataclass(kw_only=True, repr=False, eq=False)
-class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[misc] # scikit-learn carries no types
+class Classification(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit-learn carries no types
     """Classification: Bernoulli for two classes, a softmax or a fit per class for more."""
 
-    multi_class: str = "ovr"
-
     _labels = True
+    _Basis: ClassVar[type[Basis]]
+
+    multi_class: str = "ovr"
+    scheme: Scheme = "sequential"
+    alpha_prior: tuple[float, float] = (0.0, 0.0)
+    memory_limit: int | str | None = None
+    search: Search = "greedy"
+    tol: float = 1e-6
+    max_iter: int = 100_000
+    callback: Callback | None = None
+
+    # After a fit.
+    classes_: NDArray[Any] = field(init=False)
+    alpha_: FloatArray = field(init=False)
+    mu_: FloatArray = field(init=False)
+    sigma_: FloatArray = field(init=False)
+    log_marginal_likelihood_: float = field(init=False)
+    log_marginal_likelihood_path_: FloatArray = field(init=False)
+    n_iter_: int = field(init=False)
+    _basis: Any = field(init=False)
+    _likelihood: Classes = field(init=False)
+    #: Always None; a regression may have been fitted with ``y_std``.
+    _y_variance: float | None = field(init=False)
 
     def fit(self, X: Data, y: Target = None, sample_weight: Target = None) -> Self:
         """Fit the model by maximising the Laplace approximation of its marginal likelihood.
@@ -56,7 +84,11 @@ class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[mi
 
         {labels_fit_sections}
         """
-        self._train(X, y, sample_weight)
+        with atomic(self):
+            rows = validate(self, X, y, sample_weight)
+            dictionaries = build(self, rows)
+            dictionary, posteriors = run(self, dictionaries)
+            publish(self, dictionary, posteriors)
         return self
 
     def fit_provider(self, provider: Any, *, classes: ArrayLike, n_samples: int | None = None) -> Self:
@@ -75,52 +107,17 @@ class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[mi
         {provider_sections}
         """
         providers = list(provider) if isinstance(provider, (list, tuple)) else [provider]
-        train_on_providers(self, providers, n_samples, any_array("classes", classes))
+        with atomic(self):
+            likelihood = classes_of_providers(self, any_array("classes", classes), len(providers))
+            publish(self, *run(self, of_providers(self, providers, n_samples, likelihood)))
         return self
 
-    def _check_likelihood(self) -> Likelihood:
-        # For two classes both are the same model: the difference of the two logits is the Bernoulli logit.
-        softmax = check_multi_class(self.multi_class)
-        return "multinomial" if softmax and len(self.classes_) > 2 else "bernoulli"
+    def _likelihood_of(self, y: NDArray[Any]) -> Classes:
+        """Return the likelihood of these labels."""
+        return Classes.of(y, self.multi_class)
 
-    def _targets(self, labels_or_values: NDArray[Any], *, reset: bool) -> list[FloatArray]:
-        if reset:
-            self.classes_ = learn_classes(labels_or_values)
-        if (self._check_likelihood() if reset else self._likelihood) == "multinomial":
-            return [np.searchsorted(self.classes_, labels_or_values).astype(np.float64)]
-        positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
-        return [(labels_or_values == label).astype(np.float64) for label in positive]
-
-    def _publish_posteriors(self, posteriors: list[_core.Posterior], layout: Layout) -> None:
-        joint = self._likelihood == "multinomial"
-        if len(posteriors) == 1 and not joint:
-            super()._publish_posteriors(posteriors, layout)
-            return
-        functions = np.concatenate([posterior.active for posterior in posteriors]).astype(np.intp)
-        classes = np.repeat(np.arange(len(posteriors)), [len(posterior.active) for posterior in posteriors])
-        if joint:
-            classes, functions = np.divmod(functions, self._n_basis)
-        columns, at = np.unique(functions, return_inverse=True)
-        shape = m, c = len(columns), len(self.classes_)
-        self.active_ = layout.names(columns)
-        self.alpha_, self.mu_ = np.full(shape, np.inf), np.zeros(shape)
-        self.alpha_[at, classes] = np.concatenate([posterior.alpha for posterior in posteriors])
-        self.mu_[at, classes] = np.concatenate([posterior.mu for posterior in posteriors])
-        if joint:
-            # For the weights in the model only, class by class: most functions belong to one class, so the
-            # matrix of all n_active * n_classes weights would be almost all zeros.
-            self.sigma_ = posteriors[0].sigma
-            return
-        self.sigma_ = np.zeros((c, m, m))
-        for output, posterior in enumerate(posteriors):
-            own = at[classes == output]
-            self.sigma_[output][np.ix_(own, own)] = posterior.sigma
-
-    def _model_of_output(self, output: int, columns: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
-        if self._likelihood != "multinomial":
-            return super()._model_of_output(output, columns)
-        classes, rows = weights_in_order(self.alpha_)
-        return classes * self._n_basis + columns[rows], self.alpha_[rows, classes], self.mu_[rows, classes]
+    def _problems(self, *rows: Any, **known: Any) -> Iterator[Problem | OutputsProblem]:
+        return problems(self, *rows, **known)
 
     def decision_function(self, X: ArrayLike) -> FloatArray:
         r"""Return the linear predictor at the posterior mode, :math:`\mu^T \phi(x)`.
@@ -137,7 +134,7 @@ class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[mi
 
         {predict_raises}
         """
-        means, _ = self._moments(X, variance=False)
+        means, _ = moments(self, X, variance=False)
         return means[:, 0] if means.shape[1] == 1 else means
 
     def predict_proba(self, X: ArrayLike, *, moderate: bool = True) -> FloatArray:
@@ -162,9 +159,10 @@ class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[mi
         {predict_raises}
         """
         moderate = check_flag("moderate", moderate)
-        if getattr(self, "_likelihood", None) == "multinomial":
-            return predict_proba(self, X, moderate)
-        means, variances = self._moments(X, variance=moderate)
+        check_is_fitted(self)
+        if self._likelihood.name == "multinomial":
+            return softmax_probabilities(self, X, moderate)
+        means, variances = moments(self, X, variance=moderate)
         return normalised(means if variances is None else means / np.sqrt(1.0 + np.pi / 8.0 * variances))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
@@ -182,7 +180,7 @@ class _Classification(ClassifierMixin, SparseBayesEstimator):  # type: ignore[mi
 
 @documented
 @dataclass(kw_only=True, repr=False, eq=False)
-class RVC(ChunkedKernelClassification, _Classification):
+class RVC(Classification):
     r"""Relevance vector classification: sparse Bayesian logistic regression on kernels at the training rows.
 
     .. math:: P(y = 1) = \sigma\Big(w_0 + \sum_n w_n k(x, x_n)\Big), \quad w_j \sim N(0, \alpha_j^{-1})
@@ -290,12 +288,25 @@ class RVC(ChunkedKernelClassification, _Classification):
     ('converged', True)
     """
 
+    _Basis = KernelBasis
+
+    kernel: KernelSpec = field(default="rbf", kw_only=False)
+    gamma: float | str = "scale"
+    degree: int = 3
+    coef0: float = 0.0
+    optimize_kernel: bool = False
+    extra_basis: ExtraBasis = None
+    candidates: Candidates = None
+    random_state: int | np.random.RandomState | None = None
     checkpoint: str | os.PathLike[str] | None = None
+
+    def _kernel_contribution(self, X: FloatArray) -> FloatArray | None:
+        return kernel_contribution(self, X)
 
 
 @documented
 @dataclass(kw_only=True, repr=False, eq=False)
-class SparseBayesClassifier(ChunkedColumnClassification, _Classification):
+class SparseBayesClassifier(Classification):
     r"""Sparse Bayesian logistic regression on any basis: the columns of X are the basis functions.
 
     The model of `RVC` with the columns of X as basis functions, as in Tipping (2001), section 3: automatic
@@ -348,3 +359,8 @@ class SparseBayesClassifier(ChunkedColumnClassification, _Classification):
     >>> model.active_
     array([-1,  1])
     """
+
+    _Basis = ColumnBasis
+
+    # After a fit.
+    X_offset_: FloatArray = field(init=False)

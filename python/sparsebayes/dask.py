@@ -28,11 +28,16 @@ from sklearn.utils.validation import check_is_fitted
 from ._checks.arguments import check_flag, check_n_jobs, check_settings, learning_argument
 from ._dask.collections import is_array, lazily, partitions
 from ._dask.engine import Engine, Partitions, aligned, on_each, shared
+from ._data.basis import KernelBasis
 from ._data.chunks import Rows
-from ._data.out_of_core import Moments, Survey
-from ._data.statistics import Kernels, SufficientStatistics
-from ._estimators.basis import KernelEstimator
+from ._data.out_of_core import Moments, Survey, basis_after
+from ._data.statistics import SufficientStatistics
+from ._estimators.base import Estimator, atomic
+from ._estimators.chunked_classes import ClassBasis, check_scheme
 from ._estimators.docs import documented
+from ._estimators.fit import of_sums
+from ._estimators.likelihoods import noise_of
+from ._estimators.run import publish, run
 from ._types import FloatArray
 from .classification import RVC
 from .kernels._resolve import is_precomputed
@@ -42,7 +47,6 @@ from .regression import RVR
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from ._estimators.chunked_classes import Functions
     from ._types import KernelSpec
 
 __all__ = ["DaskRVC", "DaskRVR"]
@@ -70,7 +74,7 @@ def _lazy(method: Any) -> Any:
     return predict
 
 
-class _OnDask(KernelEstimator):
+class _OnDask(Estimator):
     """A kernel estimator whose rows are in Dask collections.
 
     It has the arguments of an estimator in memory, which fits what the workers return and whose attributes
@@ -82,7 +86,6 @@ class _OnDask(KernelEstimator):
 
     if TYPE_CHECKING:
         client: Any
-        n_jobs: int | None
 
     def to_local(self) -> Any:
         """Return the fitted model as an estimator without Dask.
@@ -113,36 +116,34 @@ class _OnDask(KernelEstimator):
         parameters = self.get_params(deep=False)
         return {name: value for name, value in vars(estimator).items() if name not in parameters}
 
-    def _fit_and_publish(self, X: Any, y: Any, sample_weight: Any, y_std: Any = None) -> None:
-        if y_std is not None:
-            raise ValueError(
-                "y_std needs the rows in memory; give weights in proportion to 1 / y_std**2 with a mean of 1 "
-                "as sample_weight"
-            )
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
+        """Fit the estimator in memory to what the workers return, and take over its attributes."""
         settings, engine = check_settings(self), Engine(self.client)
         # One thread for each task: a worker runs as many tasks at once as it has threads.
         local = self._unfitted(n_jobs=check_n_jobs(self.n_jobs) or 1)
         _check_supported(local)
         if local._labels:
-            local._check_scheme(settings)
+            check_scheme(settings)
         parts = partitions(local, X, y, sample_weight, reset=True)
         parts = engine.keep(parts) if local._labels else parts
-        empty = Survey(local, local.n_features_in_)
-        survey = engine.merged(on_each(_surveyed, parts, shared(empty)))
+        d = local.n_features_in_
+        survey = engine.merged(on_each(_surveyed, parts, shared(Survey(local, d))))
         if survey.n_rows == 0:
             raise ValueError("X has no rows: all its partitions are empty")
         if local._labels:
-            functions = local._functions_after(survey)
+            functions = ClassBasis.after(local, survey, d)
             sent = shared(functions)
 
             def provider_of(label: Any) -> PyStatistics:
                 rows = engine.keep(on_each(_class_part, parts, sent, label))
                 return Partitions(engine, rows, functions.n_basis)
 
-            local._fit_classes(provider_of, functions, survey, settings)
+            task = functions.task(provider_of, settings)
         else:
-            local._publish_functions(survey.facts(local))
-            local._fit_sums(engine.merged(on_each(_sums, parts, shared(local._summed()))), settings)
+            basis = basis_after(local, survey.facts(local), d)
+            stats = engine.merged(on_each(_sums, parts, shared(basis), local.n_jobs))
+            task = of_sums(local, basis, stats, settings)
+        publish(local, *run(self, [task]))
         for name in self._results(self).keys() - {"_metadata_request"}:
             delattr(self, name)  # from an earlier fit
         self.__dict__.update(self._results(local))
@@ -291,7 +292,13 @@ class DaskRVR(_OnDask):
 
         {fit_warns}
         """
-        self._train(X, y, sample_weight, y_std=y_std)
+        if y_std is not None:
+            raise ValueError(
+                "y_std needs the rows in memory; give weights in proportion to 1 / y_std**2 with a mean of 1 "
+                "as sample_weight"
+            )
+        with atomic(self):
+            self._fit(X, y, sample_weight)
         return self
 
     def predict(
@@ -329,7 +336,7 @@ class DaskRVR(_OnDask):
         local = self.to_local()
         if check_flag("healed", healed):
             raise ValueError("healed=True needs the training rows, which are not here; fit an RVR in memory")
-        local._noise_of(y_std, 0)  # y_std must be None
+        noise_of(local, y_std, 0)  # y_std must be None
         return_std = check_flag("return_std", return_std)
         if not return_std or not is_dask_collection(X):
             return lazily(local, X, partial(local.predict, return_std=return_std))
@@ -416,7 +423,8 @@ class DaskRVC(_OnDask):
 
         {fit_warns}
         """
-        self._train(X, y, sample_weight)
+        with atomic(self):
+            self._fit(X, y, sample_weight)
         return self
 
     decision_function = _lazy(RVC.decision_function)
@@ -430,19 +438,19 @@ def _surveyed(rows: Rows, empty: Survey) -> Survey:
     return survey
 
 
-def _sums(rows: Rows, functions: Kernels) -> SufficientStatistics:
+def _sums(rows: Rows, basis: KernelBasis, n_jobs: int) -> SufficientStatistics:
     """Return the sums of a regression over the rows of a partition."""
-    stats = SufficientStatistics(functions.n_basis, n_jobs=functions.n_threads)
+    stats = SufficientStatistics(basis.n_summed, n_jobs=n_jobs)
     if len(rows) > 0:
-        functions = replace(functions, centres=aligned(functions.centres))
-        functions.add(stats, aligned(rows.X), aligned(rows.y), aligned(rows.weights))
+        basis = replace(basis, centres=aligned(basis.centres))
+        basis.add(stats, aligned(rows.X), aligned(rows.y), aligned(rows.weights))
     return stats
 
 
-def _class_part(rows: Rows, functions: Functions, label: Any) -> RowPart:
+def _class_part(rows: Rows, functions: ClassBasis, label: Any) -> RowPart:
     """Return the provider of a partition, with target 1 for rows of this label and 0 for others."""
-    summed: Any = functions.summed
-    functions = replace(functions, summed=replace(summed, centres=aligned(summed.centres)))
+    basis: Any = functions.basis
+    functions = replace(functions, basis=replace(basis, centres=aligned(basis.centres)))
     return functions.part(aligned(rows.X), rows.y == label, aligned(rows.weights))
 
 
@@ -476,4 +484,4 @@ def _check_supported(local: Any) -> None:
     for message, applies in faults.items():
         if applies:
             raise ValueError(message)
-    local._check_fixed("a fit on Dask")
+    KernelBasis.check_without_rows(local, "a fit on Dask")

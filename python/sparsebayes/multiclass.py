@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -32,14 +32,15 @@ from ._checks.targets import (
     learn_classes,
 )
 from ._data import candidates as _candidates
+from ._data.basis import as_given, at_relevance, fit_kernels, publish_linear
 from ._data.design import Layout, evaluate
-from ._estimators.basis import KernelEstimator
+from ._estimators.base import Estimator, atomic
 from ._estimators.docs import documented
 from ._estimators.status import MAX_CONSTANT_FUNCTIONS, RowSummary
 from ._mrvm.kernel_weights import Composite
 from ._mrvm.updates import Constructive, Outcome, Task, TopDown
 from ._progress import FitReporter
-from ._types import Callback, Candidates, FloatArray, OutputsProblem, PerRow
+from ._types import Callback, Candidates, FloatArray, KernelSpec, OutputsProblem, PerRow
 from .inspection._probit import written_out
 from .kernels._resolve import is_precomputed
 
@@ -53,9 +54,15 @@ _PREDICT_ROWS = 8192
 
 @documented
 @dataclass(kw_only=True, repr=False, eq=False)
-class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # scikit-learn carries no types
+class ProbitModel(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit-learn carries no types
     """A multinomial probit model over kernel functions centred at the candidates."""
 
+    _labels = True
+
+    kernel: KernelSpec = field(default="rbf", kw_only=False)
+    gamma: float | str = "scale"
+    degree: int = 3
+    coef0: float = 0.0
     min_iter_factor: float = 1
     n_quadrature: int | None = None
     candidates: Candidates = None
@@ -63,6 +70,9 @@ class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # sci
     tol: float = 1e-6
     max_iter: int = 100_000
     callback: Callback | None = None
+
+    # After a fit.
+    classes_: NDArray[Any] = field(init=False)
 
     @abstractmethod
     def _run(self, task: Task) -> Outcome:
@@ -73,7 +83,8 @@ class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # sci
 
         {labels_fit_sections}
         """
-        self._train(X, y, sample_weight)
+        with atomic(self):
+            self._fit_and_publish(X, y, sample_weight)
         return self
 
     def _fit_and_publish(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow) -> None:
@@ -109,7 +120,9 @@ class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # sci
         """Return the dictionary and the names of its columns; publish the kernels."""
         _candidates.place(self, training)
         layout = self._layout(training)
-        if kernels := self._publish_kernels(training):
+        kernels = fit_kernels(self, training)
+        self.kernel_ = as_given(self, kernels)
+        if kernels:
             centres = _candidates.points(self, training, layout.kept)
             blocks = [evaluate(kernel, training.X, centres, n_threads) for kernel in kernels]
             if not all(np.isfinite(block).all() for block in blocks):
@@ -148,7 +161,7 @@ class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # sci
         self.__dict__.pop("relevance_vectors_", None)  # left by an earlier fit with another kernel
         if not is_precomputed(self.kernel_):
             self.relevance_vectors_ = _candidates.points(self, training, self.relevance_)
-        self._publish_linear(self._bias)
+        publish_linear(self, self._bias)
 
     def _scores(self, X: ArrayLike) -> FloatArray:
         """Return the score of each class, w_c^T phi(x), (n, n_classes) in Fortran order."""
@@ -165,7 +178,7 @@ class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # sci
     def _relevance_functions(self, X: FloatArray) -> FloatArray:
         """Return the composite kernel between these rows and the relevance vectors."""
         weighted = zip(self.kernel_weights_, self._kernels(), strict=True)
-        return reduce(np.add, (b * self._at_relevance(kernel, X) for b, kernel in weighted if b > 0.0))
+        return reduce(np.add, (b * at_relevance(self, kernel, X) for b, kernel in weighted if b > 0.0))
 
     def decision_function(self, X: ArrayLike) -> FloatArray:
         r"""Return the scores :math:`w_c^T \phi(x)` of the classes.

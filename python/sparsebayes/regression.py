@@ -3,52 +3,93 @@
 from __future__ import annotations
 
 import os
-from copy import deepcopy
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_tweedie_score
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from . import _core
-from ._checks.arguments import check_choice, check_flag, check_prior
+from ._checks.arguments import check_choice, check_flag, check_prior, check_settings
 from ._checks.targets import Training
-from ._estimators import outputs as _outputs
-from ._estimators.base import SparseBayesEstimator
-from ._estimators.basis import KernelBasis
-from ._estimators.chunked import ChunkedColumnRegression, SumsRegression
+from ._data.basis import Basis, ColumnBasis, KernelBasis, without_rows
+from ._data.statistics import SufficientStatistics
+from ._estimators.base import Estimator, atomic
 from ._estimators.docs import documented
+from ._estimators.fit import add_rows, build, check_sums, of_sums, publish_features, validate
 from ._estimators.healing import healed_moments
-from ._estimators.provider_fit import train_on_providers
-from ._types import Data, FloatArray, Likelihood, PerRow, Target
+from ._estimators.likelihoods import Gaussian, Poisson, can_have_outputs
+from ._estimators.posterior import kernel_contribution, moments, problems
+from ._estimators.provider_fit import of_providers
+from ._estimators.run import publish, run
+from ._types import (
+    Callback,
+    Candidates,
+    Data,
+    ExtraBasis,
+    FloatArray,
+    KernelSpec,
+    OutputsProblem,
+    PerRow,
+    Problem,
+    Scheme,
+    Search,
+    Target,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from ._data.design import Layout
-
 __all__ = ["RVR", "SparseBayesRegressor"]
+
+
+def _can_continue(estimator: Regression) -> bool:
+    check_sums(estimator, "partial_fit")
+    return True
 
 
 @documented
 @dataclass(kw_only=True, repr=False, eq=False)
-class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] # scikit-learn carries no types
+class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-learn carries no types
     """Regression of numeric targets: one fit, with a Gaussian likelihood by default."""
 
     _labels = False
-    _takes_outputs = True
+    _Basis: ClassVar[type[Basis]]
 
     noise_variance: float | ArrayLike | None = None
     shared_noise: bool = False
     noise_prior: tuple[float, float] = (0.0, 0.0)
+    scheme: Scheme = "sequential"
+    alpha_prior: tuple[float, float] = (0.0, 0.0)
+    memory_limit: int | str | None = None
     checkpoint: str | os.PathLike[str] | None = None
+    search: Search = "greedy"
+    tol: float = 1e-6
+    max_iter: int = 100_000
+    callback: Callback | None = None
+
+    # After a fit.
+    alpha_: FloatArray = field(init=False)
+    mu_: FloatArray = field(init=False)
+    sigma_: FloatArray = field(init=False)
+    beta_: Any = field(init=False)
+    noise_variance_: Any = field(init=False)
+    log_marginal_likelihood_: float = field(init=False)
+    log_marginal_likelihood_path_: FloatArray = field(init=False)
+    n_iter_: int = field(init=False)
+    _basis: Any = field(init=False)
+    _likelihood: Gaussian | Poisson = field(init=False)
+    #: Noise variance of a row of weight 1 in units of ``noise_variance_``: the harmonic mean of squares of
+    #: ``y_std``. None: the fit had no ``y_std``.
+    _y_variance: float | None = field(init=False)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = _outputs.are_possible(self)
+        tags.target_tags.multi_output = can_have_outputs(self)
         return tags
 
     def fit(self, X: Data, y: Target = None, sample_weight: Target = None, y_std: PerRow = None) -> Self:
@@ -79,7 +120,11 @@ class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] #
 
         {fit_sections}
         """
-        self._train(X, y, sample_weight, y_std=y_std)
+        with atomic(self):
+            rows = validate(self, X, y, sample_weight, y_std)
+            dictionaries = build(self, rows)
+            dictionary, posteriors = run(self, dictionaries)
+            publish(self, dictionary, posteriors)
         return self
 
     def fit_provider(self, provider: Any, *, n_samples: int | None = None) -> Self:
@@ -93,27 +138,76 @@ class _Regression(RegressorMixin, SparseBayesEstimator):  # type: ignore[misc] #
             each of ``candidates``, which must be an array of distinct centres.
         {provider_sections}
         """
-        train_on_providers(self, [provider], n_samples)
+        with atomic(self):
+            tasks = of_providers(self, [provider], n_samples, self._likelihood_of(None))
+            publish(self, *run(self, tasks))
         return self
 
-    def _targets(self, labels_or_values: NDArray[Any], *, reset: bool) -> list[FloatArray]:
-        return [labels_or_values]
+    @available_if(_can_continue)  # type: ignore[untyped-decorator] # scikit-learn carries no types
+    def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Add rows and fit the model to all rows so far.
 
-    def _check_likelihood(self) -> Likelihood:
-        return "gaussian"
+        The first call starts with no rows, and so does a call after ``fit`` or ``fit_statistics``, which keep
+        no sums. Rows are kept as sums (`SufficientStatistics`), and each call fits again, in a time that does
+        not depend on the number of earlier rows. Chunks in any order give the model of one ``fit`` to 1e-8.
+        To add many small chunks and fit once, use `SufficientStatistics` and ``fit_statistics``, or give
+        ``fit`` the chunks.
 
-    def _publish_posteriors(self, posteriors: list[Any], layout: Layout) -> None:
-        if isinstance(posteriors[0], _core.OutputPosterior):
-            _outputs.publish(self, posteriors[0], layout)
-            return
-        super()._publish_posteriors(posteriors, layout)
-        self.beta_ = posteriors[0].beta
-        self.noise_variance_ = 1.0 / self.beta_
+        `SparseBayesRegressor`: not with a Poisson likelihood, which needs all rows at each step. `RVR`: only
+        with ``candidates``; the sums include all pairs of them. An integer number of candidates is chosen
+        from the rows of the first call, which should cover all of the input space; ``gamma="scale"`` is
+        measured on them too. So the first call fixes centres and kernels, and later calls ignore changes of
+        these arguments.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+            Inputs, or values of the basis functions, the same functions in each call.
+        y : array-like of shape (n,)
+            Targets; one column.
+        sample_weight : array-like of shape (n,), optional
+            Weight of each row: a row of weight 2 counts like two equal rows, one of weight 0 like none. Some
+            row so far needs a positive weight.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            As for ``fit``, and if X has other columns than before. Rows of a call that raises are not added.
+
+        Warns
+        -----
+        ConvergenceWarning, OverfitWarning, UserWarning
+            As for ``fit``; early fits to few rows often warn.
+        """
+        with atomic(self):
+            task, stats = add_rows(self, X, y, sample_weight)
+            publish(self, *run(self, [task]))
+            self._statistics = stats
+        return self
+
+    def _likelihood_of(self, y: NDArray[Any] | None) -> Gaussian | Poisson:
+        """Return the likelihood of these targets."""
+        return Gaussian()
+
+    def _problems(self, *rows: Any, **known: Any) -> Iterator[Problem | OutputsProblem]:
+        return problems(self, *rows, **known)
+
+    def _predict(
+        self, X: ArrayLike, return_std: bool, y_std: PerRow
+    ) -> FloatArray | tuple[FloatArray, FloatArray]:
+        """Return mean and, if asked for, standard deviation of targets."""
+        check_is_fitted(self)
+        mean, variance = moments(self, X, variance=check_flag("return_std", return_std))
+        return self._likelihood.moments_of_targets(self, mean, variance, y_std)
 
 
 @documented
 @dataclass(kw_only=True, repr=False, eq=False)
-class RVR(KernelBasis, SumsRegression, _Regression):
+class RVR(Regression):
     r"""Relevance vector regression: a sparse Bayesian linear model on kernels centred at the training rows.
 
     .. math:: y = w_0 + \sum_n w_n k(x, x_n) + \epsilon, \quad w_j \sim N(0, \alpha_j^{-1}), \quad
@@ -246,19 +340,24 @@ class RVR(KernelBasis, SumsRegression, _Regression):
     (True, (2,))
     """
 
+    _Basis = KernelBasis
+
+    kernel: KernelSpec = field(default="rbf", kw_only=False)
+    gamma: float | str = "scale"
+    degree: int = 3
+    coef0: float = 0.0
+    optimize_kernel: bool = False
+    extra_basis: ExtraBasis = None
+    candidates: Candidates = None
+    random_state: int | np.random.RandomState | None = None
     keep_rows: bool = False
 
+    # After a fit.
     #: The training rows, if the model keeps them.
     _kept: Training | None = field(init=False)
 
-    def _check_sums(self, doing: str) -> None:
-        self._check_fixed(doing)
-        if check_flag("keep_rows", self.keep_rows):
-            raise ValueError(f"keep_rows must be False for {doing}, which keeps no rows")
-
-    def _publish_basis(self, training: Training) -> None:
-        super()._publish_basis(training)
-        self._kept = deepcopy(training) if check_flag("keep_rows", self.keep_rows) else None
+    def _kernel_contribution(self, X: FloatArray) -> FloatArray | None:
+        return kernel_contribution(self, X)
 
     @overload
     def predict(
@@ -307,12 +406,13 @@ class RVR(KernelBasis, SumsRegression, _Regression):
         if not check_flag("healed", healed):
             return self._predict(X, return_std, y_std)
         mean, variance = healed_moments(self, X)
-        return self._targets_at(mean, variance if check_flag("return_std", return_std) else None, y_std)
+        wanted = variance if check_flag("return_std", return_std) else None
+        return self._likelihood.moments_of_targets(self, mean, wanted, y_std)
 
 
 @documented
 @dataclass(kw_only=True, repr=False, eq=False)
-class SparseBayesRegressor(ChunkedColumnRegression, _Regression):
+class SparseBayesRegressor(Regression):
     r"""Sparse Bayesian regression on any basis: the columns of X are the basis functions.
 
     The model of `RVR` with :math:`\phi_j` the j-th column of X, as in Tipping (2001), section 2: automatic
@@ -385,44 +485,78 @@ class SparseBayesRegressor(ChunkedColumnRegression, _Regression):
     array([ 3., -1.])
     """
 
+    _Basis = ColumnBasis
+
     likelihood: Literal["gaussian", "poisson"] = "gaussian"
+
+    # After a fit.
+    X_offset_: FloatArray = field(init=False)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.positive_only = self.likelihood == "poisson"
-        tags.target_tags.multi_output &= self.likelihood != "poisson"
         return tags
 
-    def _check_likelihood(self) -> Likelihood:
+    def fit_statistics(self, stats: SufficientStatistics) -> Self:
+        """Fit the model to sums over rows.
+
+        Parameters
+        ----------
+        stats : SufficientStatistics
+            Sums over rows of the columns of X; not changed. They include the sums for the bias of
+            ``fit_intercept=True``.
+
+        Returns
+        -------
+        self
+            With the attributes that ``fit`` publishes, except ``feature_names_in_``.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If ``stats`` has another type or holds no row of positive weight, or if the likelihood is not
+            Gaussian: others need the rows at each step.
+
+        Warns
+        -----
+        ConvergenceWarning, OverfitWarning
+            As for ``fit``.
+
+        See Also
+        --------
+        SufficientStatistics : The sums, and how to merge them.
+
+        Notes
+        -----
+        Each call starts from an empty model and takes a time that does not depend on the number of rows. The
+        model is the one that ``fit`` makes of the rows, to about 1e-8. `sparsebayes.inspection.certificate`
+        takes it with all the rows, in any order.
+        """
+        check_sums(self, "fit_statistics")
+        if not isinstance(stats, SufficientStatistics):
+            raise TypeError(f"stats must be SufficientStatistics, got {type(stats).__name__}")
+        with atomic(self):
+            settings = check_settings(self)
+            publish_features(self, stats.n_basis)
+            basis = ColumnBasis.of(self, without_rows(stats.n_basis), stored=False)
+            publish(self, *run(self, [of_sums(self, basis, stats, settings)]))
+        return self
+
+    def _likelihood_of(self, y: NDArray[Any] | None) -> Gaussian | Poisson:
         check_choice("likelihood", self.likelihood, ("gaussian", "poisson"))
-        if self.likelihood == "poisson" and self.noise_variance is not None:
+        if self.likelihood == "gaussian":
+            return Gaussian()
+        if self.noise_variance is not None:
             raise ValueError(
                 "noise_variance must be None with likelihood='poisson', which has its own noise; "
                 f"got {self.noise_variance}"
             )
-        if self.likelihood == "poisson" and check_prior("noise_prior", self.noise_prior) != (0.0, 0.0):
+        if check_prior("noise_prior", self.noise_prior) != (0.0, 0.0):
             raise ValueError(
                 "noise_prior must be (0, 0) with likelihood='poisson', which has no beta; "
                 f"got {self.noise_prior!r}"
             )
-        return self.likelihood
-
-    def _targets(self, labels_or_values: NDArray[Any], *, reset: bool) -> list[FloatArray]:
-        if self.likelihood == "poisson" and labels_or_values.ndim == 2:
-            raise ValueError(
-                "y must have one column with likelihood='poisson', got an array of shape "
-                f"{labels_or_values.shape}; fit each column separately"
-            )
-        if self.likelihood == "poisson" and (labels_or_values < 0.0).any():
-            raise ValueError(
-                "y must not be negative with likelihood='poisson'; use likelihood='gaussian' for such y"
-            )
-        return [labels_or_values]
-
-    def _publish_posteriors(self, posteriors: list[_core.Posterior], layout: Layout) -> None:
-        super()._publish_posteriors(posteriors, layout)
-        if self.likelihood == "poisson":
-            del self.beta_, self.noise_variance_
+        return Poisson()
 
     @overload
     def predict(
@@ -457,23 +591,7 @@ class SparseBayesRegressor(ChunkedColumnRegression, _Regression):
 
         {predict_raises}
         """
-        check_is_fitted(self)
-        return_std = check_flag("return_std", return_std)
-        if hasattr(self, "beta_"):
-            return self._predict(X, return_std, y_std)
-        if y_std is not None:
-            raise ValueError("y_std must be None with likelihood='poisson', which has its own noise")
-        means, variances = self._moments(X, variance=return_std)
-        mean = means[:, 0]
-        # Far from the data the expected count may overflow.
-        with np.errstate(over="ignore", divide="ignore"):
-            if variances is None:
-                return np.exp(mean)
-            # The variance is exp(log_mean) + (e^v - 1) exp(2 log_mean): terms may overflow, roots not.
-            variance = variances[:, 0]
-            log_mean = mean + variance / 2
-            over_dispersion = np.exp(log_mean + np.log(np.expm1(variance)) / 2)
-            return np.exp(mean), np.hypot(np.exp(log_mean / 2), over_dispersion)
+        return self._predict(X, return_std, y_std)
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> float:
         """Return R^2, or with a Poisson likelihood the fraction of deviance explained, D^2.

@@ -20,16 +20,16 @@ from ._checks.arguments import check_flag, check_integer, check_n_jobs, check_re
 from ._checks.numbers import check_predictions
 from ._checks.targets import Training, check_training, check_X, distinct_rows, learn_classes
 from ._core import NumericalError
-from ._data.design import DenseDesign, Layout
-from ._estimators.basis import KernelEstimator
+from ._data.basis import as_given, at_relevance, fit_kernels, publish_linear
+from ._data.design import matrix
+from ._estimators.base import Estimator, atomic
 from ._estimators.docs import documented
 from ._estimators.probabilities import normalised
 from ._estimators.status import MAX_CONSTANT_FUNCTIONS, REMEDIES, RowSummary
 from ._progress import LOG, progress_bar, title
 from ._revm.eigen import Approximation, Axes, Prior, Rules, Solution, axes, classify, regress
 from ._revm.modes import Pulse
-from ._types import FloatArray, PerRow
-from .kernels._resolve import is_precomputed
+from ._types import FloatArray, KernelSpec, PerRow
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -42,8 +42,14 @@ _PREDICT_ROWS = 2048
 
 
 @documented
-class EigenModel(KernelEstimator):
+@dataclass(kw_only=True, repr=False, eq=False)
+class EigenModel(Estimator):
     """Template of the relevance eigenvector models."""
+
+    kernel: KernelSpec = field(default="rbf", kw_only=False)
+    gamma: float | str = "scale"
+    degree: int = 3
+    coef0: float = 0.0
 
     if TYPE_CHECKING:
         # After a fit.
@@ -72,7 +78,8 @@ class EigenModel(KernelEstimator):
 
         {fit_sections}
         """
-        self._train(X, y, sample_weight)
+        with atomic(self):
+            self._fit_and_publish(X, y, sample_weight)
         return self
 
     def _fit_and_publish(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow) -> None:
@@ -96,19 +103,17 @@ class EigenModel(KernelEstimator):
 
     def _dictionary(self, training: Training) -> FloatArray:
         """Return the N x M dictionary: the bias, then the functions of each kernel. Publishes the kernels."""
-        rows = training.rows if is_precomputed(self.kernel) else distinct_rows(training)
-        layout = Layout(
-            check_flag("fit_intercept", self.fit_intercept), training.n_samples, rows, self._n_kernels()
-        )
-        self.relevance_ = layout.kept
+        kernels = fit_kernels(self, training)
+        self.kernel_ = as_given(self, kernels)
+        self.relevance_ = distinct_rows(training) if kernels else training.rows
         self.__dict__.pop("relevance_vectors_", None)  # left by an earlier fit with another kernel
-        if self._publish_kernels(training):
-            self.relevance_vectors_ = training.at(layout.kept)
-        return DenseDesign(self._blocks(training.X), layout).Phi
+        if kernels:
+            self.relevance_vectors_ = training.at(self.relevance_)
+        return matrix(self._blocks(training.X), bias=check_flag("fit_intercept", self.fit_intercept))
 
     def _blocks(self, X: FloatArray) -> list[FloatArray]:
         """Return the functions of each kernel at these rows, each (n, n_relevance)."""
-        return [self._at_relevance(kernel, X) for kernel in self._kernels()]
+        return [at_relevance(self, kernel, X) for kernel in self._kernels()]
 
     def _fit_one(self, work: Callable[[Pulse], Solution], k: int = 1, n: int = 1) -> Solution:
         """Return the solution of the ``k``-th fit of ``n``, with progress bar and log messages."""
@@ -146,7 +151,7 @@ class EigenModel(KernelEstimator):
         self._row_summary = replace(RowSummary.of(training), n_effective=float(np.max(self.n_effective_)))
         self.n_iter_ = sum(solution.n_iter for solution in solutions)
         self.status_ = max((solution.status for solution in solutions), key=list(REMEDIES).index)
-        self._publish_linear(self._bias)
+        publish_linear(self, self._bias)
 
     def _predictor(self, X: ArrayLike, *, uncertain: bool = False) -> tuple[FloatArray, FloatArray]:
         """Return the linear predictors, (n, n_outputs), and the uncertain directions at X, (n, p)."""

@@ -30,7 +30,7 @@ def functions(model, kernels, X, extra):
     """Return the active functions at ``X``, and the number of the kernel of each (-1: none)."""
     given = hasattr(model, "candidates_") and not hasattr(model, "candidate_rows_")
     size = len(model.candidates_) if given else model._n_samples
-    centred = extra(X) - model._extra_offset if model.extra_basis else None
+    centred = extra(X) - model._basis.offset if model.extra_basis else None
     return active_functions(model, X, kernels, size, centred)
 
 

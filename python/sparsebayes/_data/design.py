@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial, reduce
-from typing import Any, Final, Literal, TypeAlias
+from functools import partial, reduce
+from typing import Any, Final, Literal
 
 import numpy as np
 from sklearn.base import clone
@@ -18,12 +17,11 @@ from .._types import FloatArray, IntArray, Likelihood, Settings
 from ..kernels import Kernel, OnColumns
 from ..kernels._base import Combination
 from ..kernels._resolve import is_precomputed
-from .checkpoint import Checkpoint, digest, open_checkpoint
+from .checkpoint import Checkpoint
 
 #: Called with iteration, action, column (-1: none), gain, log evidence, number of active functions and noise
 #: precision; in a pass over the candidates also with how many were evaluated, and of how many.
 CoreCallback = Callable[..., bool]
-CoreFits: TypeAlias = tuple[Callable[..., _core.Posterior], Callable[..., _core.OutputPosterior]]
 #: Larger dictionaries are fitted in blocks. Measured: docs/notebook/large-data.md.
 _MAX_UNBLOCKED: Final = 30_000
 #: Sizes of the first working set, of later ones, of additions after a pass and of blocks of candidates, and
@@ -76,19 +74,39 @@ class Layout:
         return np.where(names < 0, 0, np.where(extra < 0, inside, self._border + extra))
 
 
-class Design(ABC):
-    """A dictionary of basis functions, evaluated at the training rows."""
+@dataclass(frozen=True)
+class Design:
+    """A dictionary of basis functions at the training rows, as the core's fits of it."""
 
     layout: Layout
+    #: Number of functions.
+    n_basis: int
+    #: The core's fits of one target and of several.
+    one: Callable[..., _core.Posterior]
+    several: Callable[..., _core.OutputPosterior]
+    #: The core's fit of one target in blocks, if it has one.
+    in_blocks: Callable[..., _core.Posterior] | None = None
 
-    @property
-    @abstractmethod
-    def n_basis(self) -> int:
-        """Number of functions."""
+    def bind(
+        self,
+        target: FloatArray,
+        weights: FloatArray | None,
+        likelihood: Likelihood,
+        settings: Settings,
+        checkpoint: Callable[[], Checkpoint | None] | None = None,
+    ) -> Callable[..., _core.Posterior]:
+        """Return the fit of one target as a function of ``callback``, in blocks if there are many functions.
 
-    @abstractmethod
-    def core_fits(self) -> CoreFits:
-        """Return the core's functions that fit one target and several, bound to this dictionary."""
+        ``checkpoint`` opens the checkpoint of a fit in blocks.
+        """
+        greedy = settings.scheme == "sequential" and settings.search == "greedy"
+        options: dict[str, Any] = {"likelihood": likelihood, **settings.of_one_target()}
+        if self.in_blocks is None or self.n_basis <= _MAX_UNBLOCKED or not greedy:
+            return partial(self.one, target, weights, **options)
+        if likelihood not in ("gaussian", "bernoulli"):
+            return partial(self.one, target, weights, **options)
+        fit = partial(self.in_blocks, target, weights, sizes=_BLOCK_SIZES, **options)
+        return partial(_fit_in_blocks, fit, checkpoint or (lambda: None))
 
     def fit(
         self,
@@ -99,116 +117,71 @@ class Design(ABC):
         callback: CoreCallback | None,
     ) -> _core.Posterior:
         """Fit the model of these functions to ``target``."""
-        fit, _ = self.core_fits()
-        return fit(target, weights, likelihood=likelihood, callback=callback, **settings.of_one_target())
+        return self.bind(target, weights, likelihood, settings)(callback=callback)
 
 
-@dataclass(frozen=True)
-class DenseDesign(Design):
-    """Functions given by their values: blocks of columns side by side, after the bias."""
-
-    blocks: list[FloatArray]
-    layout: Layout
-    #: Subtracted from the columns of the last block; None: nothing.
-    offset: FloatArray | None = None
-
-    @cached_property
-    def Phi(self) -> FloatArray:
-        """N x K matrix of all values, in C order if its last block is centred, else in Fortran order.
-
-        The core transposes it on several threads.
-        """
-        n_rows = len(self.blocks[0])
-        blocks = [*([np.ones((n_rows, 1))] if self.layout.bias else []), *self.blocks]
-        order: Literal["C", "F"] = "F" if self.offset is None else "C"
-        Phi = np.concatenate(blocks, axis=1, out=np.empty((n_rows, self.n_basis), order=order))
-        if self.offset is not None:
-            centre(Phi[:, self.n_basis - len(self.offset) :], self.offset)
-        return Phi
-
-    @property
-    def n_basis(self) -> int:
-        """Number of functions."""
-        return int(self.layout.bias) + sum(int(block.shape[1]) for block in self.blocks)
-
-    def core_fits(self) -> CoreFits:
-        """Return the core's functions that fit one target and several, bound to this dictionary."""
-        block = self.blocks[0]
-        is_all = len(self.blocks) == 1 and not self.layout.bias and self.offset is None
-        values = block if is_all and block.dtype == np.float64 and block.flags.forc else self.Phi
-        return partial(_core.fit_dense, values), partial(_core.fit_dense_outputs, values)
+def _fit_in_blocks(
+    fit: Callable[..., _core.Posterior],
+    open_file: Callable[[], Checkpoint | None],
+    *,
+    callback: CoreCallback | None,
+) -> _core.Posterior:
+    if (file := open_file()) is None:
+        return fit(resume=None, keep=None, callback=callback)
+    posterior = fit(resume=file.load(), keep=lambda arrays: file.save(**arrays), callback=callback)
+    file.remove()
+    return posterior
 
 
-@dataclass(frozen=True)
-class KernelDesign(Design):
-    """Functions of the core's kernels about some centres, before any extra columns."""
+def matrix(blocks: list[FloatArray], *, bias: bool, offset: FloatArray | None = None) -> FloatArray:
+    """Return a constant column if there is a bias, then these blocks of columns, side by side.
 
-    X: FloatArray
-    centres: FloatArray
-    kernels: list[_core.Kernel]
-    layout: Layout
-    #: Columns beside the kernels, N x p.
-    extra: FloatArray
-    #: The estimator whose ``checkpoint`` a fit in blocks writes, if any.
-    owner: Any = None
+    ``offset`` is subtracted from the last block. The result is in C order if there is one, else in Fortran
+    order: the core transposes it on several threads.
+    """
+    n_rows = len(blocks[0])
+    blocks = [*([np.ones((n_rows, 1))] if bias else []), *blocks]
+    order: Literal["C", "F"] = "F" if offset is None else "C"
+    n_columns = sum(int(block.shape[1]) for block in blocks)
+    Phi = np.concatenate(blocks, axis=1, out=np.empty((n_rows, n_columns), order=order))
+    if offset is not None:
+        centre(Phi[:, n_columns - len(offset) :], offset)
+    return Phi
 
-    @property
-    def n_basis(self) -> int:
-        """Number of functions."""
-        kernels = len(self.kernels) * len(self.centres)
-        return int(self.layout.bias) + kernels + int(self.extra.shape[1])
 
-    def core_fits(self) -> CoreFits:
-        """Return the core's functions that fit one target and several, bound to this dictionary."""
-        functions, options = self._arguments()
-        return (
-            partial(_core.fit_kernel, *functions, **options),
-            partial(_core.fit_kernel_outputs, *functions, **options),
-        )
+def dense_design(blocks: list[FloatArray], layout: Layout, offset: FloatArray | None = None) -> Design:
+    """Return the dictionary of these blocks of values after the bias; ``offset``: as for `matrix`."""
+    block = blocks[0]
+    is_all = len(blocks) == 1 and not layout.bias and offset is None
+    if is_all and block.dtype == np.float64 and block.flags.forc:
+        Phi = block
+    else:
+        Phi = matrix(blocks, bias=layout.bias, offset=offset)
+    n_basis = int(Phi.shape[1])
+    return Design(layout, n_basis, partial(_core.fit_dense, Phi), partial(_core.fit_dense_outputs, Phi))
 
-    def _arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        extra = np.asfortranarray(self.extra) if self.extra.shape[1] > 0 else None
-        return (self.X, self.centres, self.kernels), {"bias": self.layout.bias, "extra": extra}
 
-    def fit(
-        self,
-        target: FloatArray,
-        weights: FloatArray | None,
-        likelihood: Likelihood,
-        settings: Settings,
-        callback: CoreCallback | None,
-    ) -> _core.Posterior:
-        """Fit the model of these functions to ``target``, in blocks if there are many."""
-        greedy = settings.scheme == "sequential" and settings.search == "greedy"
-        has_blocks = greedy and likelihood in ("gaussian", "bernoulli")
-        if not has_blocks or self.n_basis <= _MAX_UNBLOCKED:
-            return super().fit(target, weights, likelihood, settings, callback)
-        checkpoint = self._checkpoint(target, weights)
-        functions, options = self._arguments()
-        fit_in_blocks: Callable[..., _core.Posterior] = partial(
-            _core.fit_kernel_in_blocks, *functions, **options
-        )
-        posterior = fit_in_blocks(
-            target,
-            weights,
-            likelihood=likelihood,
-            sizes=_BLOCK_SIZES,
-            resume=None if checkpoint is None else checkpoint.load(),
-            keep=None if checkpoint is None else lambda arrays: checkpoint.save(**arrays),
-            callback=callback,
-            **settings.of_one_target(),
-        )
-        if checkpoint is not None:
-            checkpoint.remove()
-        return posterior
+def kernel_design(
+    X: FloatArray, centres: FloatArray, kernels: list[_core.Kernel], layout: Layout, extra: FloatArray
+) -> Design:
+    """Return the dictionary of the core's kernels about some centres, before the extra columns, N x p."""
+    n_extra = int(extra.shape[1])
+    beside = np.asfortranarray(extra) if n_extra > 0 else None
+    functions: tuple[Any, ...] = (X, centres, kernels)
+    options: dict[str, Any] = {"bias": layout.bias, "extra": beside}
+    return Design(
+        layout,
+        int(layout.bias) + len(kernels) * len(centres) + n_extra,
+        partial(_core.fit_kernel, *functions, **options),
+        partial(_core.fit_kernel_outputs, *functions, **options),
+        partial(_core.fit_kernel_in_blocks, *functions, **options),
+    )
 
-    def _checkpoint(self, target: FloatArray, weights: FloatArray | None) -> Checkpoint | None:
-        """Return the checkpoint named by the owner, if any; with several classes each has its own file."""
-        owner = self.owner
-        if owner is None or getattr(owner, "checkpoint", None) is None:
-            return None
-        suffix = f".{digest(target)[:8]}" if len(getattr(owner, "classes_", ())) > 2 else ""
-        return open_checkpoint(owner, self.X, self.centres, self.extra, target, weights, suffix=suffix)
+
+def core_kernels(kernels: list[Kernel]) -> list[_core.Kernel] | None:
+    """Return the kernels as kernels of the core, None if it lacks one."""
+    cores = [core for kernel in kernels if (core := kernel.to_core()) is not None]
+    return cores if len(cores) == len(kernels) else None
 
 
 def centring(columns: FloatArray, weights: FloatArray | None, *, bias: bool) -> FloatArray:
@@ -298,11 +271,3 @@ def columns_at(fitted: Any, X: FloatArray, n_columns: int | None = None) -> Floa
     own = X.copy()  # the function may need a writable buffer, and write to it
     values = fitted.transform(own) if hasattr(fitted, "transform") else called("extra_basis", fitted, own)
     return check_columns("extra_basis", values, len(X), n_columns)
-
-
-def extra_offset(fitted: Any, points: FloatArray, n_columns: int, *, bias: bool) -> FloatArray:
-    """Return the mean of the extra columns over some points, to be subtracted before sums; 0 without bias."""
-    if not bias or n_columns == 0:
-        return np.zeros(n_columns)
-    mean: FloatArray = columns_at(fitted, points, n_columns).mean(axis=0)
-    return mean

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +15,12 @@ from .. import _core
 from .._checks.targets import naming
 from .._progress import ReadReporter
 from .._types import FloatArray
+from . import candidates as _candidates
+from .basis import Basis, block_rows, without_rows
 from .candidates import RowSample, seed_of
 from .checkpoint import Checkpoint, open_checkpoint
 from .chunks import Chunks, Rows, located
-from .statistics import SufficientStatistics, Summed, block_rows, check_memory_limit, check_room
-
-if TYPE_CHECKING:
-    from .._estimators.chunked import ChunkedEstimator, SumsRegression
+from .statistics import SufficientStatistics, check_memory_limit, check_room
 
 #: Bytes of a digest of rows.
 _DIGEST: Final = 32
@@ -41,15 +42,15 @@ class Survey:
         Distinct labels of rows of positive weight, sorted; empty if targets are numbers.
     """
 
-    def __init__(self, estimator: ChunkedEstimator, n_features: int) -> None:
-        size, needs_moments = estimator._first_pass_needs(n_features)
-        self.n_rows, self.weight = 0, 0.0
+    def __init__(self, est: Any, n_features: int) -> None:
+        size, needs_moments = est._Basis.first_pass(est, n_features, check_memory_limit(est.memory_limit))
+        self.n_rows, self.weight, self._n_features = 0, 0.0, n_features
         self.classes: NDArray[Any] = np.empty(0)
-        self._has_labels = estimator._labels
+        self._has_labels = est._labels
         self._sample: RowSample | None = None
         if size is not None:
             with naming("random_state"):
-                seed = seed_of(check_random_state(estimator.random_state))
+                seed = seed_of(check_random_state(est.random_state))
             self._sample = RowSample(size, n_features, seed)
         self._moments = Moments(n_features) if needs_moments else None
 
@@ -80,110 +81,121 @@ class Survey:
                 known = [self.classes] if len(self.classes) > 0 else []
                 self.classes = np.unique(np.concatenate([*known, labels]))
 
-    def facts(self, estimator: ChunkedEstimator) -> Facts:
-        """Return what the basis functions of an estimator depend on; chooses its centres from the sample."""
+    def facts(self, est: Any) -> Facts:
+        """Return what the basis of an estimator depends on; chooses its centres from the sample."""
         if self.weight == 0.0:
             # The words in parentheses are required by scikit-learn's checks.
             raise ValueError(
                 "sample_weight is zero in every row (it must contain at least one non-zero number)"
             )
-        facts: Facts = {}
+        facts: Facts = {"n_rows": np.array(self.n_rows)}
         if self._sample is not None:
-            facts.update(estimator._choose_centres(self._sample.training(self.n_rows)))
+            _candidates.place(est, self._sample.training(self.n_rows))
+            facts |= {"candidate_rows": est.candidate_rows_, "candidates": est.candidates_}
         if self._moments is not None:
             facts["inputs"] = self._moments.rows()
         return facts
 
 
-class Gathering:
-    """Sums over all rows of a data set, after a first pass if the basis functions depend on the rows.
+def basis_after(est: Any, facts: Facts, n_features: int) -> Basis:
+    """Return the basis of an estimator without rows in memory, given the results of a first pass."""
+    rows = without_rows(n_features, int(facts.get("n_rows", 0)), facts.get("inputs"))
+    if "candidates" in facts:
+        est.candidate_rows_, est.candidates_ = facts["candidate_rows"], facts["candidates"]
+    elif hasattr(est, "candidates"):
+        _candidates.place(est, rows)
+    basis: Basis = est._Basis.of(est, rows, stored=False)
+    return basis
 
-    Attributes
-    ----------
-    stats : SufficientStatistics
-        The sums, set by `run`.
-    reading : ReadReporter
-        Reports on the passes; tells whether the callback stopped them.
-    """
 
+@dataclass
+class Gathered:
+    """Sums over the rows of a data set, for the functions of a basis."""
+
+    basis: Basis
     stats: SufficientStatistics
+    #: Whether the callback stopped the passes.
+    stopped: bool
+    #: To be removed after the fit.
+    checkpoint: Checkpoint | None
 
-    def __init__(self, estimator: SumsRegression, chunks: Chunks) -> None:
-        self._estimator, self._chunks = estimator, chunks
-        self._checkpoint = open_checkpoint(estimator, chunks.n_features)
-        self.reading = ReadReporter(estimator, chunks.n_rows)
 
-    def run(self) -> None:
-        """Determine the basis functions and sum over all rows, or until the callback stops it."""
-        estimator, d = self._estimator, self._chunks.n_features
-        state: Facts | None = None if self._checkpoint is None else self._checkpoint.load()
-        if state is None:
-            estimator._check_memory(self._chunks)
-            state = self._first_pass()
-            if self._checkpoint is not None and state:
-                self._checkpoint.save(**state)
-        estimator._publish_functions(state)
-        functions = estimator._summed()
-        check_room(functions, d, check_memory_limit(estimator.memory_limit))
-        self._sum(functions, state)
+def gather(est: Any, chunks: Chunks) -> Gathered:
+    """Sum over all rows, or until the callback stops it, after a first pass if the basis needs one."""
+    d, limit, reading = (
+        chunks.n_features,
+        check_memory_limit(est.memory_limit),
+        ReadReporter(est, chunks.n_rows),
+    )
+    checkpoint = open_checkpoint(est, d)
+    facts = None if checkpoint is None else checkpoint.load()
+    if facts is None:
+        if chunks.n_rows is not None:
+            check_room(est._Basis.sized(est, chunks.n_rows, d), d, limit)
+        facts = _first_pass(est, chunks, reading, digesting=checkpoint is not None)
+        if reading.stopped:
+            checkpoint = None  # a fit of all rows would have other centres
+        elif checkpoint is not None and facts:
+            checkpoint.save(**facts)
+    basis = basis_after(est, facts, d)
+    check_room(basis, d, limit)
+    stats = SufficientStatistics(basis.n_summed, n_jobs=est.n_jobs)
+    blocks = chunks.blocks(block_rows(max(basis.width, d)))
+    _sum(stats, basis, facts, reading, blocks, checkpoint)
+    return Gathered(basis, stats, reading.stopped, checkpoint)
 
-    def remove_checkpoint(self) -> None:
-        """Remove the checkpoint after the fit."""
-        if self._checkpoint is not None:
-            self._checkpoint.remove()
 
-    def _first_pass(self) -> Facts:
-        d, digest = self._chunks.n_features, hashlib.blake2b(digest_size=_DIGEST)
-        size, moments = self._estimator._first_pass_needs(d)
-        if size is None and not moments:
-            return {}
-        self._chunks.check_passes("an integer in candidates" if size is not None else "gamma='scale'")
-        what = "looking for centres" if size is not None else "measuring X"
-        survey = Survey(self._estimator, d)
-        for block in self.reading.passing(what, self._chunks.blocks(block_rows(d))):
-            if self._checkpoint is not None:
-                _feed(digest, block)
-            survey.add(block)
-        facts = survey.facts(self._estimator)
-        if self.reading.stopped:
-            # No checkpoint: a fit of all rows would have other centres.
-            self._checkpoint = None
-        elif self._checkpoint is not None:
-            facts["whole"] = np.frombuffer(digest.digest(), np.uint8)
-        return facts
+def _first_pass(est: Any, chunks: Chunks, reading: ReadReporter, *, digesting: bool) -> Facts:
+    d, digest = chunks.n_features, hashlib.blake2b(digest_size=_DIGEST)
+    size, moments = est._Basis.first_pass(est, d, check_memory_limit(est.memory_limit))
+    if size is None and not moments:
+        return {}
+    chunks.check_passes("an integer in candidates" if size is not None else "gamma='scale'")
+    what = "looking for centres" if size is not None else "measuring X"
+    survey = Survey(est, d)
+    for block in reading.passing(what, chunks.blocks(block_rows(d))):
+        if digesting:
+            _feed(digest, block)
+        survey.add(block)
+    return survey.facts(est) | {"whole": np.frombuffer(digest.digest(), np.uint8)}
 
-    def _sum(self, functions: Summed, state: Facts) -> None:
-        checkpoint, digest = self._checkpoint, hashlib.blake2b(digest_size=_DIGEST)
-        rows, done = 0, int(state.get("rows", 0))
-        self.stats = SufficientStatistics(functions.n_basis, n_jobs=self._estimator.n_jobs)
-        if "parts" in state:
-            self.stats._core = _core.SufficientStatistics.from_parts(
-                functions.n_basis, done, state.pop("parts")
-            )
-        blocks = self._chunks.blocks(block_rows(max(functions.width, self._chunks.n_features)))
-        for block in self.reading.passing("summing", blocks, done):
-            rows += len(block)
-            if checkpoint is not None:
-                _feed(digest, block)
-            if rows > done:
-                with located(block.chunk, block.first, len(block)):
-                    functions.add(self.stats, block.X, block.y, block.weights)
-                if checkpoint is not None and checkpoint.is_due():
-                    self._save(checkpoint, state, rows, digest.digest())
-            elif rows == done and checkpoint is not None and digest.digest() != state["digest"].tobytes():
-                raise checkpoint.mismatch()
-        if checkpoint is None:
-            return
-        whole = state["whole"].tobytes() if "whole" in state else digest.digest()
-        if not self.reading.stopped and (rows < done or digest.digest() != whole):
-            raise checkpoint.mismatch()
+
+def _sum(
+    stats: SufficientStatistics,
+    basis: Basis,
+    facts: Facts,
+    reading: ReadReporter,
+    blocks: Iterable[Rows],
+    checkpoint: Checkpoint | None,
+) -> None:
+    """Add all rows; with a checkpoint those after its rows, if the rows before have the same digest."""
+    digest, rows, done = hashlib.blake2b(digest_size=_DIGEST), 0, int(facts.get("rows", 0))
+    if "parts" in facts:
+        stats._core = _core.SufficientStatistics.from_parts(basis.n_summed, done, facts.pop("parts"))
+
+    def save(file: Checkpoint) -> None:
+        _, parts = stats._core.parts()
+        sums = {"rows": np.array(rows), "parts": parts, "digest": np.frombuffer(digest.digest(), np.uint8)}
+        file.save(**facts | sums)
+
+    for block in reading.passing("summing", blocks, done):
+        rows += len(block)
+        if checkpoint is not None:
+            _feed(digest, block)
         if rows > done:
-            self._save(checkpoint, state, rows, digest.digest())
-
-    def _save(self, checkpoint: Checkpoint, state: Facts, rows: int, digest: bytes) -> None:
-        _, parts = self.stats._core.parts()
-        sums = {"rows": np.array(rows), "parts": parts, "digest": np.frombuffer(digest, np.uint8)}
-        checkpoint.save(**state | sums)
+            with located(block.chunk, block.first, len(block)):
+                basis.add(stats, block.X, block.y, block.weights)
+            if checkpoint is not None and checkpoint.is_due():
+                save(checkpoint)
+        elif rows == done and checkpoint is not None and digest.digest() != facts["digest"].tobytes():
+            raise checkpoint.mismatch()
+    if checkpoint is None:
+        return
+    whole = facts["whole"].tobytes() if "whole" in facts else digest.digest()
+    if not reading.stopped and (rows < done or digest.digest() != whole):
+        raise checkpoint.mismatch()
+    if rows > done:
+        save(checkpoint)
 
 
 def _feed(digest: hashlib.blake2b, rows: Rows) -> None:

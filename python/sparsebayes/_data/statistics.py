@@ -6,10 +6,9 @@ import math
 import numbers
 import os
 import re
-from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from sklearn.utils import check_array
@@ -19,8 +18,7 @@ from .._checks.arguments import check_integer, check_n_jobs
 from .._checks.numbers import PLAIN
 from .._checks.targets import check_chunk, check_chunk_targets, naming
 from .._types import FloatArray
-from ..kernels import Kernel
-from .design import columns_at, evaluate
+from .basis import Basis, KernelBasis, block_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -180,14 +178,15 @@ class SufficientStatistics:
             if not hasattr(one, "to_core"):
                 raise TypeError(f"kernel must be a kernel object of sparsebayes.kernels, got {one!r}")
             one.check_features(points.shape[1])
-        functions = Kernels(kernels, points, n_threads=self._n_jobs)
-        if functions.n_basis != self.n_basis:
+        n = len(points)
+        basis = KernelBasis(False, kernels, n, np.arange(n), points, None, np.zeros(0))
+        if basis.n_summed != self.n_basis:
             raise ValueError(
                 f"centres must make n_basis={self.n_basis} functions, {len(kernels)} for each; got "
                 f"{len(points)} centres"
             )
         values = check_chunk("X", X, points.shape[1])
-        functions.add(self, values, *check_chunk_targets("t", t, sample_weight, len(values)))
+        basis.add(self, values, *check_chunk_targets("t", t, sample_weight, len(values)))
         return self
 
     def merge(self, other: SufficientStatistics) -> Self:
@@ -274,9 +273,6 @@ def _restored(n_basis: int, n_jobs: int | None, n_rows: int, parts: FloatArray) 
     return statistics
 
 
-#: Most values of a block of rows, and least and most rows of a block, which take precedence.
-_MAX_VALUES: Final = 1 << 22
-_MIN_ROWS, _MAX_ROWS = 512, 8192
 #: Bytes for each pair of functions: 16 for the sums, 16 for the sums of a block, later replaced by the
 #: matrices of a fit with nearly all functions active.
 _BYTES_PER_PAIR: Final = 100
@@ -286,103 +282,10 @@ _BYTES_PER_FUNCTION: Final = 3 * 520 * 8 + 256
 _BYTES_PER_VALUE: Final = 32
 
 
-@dataclass(frozen=True)
-class Columns:
-    """The columns of X."""
-
-    n_basis: int
-
-    @property
-    def width(self) -> int:
-        """Values that are stored for a row while it is added."""
-        return self.n_basis
-
-    def add(self, stats: SufficientStatistics, X: FloatArray, t: FloatArray, w: FloatArray | None) -> None:
-        """Add checked rows; after an error none has been added."""
-        stats._add_checked(X, t, w)
-
-    def values(self, X: FloatArray, shift: FloatArray) -> FloatArray:
-        """Return X minus the shift of each column."""
-        return X - shift if shift.any() else X
-
-    def remedy(self, n_basis: int) -> str:
-        """Return a message with the number of columns that fit."""
-        return f"X has {self.n_basis} columns; give at most {n_basis} of them"
-
-
-@dataclass(frozen=True)
-class Kernels:
-    """Kernels about centres, one kernel after another, and extra columns."""
-
-    kernels: list[Kernel]
-    centres: FloatArray
-    extra: Any = None
-    n_extra: int = 0
-    n_threads: int | None = None
-
-    @cached_property
-    def cores(self) -> list[_core.Kernel] | None:
-        """The kernels as kernels of the core, None if it lacks one."""
-        cores = [core for kernel in self.kernels if (core := kernel.to_core()) is not None]
-        return cores if len(cores) == len(self.kernels) else None
-
-    @property
-    def n_basis(self) -> int:
-        """Number of functions."""
-        return len(self.kernels) * len(self.centres) + self.n_extra
-
-    @property
-    def width(self) -> int:
-        """Values that are stored for a row while it is added; of kernels only if Python evaluates them."""
-        own = 0 if self.cores is not None else len(self.kernels) * len(self.centres)
-        return int(self.centres.shape[1]) + self.n_extra + own
-
-    def add(self, stats: SufficientStatistics, X: FloatArray, t: FloatArray, w: FloatArray | None) -> None:
-        """Add checked rows; after an error none has been added. The core evaluates its kernels in strips."""
-        X = np.ascontiguousarray(X)
-        if self.cores is not None:
-            extra = columns_at(self.extra, X, self.n_extra)
-            beside = np.asfortranarray(extra) if self.n_extra else None
-            stats._core.update_kernel(
-                X, self.centres, self.cores, t, w, extra=beside, n_threads=self.n_threads
-            )
-            return
-        rows = block_rows(self.width)
-        if len(X) <= rows:
-            stats._add_checked(self.values(X, np.zeros(self.n_extra)), t, w)
-            return
-        sums = SufficientStatistics(self.n_basis, n_jobs=self.n_threads)
-        for start in range(0, len(X), rows):
-            at = slice(start, start + rows)
-            self.add(sums, X[at], t[at], None if w is None else w[at])
-        stats.merge(sums)
-
-    def values(self, X: FloatArray, shift: FloatArray) -> FloatArray:
-        """Return the kernels, then the extra columns minus the shift of each."""
-        blocks = [evaluate(kernel, X, self.centres, self.n_threads) for kernel in self.kernels]
-        return np.hstack([*blocks, columns_at(self.extra, X, self.n_extra) - shift])
-
-    def remedy(self, n_basis: int) -> str:
-        """Return a message with the number of candidates that fit."""
-        fit = max(0, n_basis - self.n_extra) // len(self.kernels)
-        each = f" for each of {len(self.kernels)} kernels" if len(self.kernels) > 1 else ""
-        return f"There are {len(self.centres)} candidates{each}; give at most candidates={fit}"
-
-
-#: Basis functions whose products are summed over rows.
-Summed: TypeAlias = Columns | Kernels
-
-
-def block_rows(width: int, values: int = _MAX_VALUES) -> int:
-    """Return the number of rows of a block if each has ``width`` values: a power of 2."""
-    rows = 1 << max(0, math.floor(math.log2(values / max(1, width))))
-    return min(max(rows, _MIN_ROWS), _MAX_ROWS)
-
-
-def check_room(functions: Summed, n_features: int, limit: int) -> None:
-    """Raise ValueError if the sums of these functions take more than ``limit`` bytes."""
-    rows = _BYTES_PER_VALUE * block_rows(functions.width) * max(functions.width, n_features)
-    needed = bytes_of_sums(functions.n_basis) + rows
+def check_room(basis: Basis, n_features: int, limit: int) -> None:
+    """Raise ValueError if the sums for a basis take more than ``limit`` bytes."""
+    rows, size = _BYTES_PER_VALUE * block_rows(basis.width) * max(basis.width, n_features), basis.n_summed + 2
+    needed = _BYTES_PER_PAIR * size * size + _BYTES_PER_FUNCTION * size + rows
     if needed <= limit:
         return
     # The root K of a K^2 + b K = left.
@@ -390,14 +293,8 @@ def check_room(functions: Summed, n_features: int, limit: int) -> None:
     fits = max(0, int((math.sqrt(b * b + 4 * a * left) - b) / (2 * a)) - 2)
     raise ValueError(
         f"memory_limit of {in_words(limit)} is too small: sums over pairs of functions take "
-        f"{in_words(needed)} here. {functions.remedy(fits)}, or raise memory_limit"
+        f"{in_words(needed)} here. {basis.remedy(fits)}, or raise memory_limit"
     )
-
-
-def bytes_of_sums(n_basis: int) -> int:
-    """Return the bytes that sums for so many functions and their fit take, without the rows."""
-    size = n_basis + 2
-    return _BYTES_PER_PAIR * size * size + _BYTES_PER_FUNCTION * size
 
 
 #: Default memory limit, as a fraction of the memory of the computer.

@@ -28,11 +28,13 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from .._checks.arguments import check_n_jobs
-from .._checks.targets import Training
+from .._checks.targets import Training, check_X
+from .._data.basis import output_weights
 from .._data.design import evaluate
 from .._types import FloatArray, IntArray
 from ..kernels import Kernel
 from ..kernels._resolve import is_precomputed
+from .posterior import moments
 
 if TYPE_CHECKING:
     from ..regression import RVR
@@ -117,21 +119,21 @@ def healed_moments(est: RVR, X: Any) -> tuple[FloatArray, FloatArray]:
     """Return mean and variance of the healed function at these rows, each (n, n_outputs)."""
     check_is_fitted(est)
     training = _training_rows(est)
-    means, variances = est._moments(X, variance=True)
+    means, variances = moments(est, X, variance=True)
     assert variances is not None
-    values, extra = est._rows(X)
-    phi, n_threads = est._functions(values, extra), check_n_jobs(est.n_jobs)
+    values, n_threads = check_X(est, X, reset=False), check_n_jobs(est.n_jobs)
+    phi = est._basis.functions(est.active_, values, n_threads)
     n_outputs, kernels = means.shape[1], est._kernels()
     height = max(1, _MAX_KERNEL_VALUES // (len(training.X) * len(kernels)))
     sigmas = np.broadcast_to(est.sigma_, (n_outputs, *est.sigma_.shape[-2:]))
     betas = np.broadcast_to(est.beta_ / (est._y_variance or 1.0), n_outputs)
-    Phi = est._functions(training.X, est._training_extra(training))
-    for output, mu in enumerate(est._output_weights()):
+    Phi = est._basis.functions(est.active_, training.X, n_threads)
+    for output, mu in enumerate(output_weights(est)):
         model = FittedRegression(
             X=training.X,
             weights=np.ones(len(training.X)) if training.weights is None else training.weights,
             Phi=Phi,
-            block=np.where(est.active_ < 0, -1, est.active_ // est._block_size),
+            block=np.where(est.active_ < 0, -1, est.active_ // est._basis.size),
             target=training.y.reshape(len(training.X), -1)[:, output],
             alpha=est.alpha_,
             mu=mu,

@@ -6,18 +6,15 @@ logit of class c.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import log_softmax, logsumexp
-from sklearn.utils.validation import check_is_fitted
 
+from .._checks.arguments import check_n_jobs
+from .._checks.targets import check_X
 from .._types import FloatArray, IntArray
-
-if TYPE_CHECKING:
-    from .base import SparseBayesEstimator
-
 
 #: Rows predicted at a time, to bound the memory.
 _ROWS = 2048
@@ -40,14 +37,13 @@ def weights_in_order(alpha: FloatArray) -> tuple[IntArray, IntArray]:
     return classes, rows
 
 
-def predict_proba(est: SparseBayesEstimator, X: ArrayLike, moderate: bool) -> FloatArray:
+def softmax_probabilities(est: Any, X: ArrayLike, moderate: bool) -> FloatArray:
     """Return the softmax of the logits at the mode, or its mean over their posterior (`moderated`)."""
-    check_is_fitted(est)
-    values, extra = est._rows(X)
+    values, n_threads = check_X(est, X, reset=False), check_n_jobs(est.n_jobs)
     p = np.empty((len(values), est.mu_.shape[1]))
     for start in range(0, len(values), _ROWS):
         part = slice(start, start + _ROWS)
-        phi = est._functions(values[part], extra[part])
+        phi = est._basis.functions(est.active_, values[part], n_threads)
         means = phi @ est.mu_
         log_p = moderated(means, variances_of_differences(phi, est)) if moderate else log_softmax(means, 1)
         p[part] = np.exp(log_p)
@@ -55,7 +51,7 @@ def predict_proba(est: SparseBayesEstimator, X: ArrayLike, moderate: bool) -> Fl
     return p
 
 
-def variances_of_differences(phi: FloatArray, est: SparseBayesEstimator) -> FloatArray:
+def variances_of_differences(phi: FloatArray, est: Any) -> FloatArray:
     """Return the posterior variance of each difference of two logits, (n, n_classes, n_classes)."""
     classes, rows = weights_in_order(est.alpha_)
     n_classes = est.alpha_.shape[1]

@@ -16,6 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._checks.arguments import learning_argument
 from .._checks.targets import Training
+from .._data.basis import bias_weights
 from .._data.design import evaluate
 from .._types import FloatArray, IntArray
 from ..kernels import Custom, Gaussian, Kernel, Laplacian, Linear, OnColumns, Polynomial, Sigmoid
@@ -361,7 +362,7 @@ def _is_far_from_zero(est: Any, summary: RowSummary) -> bool:
     if summary.y is not None:
         return bool(np.any(mean_excess(summary.y, None)))
     with np.errstate(all="ignore"):
-        far = np.abs(est._bias_weights()) * np.sqrt(summary.size) > _MAX_STANDARD_ERRORS * np.sqrt(
+        far = np.abs(bias_weights(est)) * np.sqrt(summary.size) > _MAX_STANDARD_ERRORS * np.sqrt(
             est.noise_variance_
         )
     return bool(np.any(far))

@@ -14,13 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from .._estimators.base import SparseBayesEstimator
-from .._estimators.basis import ColumnBasis, KernelBasis
+from .._data.basis import ColumnBasis
 from .._types import FloatArray, IntArray
 from ..kernels import Custom, Kernel, OnColumns, Product, Sum
 from ..kernels._resolve import is_precomputed
-from ..multiclass import ProbitModel
-from ..revm import EigenModel
 
 #: How means or probabilities follow from the linear predictors eta: see `ServedModel`.
 Link: TypeAlias = Literal["identity", "log", "logistic", "softmax", "probit"]
@@ -145,12 +142,12 @@ def factor(covariance: FloatArray) -> FloatArray:
 def describe(est: Any) -> ServedModel:
     """Return the description of a fitted estimator; ValueError if only Python can evaluate its functions."""
     est = est.to_local() if hasattr(est, "to_local") else est  # on Dask
-    if not isinstance(est, (SparseBayesEstimator, ProbitModel, EigenModel)):
+    if not hasattr(est, "to_predictor"):
         raise TypeError(f"est must be a fitted estimator of sparsebayes, got {type(est).__name__}")
     check_is_fitted(est)
-    if isinstance(est, ProbitModel):
+    if hasattr(est, "kernel_weights_"):
         return _describe_probit(est)
-    return _describe_eigen(est) if isinstance(est, EigenModel) else _describe_posterior(est)
+    return _describe_eigen(est) if hasattr(est, "eigenvalues_") else _describe_posterior(est)
 
 
 def _common(est: Any) -> dict[str, Any]:
@@ -163,17 +160,17 @@ def _common(est: Any) -> dict[str, Any]:
     }
 
 
-def _describe_posterior(est: SparseBayesEstimator) -> ServedModel:
+def _describe_posterior(est: Any) -> ServedModel:
     blocks = _blocks_of_basis(est)
     mu = np.atleast_2d(est.mu_.T).T
     alpha = np.broadcast_to(np.atleast_2d(est.alpha_.T).T, mu.shape)
     used = [np.flatnonzero(np.isfinite(column)) for column in alpha.T]
     link: Link
     uncertainty: Uncertainty
-    if est._likelihood == "multinomial":
+    if est._likelihood.name == "multinomial":
         link, uncertainty, covariances = "softmax", "joint", [est.sigma_]  # class by class
     else:
-        link = {"gaussian": "identity", "poisson": "log", "bernoulli": "logistic"}[est._likelihood]  # type: ignore[assignment] # a Link
+        link = {"gaussian": "identity", "poisson": "log", "bernoulli": "logistic"}[est._likelihood.name]  # type: ignore[assignment] # a Link
         if est.sigma_.ndim == 3:
             uncertainty = "each"
             covariances = [sigma[np.ix_(at, at)] for sigma, at in zip(est.sigma_, used, strict=True)]
@@ -194,7 +191,7 @@ def _describe_posterior(est: SparseBayesEstimator) -> ServedModel:
     )
 
 
-def _describe_probit(est: ProbitModel) -> ServedModel:
+def _describe_probit(est: Any) -> ServedModel:
     blocks: list[Block] = [Constant()] if est.fit_intercept else []
     weights: list[FloatArray] = [est._bias[:, np.newaxis]] if est.fit_intercept else []
     if is_precomputed(est.kernel_):
@@ -217,7 +214,7 @@ def _describe_probit(est: ProbitModel) -> ServedModel:
     )
 
 
-def _describe_eigen(est: EigenModel) -> ServedModel:
+def _describe_eigen(est: Any) -> ServedModel:
     blocks: list[Block] = [Constant()] if est.fit_intercept else []
     if is_precomputed(est.kernel_):
         blocks += _columns(est.relevance_)
@@ -243,10 +240,10 @@ def _dense_outputs(weights: FloatArray) -> list[Output]:
 
 def _blocks_of_basis(est: Any) -> list[Block]:
     blocks: list[Block] = [Constant()] if np.any(est.active_ < 0) else []
-    if isinstance(est, ColumnBasis):
-        return blocks + _columns(est.active_[est.active_ >= 0], est.X_offset_)
-    assert isinstance(est, KernelBasis)
-    extra = est._active_extra()
+    basis = est._basis
+    if isinstance(basis, ColumnBasis):
+        return blocks + _columns(est.active_[est.active_ >= 0], basis.offset)
+    extra = basis.extra_columns(est.active_)
     if np.any(extra >= 0) and not isinstance(est.extra_basis_, str):
         raise ValueError(
             "extra_basis can be exported only where it is 'linear': a callable or a transformer is evaluated "
@@ -256,12 +253,12 @@ def _blocks_of_basis(est: Any) -> list[Block]:
     if is_precomputed(est.kernel_):
         blocks += _columns(est.relevance_)
     else:
-        block, row = np.divmod(est.active_[kernels], est._block_size)
+        block, row = np.divmod(est.active_[kernels], basis.size)
         for p, kernel in enumerate(est._kernels()):
             at = np.searchsorted(est.relevance_, row[block == p])
             if len(at) > 0:
                 blocks.append(_centres(kernel, est.relevance_vectors_[at]))
-    return blocks + _columns(extra[extra >= 0], est._extra_offset)
+    return blocks + _columns(extra[extra >= 0], basis.offset)
 
 
 def _columns(columns: IntArray, offset: FloatArray | None = None) -> list[Block]:

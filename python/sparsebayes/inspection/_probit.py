@@ -17,17 +17,19 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._checks.targets import Training, check_training
 from .._data import candidates as _candidates
+from .._data.basis import dense_blocks
 from .._mrvm.kernel_weights import Composite
 from .._types import FloatArray, IntArray, OutputsProblem, PerRow
 from ..kernels._resolve import is_precomputed
 from ._dense import bisect
 
 if TYPE_CHECKING:
-    from .._estimators.base import SparseBayesEstimator
+    from ..classification import Classification
     from ..multiclass import MRVM1, MRVM2
+    from ..regression import Regression
 
     #: Estimators that a certificate accepts.
-    Fitted: TypeAlias = SparseBayesEstimator | MRVM1 | MRVM2
+    Fitted: TypeAlias = Regression | Classification | MRVM1 | MRVM2
 
 #: The integrand is log-concave with a curvature between 1 and the number of classes: beyond ten units from
 #: its mode it vanishes, and this grid is exact to round-off for up to a hundred classes.
@@ -93,7 +95,7 @@ def written_out(est: MRVM1, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = 
     _check_same_data(est, training)
     layout = est._layout(training)
     # The third argument serves only the initial kernel weights, which are learned here.
-    composite = Composite(est._dense_blocks(training, layout), layout.bias, None)
+    composite = Composite(dense_blocks(est, training, layout.kept), layout.bias, None)
     Phi = composite.Phi(est.kernel_weights_)
     active, n_classes = layout.columns(est.active_), len(est.classes_)
     labels = np.searchsorted(est.classes_, training.y).astype(np.intp)

@@ -1,0 +1,258 @@
+"""Likelihoods: their name in the core, the targets of each fit, what is published, and how they predict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import _core
+from .._checks.arguments import check_flag, is_learned
+from .._checks.targets import check_y_std, learn_classes
+from .._data.design import Design, Layout
+from .._types import FloatArray, IntArray, PerRow, Settings
+from .._types import Likelihood as Name
+from .probabilities import check_multi_class, weights_in_order
+
+if TYPE_CHECKING:
+    from .._checks.targets import Training
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """Numbers with Gaussian noise, of one output or several."""
+
+    name: ClassVar[Name] = "gaussian"
+
+    def targets(self, y: FloatArray) -> list[FloatArray]:
+        """Return the target of each fit; all outputs are fitted together."""
+        return [y]
+
+    def publish(self, est: Any, posteriors: list[Any], layout: Layout) -> None:
+        """Publish the posterior; outputs with shared noise have one covariance and one noise level."""
+        (posterior,) = posteriors
+        publish_one(est, posterior, layout)
+        est.beta_ = posterior.beta
+        if isinstance(posterior, _core.OutputPosterior):
+            shared = bool(est.shared_noise)
+            est.sigma_ = posterior.sigma[0] if shared else np.stack(posterior.sigma)
+            est.beta_ = float(posterior.beta[0]) if shared else posterior.beta
+            est._noise_at_floor = posterior.at_floor
+        est.noise_variance_ = 1.0 / est.beta_
+
+    def model_of(self, est: Any, output: int, columns: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
+        """Return the columns of one fit in the dictionary, with their alpha and mu."""
+        mu = est.mu_.copy()
+        mu[est.active_ == -1] -= est._offset
+        return columns, est.alpha_, mu
+
+    def moments_of_targets(
+        self, est: Any, mean: FloatArray, variance: FloatArray | None, y_std: PerRow
+    ) -> FloatArray | tuple[FloatArray, FloatArray]:
+        """Return mean and, unless ``variance`` is None, standard deviation of targets.
+
+        Arguments are the moments of the linear predictor, (n, n_outputs).
+        """
+        if est.mu_.ndim == 1:
+            mean, variance = mean[:, 0], None if variance is None else variance[:, 0]
+        return mean if variance is None else (mean, np.sqrt(noise_of(est, y_std, len(mean)) + variance))
+
+
+@dataclass(frozen=True)
+class Poisson:
+    """Counts whose log mean is the linear predictor."""
+
+    name: ClassVar[Name] = "poisson"
+
+    def targets(self, y: FloatArray) -> list[FloatArray]:
+        """Return the target of the fit."""
+        if y.ndim == 2:
+            raise ValueError(
+                f"y must have one column with likelihood='poisson', got an array of shape {y.shape}; fit "
+                "each column separately"
+            )
+        if (y < 0.0).any():
+            raise ValueError(
+                "y must not be negative with likelihood='poisson'; use likelihood='gaussian' for such y"
+            )
+        return [y]
+
+    def publish(self, est: Any, posteriors: list[Any], layout: Layout) -> None:
+        """Publish the posterior."""
+        for name in ("beta_", "noise_variance_"):
+            est.__dict__.pop(name, None)  # left by an earlier fit with another likelihood
+        publish_one(est, posteriors[0], layout)
+
+    def model_of(self, est: Any, output: int, columns: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
+        """Return the columns of the fit in the dictionary, with their alpha and mu."""
+        return columns, est.alpha_, est.mu_
+
+    def moments_of_targets(
+        self, est: Any, mean: FloatArray, variance: FloatArray | None, y_std: PerRow
+    ) -> FloatArray | tuple[FloatArray, FloatArray]:
+        """Return the mean count at the mode and, unless ``variance`` is None, the standard deviation."""
+        if y_std is not None:
+            raise ValueError("y_std must be None with likelihood='poisson', which has its own noise")
+        mean = mean[:, 0]
+        # Far from the data the expected count may overflow.
+        with np.errstate(over="ignore", divide="ignore"):
+            if variance is None:
+                return np.exp(mean)
+            # The variance is exp(log_mean) + (e^v - 1) exp(2 log_mean): terms may overflow, roots not.
+            v = variance[:, 0]
+            log_mean = mean + v / 2
+            return np.exp(mean), np.hypot(np.exp(log_mean / 2), np.exp(log_mean + np.log(np.expm1(v)) / 2))
+
+
+@dataclass(frozen=True)
+class Classes:
+    """Class labels: Bernoulli, one fit for each class against the rest, or a softmax of all classes."""
+
+    classes: NDArray[Any]
+    name: Name
+
+    @classmethod
+    def of(cls, labels: NDArray[Any], multi_class: object) -> Classes:
+        """Return the likelihood of these labels."""
+        softmax, classes = check_multi_class(multi_class), learn_classes(labels)
+        # For two classes both are the same model: the difference of the two logits is the Bernoulli logit.
+        return cls(classes, "multinomial" if softmax and len(classes) > 2 else "bernoulli")
+
+    @property
+    def positive(self) -> NDArray[Any]:
+        """The class with target 1 in each Bernoulli fit."""
+        return self.classes[1:] if len(self.classes) == 2 else self.classes
+
+    def targets(self, y: NDArray[Any]) -> list[FloatArray]:
+        """Return the target of each fit: 0 and 1, or the numbers of the classes."""
+        if self.name == "multinomial":
+            return [np.searchsorted(self.classes, y).astype(np.float64)]
+        return [(y == label).astype(np.float64) for label in self.positive]
+
+    def publish(self, est: Any, posteriors: list[Any], layout: Layout) -> None:
+        """Publish the classes, and the posterior of each class for the functions of any class."""
+        est.classes_ = self.classes
+        joint = self.name == "multinomial"
+        if len(posteriors) == 1 and not joint:
+            publish_one(est, posteriors[0], layout)
+            return
+        functions = np.concatenate([posterior.active for posterior in posteriors]).astype(np.intp)
+        classes = np.repeat(np.arange(len(posteriors)), [len(posterior.active) for posterior in posteriors])
+        if joint:
+            classes, functions = np.divmod(functions, est._n_basis)
+        columns, at = np.unique(functions, return_inverse=True)
+        shape = m, c = len(columns), len(self.classes)
+        est.active_ = layout.names(columns)
+        est.alpha_, est.mu_ = np.full(shape, np.inf), np.zeros(shape)
+        est.alpha_[at, classes] = np.concatenate([posterior.alpha for posterior in posteriors])
+        est.mu_[at, classes] = np.concatenate([posterior.mu for posterior in posteriors])
+        if joint:
+            # For the weights in the model only, class by class: most functions belong to one class, so the
+            # matrix of all n_active * n_classes weights would be almost all zeros.
+            est.sigma_ = posteriors[0].sigma
+            return
+        est.sigma_ = np.zeros((c, m, m))
+        for output, posterior in enumerate(posteriors):
+            own = at[classes == output]
+            est.sigma_[output][np.ix_(own, own)] = posterior.sigma
+
+    def model_of(self, est: Any, output: int, columns: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
+        """Return the columns of one fit in the dictionary, with their alpha and mu."""
+        if self.name == "multinomial":
+            classes, rows = weights_in_order(est.alpha_)
+            return classes * est._n_basis + columns[rows], est.alpha_[rows, classes], est.mu_[rows, classes]
+        alpha, mu = (part if part.ndim == 1 else part[:, output] for part in (est.alpha_, est.mu_))
+        used = np.isfinite(alpha)
+        return columns[used], alpha[used], mu[used]
+
+
+Likelihood = Gaussian | Poisson | Classes
+
+
+def publish_one(est: Any, posterior: Any, layout: Layout) -> None:
+    """Publish ``active_``, ``alpha_``, ``mu_`` and ``sigma_`` of one fit."""
+    est.active_ = layout.names(posterior.active.astype(np.intp))
+    est.alpha_, est.mu_, est.sigma_ = posterior.alpha, posterior.mu, posterior.sigma
+
+
+def noise_of(est: Any, y_std: PerRow, n_rows: int) -> Any:
+    """Return the noise variance of rows with these standard deviations of their targets."""
+    if est._y_variance is None:
+        if y_std is not None:
+            raise ValueError(
+                "y_std is for models that were fitted with y_std; this one has the same noise in all rows"
+            )
+        return est.noise_variance_
+    if y_std is None:
+        return est.noise_variance_ * est._y_variance
+    return est.noise_variance_ * check_y_std(y_std, n_rows) ** 2
+
+
+# --- several Gaussian outputs --------------------------------------------------------------------------
+
+#: The settings that several outputs need.
+_NEEDED: Final[dict[str, Any]] = {
+    "search": "greedy",
+    "scheme": "sequential",
+    "alpha_prior": (0, 0),
+    "noise_prior": (0, 0),
+}
+
+
+def can_have_outputs(est: Any) -> bool:
+    """Whether y may have several columns with these arguments."""
+    learning = is_learned(getattr(est, "gamma", None)) or getattr(est, "optimize_kernel", False)
+    plain = all(np.array_equal(getattr(est, name), needed) for name, needed in _NEEDED.items())
+    return plain and not learning and getattr(est, "likelihood", "gaussian") == "gaussian"
+
+
+def fit_of_outputs(est: Any, design: Design, training: Training, settings: Settings) -> Any:
+    """Return the fit of all columns of y, as a function of ``callback``."""
+    for name, needed in _NEEDED.items():
+        if (value := getattr(settings, name)) != needed:
+            raise ValueError(
+                f"{name} must be {needed!r} if y has several columns, got {value!r}; with another value "
+                "fit the columns one by one"
+            )
+    shared = check_flag("shared_noise", est.shared_noise)
+    noise = _noise_variances(settings, training.y.shape[1], shared=shared)
+    return partial(
+        design.several,
+        np.asfortranarray(training.y),
+        training.weights,
+        noise_variance=noise,
+        shared_noise=shared,
+        tol=settings.tol,
+        max_iter=settings.max_iter,
+        n_threads=settings.n_threads,
+    )
+
+
+def _noise_variances(settings: Settings, n_outputs: int, *, shared: bool) -> list[float] | None:
+    """Return a variance for each noise level, or None if they are estimated."""
+    if settings.noise_variance is not None:
+        return [settings.noise_variance] * (1 if shared else n_outputs)
+    given = settings.noise_variances
+    if given is None:
+        return None
+    if shared:
+        raise ValueError("noise_variance must be one number with shared_noise=True, got an array")
+    if len(given) != n_outputs:
+        raise ValueError(
+            f"noise_variance must be one number, or one for each of the {n_outputs} columns of y, "
+            f"got {len(given)}"
+        )
+    return list(given)
+
+
+def check_single(est: Any, settings: Settings) -> None:
+    """Raise ValueError if a setting needs several outputs."""
+    check_flag("shared_noise", getattr(est, "shared_noise", False))
+    if settings.noise_variances is not None:
+        raise ValueError(
+            "noise_variance must be one number if y has one column, got an array of "
+            f"{len(settings.noise_variances)}"
+        )

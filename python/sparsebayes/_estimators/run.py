@@ -1,0 +1,149 @@
+"""The fits of one estimator by the core, and the attributes that they publish."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from .. import _core
+from .._checks.arguments import check_flag
+from .._checks.targets import KnownNoise, Training
+from .._data.basis import Basis
+from .._data.checkpoint import Checkpoint
+from .._progress import FitReporter
+from .._types import FloatArray, Settings
+from .likelihoods import Likelihood
+from .status import REMEDIES, RowSummary
+
+
+@dataclass(frozen=True)
+class Task:
+    """A dictionary, and the core's fits of it: one for each target, or for all outputs together."""
+
+    basis: Basis
+    likelihood: Likelihood
+    settings: Settings
+    #: Functions of the keyword ``callback``.
+    fits: list[Callable[..., Any]]
+    #: Number of functions, with the bias.
+    n_basis: int
+    summary: RowSummary
+    #: Rows in memory, as given.
+    training: Training | None = None
+    #: What was subtracted from y, of each output.
+    offset: FloatArray | float = 0.0
+    #: Without rows: what was subtracted from the columns before the fit, which subtracts their means too.
+    shift: FloatArray | float | None = None
+    #: Whether the kernels were learned.
+    learned: bool = False
+    #: Whether the callback has stopped the passes over the rows, and the file of their sums.
+    stopped: bool = False
+    checkpoint: Checkpoint | None = None
+
+    @property
+    def noise(self) -> KnownNoise | None:
+        """Known standard deviations of the targets."""
+        return None if self.training is None else self.training.noise
+
+    def succeeded(self, posteriors: list[Any]) -> bool:
+        """Tell whether no other task need be tried."""
+        if np.any(self.offset) and 0 not in posteriors[0].active:
+            return False  # the bias was pruned, so the offset cannot be added to it
+        return not self.learned or all(one.status in ("converged", "stopped") for one in posteriors)
+
+
+def run(est: Any, tasks: Iterable[Task]) -> tuple[Task, list[Any]]:
+    """Fit the tasks, the best first, until one succeeds; return it, or the best, and its posteriors."""
+    found = []
+    for task in tasks:
+        watch = FitReporter(
+            est,
+            task.basis.layout,
+            task.n_basis,
+            has_noise=task.likelihood.name == "gaussian",
+            n_fits=len(task.fits),
+            n_rows=0 if task.training is None else task.training.n_samples,
+            noise=task.noise,
+            stopped=task.stopped,
+        )
+        posteriors = []
+        for fit in task.fits:
+            with watch.fit() as step:
+                posterior = fit(callback=step)
+                watch.end(posterior.status, posterior.n_iter, len(posterior.active), posterior.log_evidence)
+            posteriors.append(posterior)
+        if task.succeeded(posteriors):
+            return task, posteriors
+        if not np.any(task.offset):
+            found.append((task, posteriors))
+    return found[0]
+
+
+def publish(est: Any, task: Task, posteriors: list[Any]) -> None:
+    """Publish all attributes of a fit."""
+    basis, likelihood = task.basis, task.likelihood
+    if task.shift is not None:
+        means = posteriors[0].means  # subtracted from the columns by the fits, the same for all targets
+        n = basis.n_centred
+        basis = replace(basis, offset=task.shift + (means if len(means) == n else np.zeros(n)))
+    est._variational = task.settings.scheme == "variational"
+    est._n_samples = task.summary.n_rows if task.training is None else task.training.n_samples
+    est._n_basis, est._likelihood, est._offset = task.n_basis, likelihood, task.offset
+    est._y_variance = None
+    est._log_evidences = [posterior.log_evidence for posterior in posteriors]
+    est.log_marginal_likelihood_path_ = _joint_path([posterior.trace for posterior in posteriors])
+    # With priors the path holds the log posterior; the variational path ends at the bound.
+    priors = sum(posterior.trace[-1] - posterior.log_evidence for posterior in posteriors)
+    est.log_marginal_likelihood_ = float(est.log_marginal_likelihood_path_[-1] - priors)
+    est.n_iter_ = sum(posterior.n_iter for posterior in posteriors)
+    est.status_ = max((posterior.status for posterior in posteriors), key=list(REMEDIES).index)
+    likelihood.publish(est, posteriors, basis.layout)
+    est.mu_[est.active_ == -1] += task.offset
+    n_effective = _effective_parameters(posteriors, likelihood, task.n_basis)
+    est._row_summary = replace(task.summary, n_effective=n_effective)
+    if task.noise is not None:
+        _publish_known_noise(est, task.noise)
+    basis.publish(est, task.training)
+    if hasattr(est, "keep_rows"):
+        est._kept = deepcopy(task.training) if check_flag("keep_rows", est.keep_rows) else None
+    est.__dict__.pop("_statistics", None)  # sums of `partial_fit`
+    if task.checkpoint is not None and est.status_ != "stopped":
+        task.checkpoint.remove()
+
+
+def _publish_known_noise(est: Any, noise: KnownNoise) -> None:
+    """Publish noise in units of ``y_std`` squared, and the evidence of these standard deviations."""
+    est._y_variance = noise.variance
+    est.beta_ *= noise.variance
+    est.noise_variance_ = 1.0 / est.beta_
+    est._log_evidences = [evidence + noise.log_evidence for evidence in est._log_evidences]
+    est.log_marginal_likelihood_path_ = est.log_marginal_likelihood_path_ + noise.log_evidence
+    est.log_marginal_likelihood_ += noise.log_evidence
+
+
+def _effective_parameters(posteriors: list[Any], likelihood: Likelihood, n_basis: int) -> float:
+    """Return sum_j gamma_j = sum_j (1 - alpha_j Sigma_jj), the maximum over the outputs."""
+    sums = [0.0]
+    for posterior in posteriors:
+        if isinstance(posterior, _core.OutputPosterior):
+            sums += [float((1.0 - posterior.alpha * sigma.diagonal()).sum()) for sigma in posterior.sigma]
+        elif likelihood.name == "multinomial" and len(posterior.active) > 0:
+            sums += np.bincount(posterior.active // n_basis, weights=posterior.gamma).tolist()
+        else:
+            sums.append(float(posterior.gamma.sum()))
+    return max(sums)
+
+
+def _joint_path(traces: list[FloatArray]) -> FloatArray:
+    """Return the summed log evidence of consecutive fits; fits yet to begin count with their start value."""
+    if len(traces) == 1:
+        return traces[0]
+    starts, ends = [trace[:1] for trace in traces], [trace[-1:] for trace in traces]
+    parts = [np.sum(starts, axis=0)]
+    for k, trace in enumerate(traces):
+        parts.append(trace[1:] + np.sum([*ends[:k], *starts[k + 1 :]], axis=0))
+    return np.concatenate(parts)
