@@ -60,27 +60,12 @@ class Classification(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit
     max_iter: int = 100_000
     callback: Callback | None = None
 
-    # After a fit.
-    classes_: NDArray[Any] = field(init=False)
-    alpha_: FloatArray = field(init=False)
-    mu_: FloatArray = field(init=False)
-    sigma_: FloatArray = field(init=False)
-    log_marginal_likelihood_: float = field(init=False)
-    log_marginal_likelihood_path_: FloatArray = field(init=False)
-    n_iter_: int = field(init=False)
-    _basis: Any = field(init=False)
-    _likelihood: Classes = field(init=False)
-    #: Always None; a regression may have been fitted with ``y_std``.
-    _y_variance: float | None = field(init=False)
-
     def fit(self, X: Data, y: Target = None, sample_weight: Target = None) -> Self:
         """Fit the model by maximising the Laplace approximation of its marginal likelihood.
 
-        If the functions are columns, or kernels centred at ``candidates`` that are an integer or an array,
-        rows need not be in memory: an iterable of chunks (X, y) or (X, y, sample_weight) that can be iterated
-        repeatedly, a path or an Arrow data set (with y and sample_weight the names of columns), or a
-        memory-mapped array too large for ``memory_limit`` are read in chunks at each step of the fit, some
-        tens of times in all. With more than two classes this needs ``multi_class="ovr"``.
+        With columns, or kernels centred at ``candidates``, the rows may be chunks, a path, an Arrow data set
+        or a large memory map, as for `RVR`, that can be read repeatedly: once for each step of the fit. With
+        more than two classes this needs ``multi_class="ovr"``.
 
         {labels_fit_sections}
         """
@@ -98,10 +83,8 @@ class Classification(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit
         ----------
         provider : PyStatistics, or list of these
             For two classes one provider, whose targets are 1 for rows of the second class and 0 for the
-            others. For more a list, one for each class in turn, with targets 1 for its rows: the classes are
-            fitted one against the rest. Functions are those of this estimator in order: the constant one if
-            ``fit_intercept``, then the columns of X or, for a kernel estimator, each kernel centred at each
-            of ``candidates``, which must be an array of distinct centres.
+            others. For more a list, one for each class in turn, with targets 1 for its rows. Functions as for
+            `RVR.fit_provider`.
         classes : array-like of shape (n_classes,)
             The labels, sorted.
         {provider_sections}
@@ -230,31 +213,26 @@ class RVC(Classification):
         weights of different classes covary: then the matrix of the weights in the model alone, class after
         class, (n_weights, n_weights), in the order of ``mu_.T[np.isfinite(alpha_.T)]``.
     {log_marginal_likelihood_}
-    status_ : str
-        ``"converged"``; ``"empty"``: converged, but the model has no function except the bias, for no class,
-        and predicts the same everywhere; ``"alpha_floor"``: converged, but the prior precision of a weight is
-        at its lower bound, as can happen for separable classes; ``"max_iter"``; ``"stopped"`` by the
-        callback; ``"stalled"``: close to an optimum, but not to within ``tol``. Of several fits the worst.
+    {status_}
     {relevance_}
     dual_coef_ : ndarray of shape (1 or n_classes, n_relevance)
         Weights of these functions; not with a list of kernels.
     intercept_ : ndarray of shape (1 or n_classes,)
-        Constant of the linear predictor, as for `RVR`.
+        Constant of the linear predictor.
     {kernel_coef_}
     {kernel_attributes}
 
     Notes
     -----
-    A fit ends at a fixed point of the updates (Tipping & Faul 2003, section 2.2), which treat the weights B
-    of the Laplace approximation as constants in :math:`\alpha`. The fixed point is close to a stationary
-    point of the approximation, but not equal to one.
+    A fit ends at a fixed point of updates which treat the weights B of the Laplace approximation as constants
+    in :math:`\alpha` (Tipping & Faul 2003, section 2.2), close to a stationary point of the approximation.
 
     {learning_notes}
 
     {block_notes}
 
-    Names elsewhere: the dual coefficients of libsvm are ``mu_`` here, with unconstrained signs: a relevance
-    vector may vote against its own class.
+    The dual coefficients of libsvm are ``mu_`` here, with unconstrained signs: a relevance vector may vote
+    against its own class.
 
     {variational_notes}
     The likelihood of each row is replaced by a quadratic lower bound (Jaakkola & Jordan

@@ -16,7 +16,6 @@ except ImportError as error:
 
 import inspect
 from copy import deepcopy
-from dataclasses import replace
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -25,9 +24,8 @@ from dask.base import is_dask_collection
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from ._checks.arguments import check_flag, check_n_jobs, check_settings, learning_argument
-from ._dask.collections import is_array, lazily, partitions
-from ._dask.engine import Engine, Partitions, aligned, on_each, shared
+from ._checks.arguments import check_flag, check_n_jobs, check_settings
+from ._dask import Engine, Partitions, is_array, lazily, on_each, partitions, shared
 from ._data.basis import KernelBasis
 from ._data.chunks import Rows
 from ._data.out_of_core import Moments, Survey, basis_after
@@ -36,11 +34,10 @@ from ._estimators.base import Estimator, atomic
 from ._estimators.chunked_classes import ClassBasis, check_scheme
 from ._estimators.docs import documented
 from ._estimators.fit import of_sums
-from ._estimators.likelihoods import noise_of
+from ._estimators.posterior import kernel_contribution, problems
 from ._estimators.run import publish, run
 from ._types import FloatArray
 from .classification import RVC
-from .kernels._resolve import is_precomputed
 from .providers import PyStatistics, RowPart
 from .regression import RVR
 
@@ -74,6 +71,7 @@ def _lazy(method: Any) -> Any:
     return predict
 
 
+@documented
 class _OnDask(Estimator):
     """A kernel estimator whose rows are in Dask collections.
 
@@ -88,18 +86,7 @@ class _OnDask(Estimator):
         client: Any
 
     def to_local(self) -> Any:
-        """Return the fitted model as an estimator without Dask.
-
-        Returns
-        -------
-        RVR or RVC
-            With the same parameters except ``client``, and the same attributes.
-
-        Raises
-        ------
-        NotFittedError
-            Before ``fit``.
-        """
+        """Return the fitted model as an `RVR` or `RVC`, without ``client``; NotFittedError before ``fit``."""
         check_is_fitted(self)
         local = self._unfitted()
         vars(local).update(self._results(self))
@@ -116,12 +103,35 @@ class _OnDask(Estimator):
         parameters = self.get_params(deep=False)
         return {name: value for name, value in vars(estimator).items() if name not in parameters}
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
-        """Fit the estimator in memory to what the workers return, and take over its attributes."""
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Fit the model, as the estimator in memory does.
+
+        Parameters
+        ----------
+        X : dask.array.Array or dask.dataframe.DataFrame, (n_samples, n_features)
+            Training inputs. Some partitions may be empty. Chunks of columns are joined.
+        y, sample_weight : dask.array.Array or dask.dataframe.Series, (n_samples,)
+            Targets or class labels and, optionally, weights of the rows, in the partitions of X.
+
+        {fit_sections}
+        """
+        with atomic(self):
+            local = self._fitted(X, y, sample_weight)
+            for name in self._results(self).keys() - {"_metadata_request"}:
+                delattr(self, name)  # from an earlier fit
+            self.__dict__.update(self._results(local))
+        return self
+
+    def _fitted(self, X: Any, y: Any, sample_weight: Any) -> Any:
+        """Return the estimator in memory, fitted to what the workers return."""
         settings, engine = check_settings(self), Engine(self.client)
         # One thread for each task: a worker runs as many tasks at once as it has threads.
         local = self._unfitted(n_jobs=check_n_jobs(self.n_jobs) or 1)
-        _check_supported(local)
+        if local.memory_limit is not None:
+            raise ValueError("memory_limit is not for Dask, whose workers manage memory")
+        if local.checkpoint is not None:
+            raise ValueError("checkpoint is not for Dask, which repeats lost work")
+        KernelBasis.check_without_rows(local, "a fit on Dask")
         if local._labels:
             check_scheme(settings)
         parts = partitions(local, X, y, sample_weight, reset=True)
@@ -144,23 +154,10 @@ class _OnDask(Estimator):
             stats = engine.merged(on_each(_sums, parts, shared(basis), local.n_jobs))
             task = of_sums(local, basis, stats, settings)
         publish(local, *run(self, [task]))
-        for name in self._results(self).keys() - {"_metadata_request"}:
-            delattr(self, name)  # from an earlier fit
-        self.__dict__.update(self._results(local))
+        return local
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return R^2, or the weighted fraction of right labels, computed on the workers.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As for ``fit``, or all in memory.
-
-        Returns
-        -------
-        float
-            1 is best. R^2 is 0 where the predictions are as good as the mean of y.
-        """
+        """Return R^2, or the weighted fraction of right labels, of collections or of rows in memory."""
         local = self.to_local()
         if not is_dask_collection(X):
             return float(local.score(X, y, sample_weight))
@@ -175,15 +172,11 @@ class _OnDask(Estimator):
             return 1.0 if errors == 0.0 else 0.0  # as in scikit-learn
         return float(1.0 - errors / squares)
 
-    def _is_empty(self) -> bool:
-        return bool(self.to_local()._is_empty())
-
     def _kernel_contribution(self, X: FloatArray) -> FloatArray | None:
-        changes: FloatArray | None = self.to_local()._kernel_contribution(X)
-        return changes
+        return kernel_contribution(self, X)
 
     def _problems(self, *rows: Any, **known: Any) -> Any:
-        return self.to_local()._problems(*rows, **known)  # for certificates
+        return problems(self, *rows, **known)
 
     def __sklearn_tags__(self) -> Any:
         """Return the scikit-learn tags of the estimator in memory."""
@@ -206,18 +199,15 @@ class _OnDask(Estimator):
 class DaskRVR(_OnDask):
     r"""`RVR` for rows in Dask arrays or data frames.
 
-    The workers sum over the rows of their partitions (`SufficientStatistics` of the kernel functions) and
-    merge the sums; the model is fitted to the total, of about 8 K^2 bytes for K functions. It is the model of
-    `RVR` for all rows and the same centres, to 1e-8, whatever the chunks.
+    The workers sum over the rows of their partitions (`SufficientStatistics` of the kernel functions); the
+    model is fitted to the total, of about 8 K^2 bytes for K functions. It is the model of `RVR` for all rows
+    and the same centres, to 1e-8, whatever the chunks.
 
     Parameters
     ----------
     candidates : int or array-like of shape (n_candidates, n_features)
-        Centres of the kernel functions; None is an error. An array: as for `RVR`. An int: that many rows,
-        the same as `RVR` chooses with this ``random_state``, from a sample of 32,768 rows (20 for each
-        centre, if that is more) that does not depend on the chunks.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the choice of centres if ``candidates`` is an int.
+        Centres of the kernel functions; None is an error. An int: that many rows, the same as `RVR` chooses
+        with this ``random_state``.
     n_jobs : int, optional
         Threads of each task on the workers (None or -1: one, as workers run several tasks at once) and of the
         fit to the sums (None or -1: one per core). The result does not depend on it.
@@ -239,10 +229,6 @@ class DaskRVR(_OnDask):
     The fit reads the rows twice: persist a collection that is slow to compute. If a worker fails Dask runs
     its tasks again, and the result is the same to the last bit. y must have one column.
 
-    See Also
-    --------
-    sparsebayes.RVR : The estimator for rows in memory, with all parameters and attributes.
-
     Examples
     --------
     >>> import dask.array as da
@@ -253,72 +239,23 @@ class DaskRVR(_OnDask):
     >>> model = DaskRVR(gamma=0.1, candidates=50, random_state=0).fit(X, y)
     >>> model.status_, len(model.relevance_) < 20
     ('converged', True)
-    >>> model.predict(X)
-    dask.array<_predict_array, shape=(1000,), dtype=float64, chunksize=(100,), chunktype=numpy.ndarray>
     >>> model.predict([[0.0]]).round(1)
     array([1.])
     """
 
-    _local = RVR
+    _local, _labels = RVR, False
 
     def __init__(self, kernel: KernelSpec = "rbf", *, client: Any = None, **arguments: Any) -> None:
         self.__dict__.update(RVR(kernel, **arguments).get_params(deep=False), client=client)
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, y_std: Any = None) -> Self:
-        """Fit the model by maximising its marginal likelihood.
-
-        Parameters
-        ----------
-        X : dask.array.Array or dask.dataframe.DataFrame, (n_samples, n_features)
-            Training inputs. Some partitions may be empty. Chunks of columns are joined.
-        y : dask.array.Array or dask.dataframe.Series, (n_samples,)
-            Targets, in the partitions of X.
-        sample_weight : dask.array.Array or dask.dataframe.Series, (n_samples,), optional
-            Weight of each row, in the partitions of X: 2 counts like two equal rows, 0 like none.
-        y_std
-            Must be None.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        TypeError, ValueError
-            For an invalid argument, chunks of unknown size, partitions that differ, and rows that are not
-            finite numbers; the message names the argument, the remedy and, for rows, the partition.
-        NumericalError
-            If the arithmetic failed on valid input.
-
-        {fit_warns}
-        """
-        if y_std is not None:
-            raise ValueError(
-                "y_std needs the rows in memory; give weights in proportion to 1 / y_std**2 with a mean of 1 "
-                "as sample_weight"
-            )
-        with atomic(self):
-            self._fit(X, y, sample_weight)
-        return self
-
-    def predict(
-        self,
-        X: Any,
-        return_std: bool = False,
-        *,
-        y_std: Any = None,
-        healed: bool = False,
-    ) -> Any:
+    def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict targets, lazily for Dask collections.
 
         Parameters
         ----------
         X : dask.array.Array, dask.dataframe.DataFrame or array-like, (n, n_features)
             Inputs; chunks may be of unknown size.
-        return_std : bool, default=False
-            Whether to return the predictive standard deviation too.
-        y_std, healed
-            Must have their default values.
+        {return_std}
 
         Returns
         -------
@@ -326,18 +263,9 @@ class DaskRVR(_OnDask):
             Dask arrays for an array, series with the index of X for a data frame, ndarrays for rows in
             memory; ``std`` only if ``return_std``.
 
-        Raises
-        ------
-        NotFittedError
-            Before ``fit``.
-        TypeError, ValueError
-            If X lacks columns of ``fit``; during computation, if its rows are not finite numbers.
+        {predict_raises}
         """
-        local = self.to_local()
-        if check_flag("healed", healed):
-            raise ValueError("healed=True needs the training rows, which are not here; fit an RVR in memory")
-        noise_of(local, y_std, 0)  # y_std must be None
-        return_std = check_flag("return_std", return_std)
+        local, return_std = self.to_local(), check_flag("return_std", return_std)
         if not return_std or not is_dask_collection(X):
             return lazily(local, X, partial(local.predict, return_std=return_std))
         both = lazily(local, X, partial(_mean_and_std, local), ["mean", "std"])
@@ -370,19 +298,9 @@ class DaskRVC(_OnDask):
 
     Notes
     -----
-    The workers store the inputs twice, 16 bytes for each number of X; with a callable as kernel or with
-    ``extra_basis`` the second copy is replaced by all values of the basis functions. A round trip takes some
-    milliseconds for each partition: use a few partitions for each thread of the workers. Classes are fitted
-    one after another against the rest. If a worker fails Dask recomputes its partitions, and the result is
-    the same to the last bit.
-
-    ``predict``, ``predict_proba`` and ``decision_function`` take Dask arrays and data frames, also with
-    chunks of unknown size, and rows in memory. They return lazy Dask arrays for arrays; series, or data
-    frames of several columns, with the index of X for data frames; ndarrays for rows in memory.
-
-    See Also
-    --------
-    sparsebayes.RVC : The estimator for rows in memory, with all parameters and attributes.
+    The workers store the inputs twice, 16 bytes for each number of X. A round trip takes some milliseconds
+    for each partition: use a few partitions for each thread of the workers. Predictions are lazy Dask arrays
+    for arrays; series, or data frames of several columns, with the index of X for data frames.
 
     Examples
     --------
@@ -390,42 +308,17 @@ class DaskRVC(_OnDask):
     >>> import numpy as np
     >>> from sparsebayes.dask import DaskRVC
     >>> X = np.random.default_rng(0).normal(size=(400, 2))
-    >>> y = np.where(X[:, 0] * X[:, 1] > 0.3 * np.sin(9 * X[:, 0]), "same", "different")
-    >>> rows, labels = da.from_array(X, chunks=(100, 2)), da.from_array(y, chunks=100)
+    >>> rows = da.from_array(X, chunks=(100, 2))
+    >>> labels = da.where(rows[:, 0] * rows[:, 1] > 0.3 * da.sin(9 * rows[:, 0]), "same", "different")
     >>> model = DaskRVC(candidates=40, random_state=0).fit(rows, labels)
-    >>> model.predict_proba(rows)
-    dask.array<_predict_array, shape=(400, 2), dtype=float64, chunksize=(100, 2), chunktype=numpy.ndarray>
-    >>> model.predict([[1.0, 1.0], [1.0, -1.0]])
-    array(['same', 'different'], dtype='<U9')
+    >>> model.predict_proba(rows).shape, model.predict([[1.0, 1.0]])
+    ((400, 2), array(['same'], dtype='<U9'))
     """
 
-    _local = RVC
+    _local, _labels = RVC, True
 
     def __init__(self, kernel: KernelSpec = "rbf", *, client: Any = None, **arguments: Any) -> None:
         self.__dict__.update(RVC(kernel, **arguments).get_params(deep=False), client=client)
-
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Fit the model by maximising the Laplace approximation of its marginal likelihood.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As for `DaskRVR.fit`; y holds class labels, and a partition need not contain all classes.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        TypeError, ValueError, NumericalError
-            As for `DaskRVR.fit`.
-
-        {fit_warns}
-        """
-        with atomic(self):
-            self._fit(X, y, sample_weight)
-        return self
 
     decision_function = _lazy(RVC.decision_function)
     predict_proba = _lazy(RVC.predict_proba)
@@ -442,16 +335,13 @@ def _sums(rows: Rows, basis: KernelBasis, n_jobs: int) -> SufficientStatistics:
     """Return the sums of a regression over the rows of a partition."""
     stats = SufficientStatistics(basis.n_summed, n_jobs=n_jobs)
     if len(rows) > 0:
-        basis = replace(basis, centres=aligned(basis.centres))
-        basis.add(stats, aligned(rows.X), aligned(rows.y), aligned(rows.weights))
+        basis.add(stats, rows.X, rows.y, rows.weights)
     return stats
 
 
 def _class_part(rows: Rows, functions: ClassBasis, label: Any) -> RowPart:
     """Return the provider of a partition, with target 1 for rows of this label and 0 for others."""
-    basis: Any = functions.basis
-    functions = replace(functions, basis=replace(basis, centres=aligned(basis.centres)))
-    return functions.part(aligned(rows.X), rows.y == label, aligned(rows.weights))
+    return functions.part(rows.X, rows.y == label, rows.weights)
 
 
 def _compared(rows: Rows, local: Any) -> Moments:
@@ -465,23 +355,3 @@ def _compared(rows: Rows, local: Any) -> Moments:
 
 def _mean_and_std(local: Any, X: FloatArray) -> FloatArray:
     return np.column_stack(local.predict(X, return_std=True))
-
-
-def _check_supported(local: Any) -> None:
-    """Raise ValueError for arguments that need all rows in one place."""
-    name, argument = type(local).__name__, learning_argument(local)
-    faults = {
-        "kernel='precomputed' is not for Dask: X would have a column for every row; give the kernel as an "
-        f"object or a callable, or use {name}": is_precomputed(local.kernel),
-        "candidates=None, a function about every row, is not for Dask; give candidates=500, say, for that "
-        "many rows as centres, or an array of centres": local.candidates is None,
-        f"{argument} needs all rows in one place; learn the kernel with {name}({argument}) on a sample of "
-        "rows, and give its kernel_": argument,
-        "memory_limit is not for Dask, whose workers manage memory": local.memory_limit is not None,
-        "checkpoint is not for Dask, which repeats lost work": local.checkpoint is not None,
-        "keep_rows=True is not for Dask, whose rows stay where they are": getattr(local, "keep_rows", False),
-    }
-    for message, applies in faults.items():
-        if applies:
-            raise ValueError(message)
-    KernelBasis.check_without_rows(local, "a fit on Dask")

@@ -71,9 +71,6 @@ class ProbitModel(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit-le
     max_iter: int = 100_000
     callback: Callback | None = None
 
-    # After a fit.
-    classes_: NDArray[Any] = field(init=False)
-
     @abstractmethod
     def _run(self, task: Task) -> Outcome:
         """Fit the model to arrays."""

@@ -206,9 +206,6 @@ class EigenClassifier(ClassifierMixin, EigenModel):  # type: ignore[misc] # scik
     tol: float = 1e-8
     max_iter: int = 1000
 
-    # After a fit.
-    classes_: NDArray[Any] = field(init=False)
-
     _labels = True
     _approximation: ClassVar[Approximation] = "laplace"
 

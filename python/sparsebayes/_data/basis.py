@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from .._checks.arguments import check_flag, check_n_jobs, learning_argument
-from .._checks.numbers import column_means
+from .._checks.numbers import PLAIN, column_means
 from .._checks.targets import Training, check_sizes, check_square, distinct_rows
 from .._types import FloatArray, IntArray
 from ..kernels import Gaussian, Kernel, Linear
@@ -127,7 +127,7 @@ class ColumnBasis:
 
     def add(self, stats: SufficientStatistics, X: FloatArray, t: FloatArray, w: FloatArray | None) -> None:
         """Add checked rows to sums; after an error none has been added."""
-        stats._add_checked(X, t, w)
+        stats._core.update(X, t, w, n_threads=stats._n_jobs)
 
     def shift(self, inputs: FloatArray | None) -> FloatArray:
         """Return numbers close to the means of the columns; ``inputs``: rows with the moments of X."""
@@ -135,8 +135,8 @@ class ColumnBasis:
         return np.where(np.isfinite(shift), shift, 0.0)  # others raise errors in the fit
 
     def remedy(self, n_basis: int) -> str:
-        """Return a message with the number of columns that fit."""
-        return f"X has {self.n_summed} columns; give at most {n_basis} of them"
+        """Return what to give for this many functions."""
+        return f"{n_basis} columns"
 
     def publish(self, est: Any, training: Training | None) -> None:
         """Publish the attributes of the basis; the posterior is already published."""
@@ -321,15 +321,18 @@ class KernelBasis:
 
     def add(self, stats: SufficientStatistics, X: FloatArray, t: FloatArray, w: FloatArray | None) -> None:
         """Add checked rows to sums; after an error none has been added."""
-        X, n_threads = np.ascontiguousarray(X), stats._n_jobs
+        n_threads = stats._n_jobs
+        # Arrays unpickled from messages may be misaligned.
+        X, centres, t = (np.require(part, np.float64, PLAIN) for part in (X, self.centres, t))
+        w = None if w is None else np.require(w, np.float64, PLAIN)
         if cores := core_kernels(self.kernels):  # evaluated in strips
             extra = columns_at(self.extra, X, self.n_centred)
             beside = np.asfortranarray(extra) if self.n_centred else None
-            stats._core.update_kernel(X, self.centres, cores, t, w, extra=beside, n_threads=n_threads)
+            stats._core.update_kernel(X, centres, cores, t, w, extra=beside, n_threads=n_threads)
             return
         rows, nothing = block_rows(self.width), np.zeros(self.n_centred)
         if len(X) <= rows:
-            stats._add_checked(self.summed(X, nothing, n_threads), t, w)
+            stats._core.update(self.summed(X, nothing, n_threads), t, w, n_threads=n_threads)
             return
         sums = type(stats)(self.n_summed, n_jobs=n_threads)
         for start in range(0, len(X), rows):
@@ -345,10 +348,8 @@ class KernelBasis:
         return mean
 
     def remedy(self, n_basis: int) -> str:
-        """Return a message with the number of candidates that fit."""
-        fit = max(0, n_basis - self.n_centred) // len(self.kernels)
-        each = f" for each of {len(self.kernels)} kernels" if len(self.kernels) > 1 else ""
-        return f"There are {len(self.centres)} candidates{each}; give at most candidates={fit}"
+        """Return what to give for this many functions."""
+        return f"candidates={max(0, n_basis - self.n_centred) // len(self.kernels)}"
 
     def publish(self, est: Any, training: Training | None) -> None:
         """Publish the attributes of the basis; the posterior is already published."""

@@ -43,14 +43,15 @@ def place(estimator: Any, training: Training) -> None:
         random_state = check_random_state(estimator.random_state)
     if given is None:
         return
-    if is_number(given):
-        if precomputed:
-            check_square(training)
-        estimator.candidate_rows_ = _choose(training, _number(given), random_state, precomputed=precomputed)
-        if not precomputed:
-            estimator.candidates_ = training.at(estimator.candidate_rows_)
+    if not is_number(given):
+        width = training.X.shape[1]
+        estimator.candidates_ = _check_centres(estimator, given, width, precomputed=precomputed)
         return
-    estimator.candidates_ = _check_centres(estimator, given, training.X.shape[1], precomputed=precomputed)
+    if precomputed:
+        check_square(training)
+    estimator.candidate_rows_ = _choose(training, _number(given), random_state, precomputed=precomputed)
+    if not precomputed:
+        estimator.candidates_ = training.at(estimator.candidate_rows_)
 
 
 def is_number(given: Any) -> bool:
@@ -88,7 +89,7 @@ def in_use(estimator: Any, training: Training) -> IntArray:
     if hasattr(estimator, "candidate_rows_"):
         rows: IntArray = estimator.candidate_rows_
         return rows
-    return _every_row(training, precomputed=is_precomputed(estimator.kernel))
+    return training.rows if is_precomputed(estimator.kernel) else distinct_rows(training)
 
 
 def points(estimator: Any, training: Training, functions: IntArray) -> FloatArray:
@@ -105,11 +106,6 @@ def are_given(fitted: Any) -> bool:
     return hasattr(fitted, "candidates_") and not hasattr(fitted, "candidate_rows_")
 
 
-def _every_row(training: Training, *, precomputed: bool) -> IntArray:
-    """Return the distinct rows, or all rows of a precomputed kernel."""
-    return training.rows if precomputed else distinct_rows(training)
-
-
 def _choose(
     training: Training, n: int, random_state: np.random.RandomState, *, precomputed: bool
 ) -> IntArray:
@@ -117,7 +113,7 @@ def _choose(
 
     Distinct rows count once each, so that a weight of 2 is equivalent to the row twice.
     """
-    rows = _every_row(training, precomputed=precomputed)
+    rows = training.rows if precomputed else distinct_rows(training)
     if n >= len(rows):
         return rows
     size = sample_size(n)
@@ -142,11 +138,10 @@ def _choose(
 
 def _standardised(X: FloatArray) -> FloatArray:
     """Return X minus its mean, with a largest entry near 1: squares neither overflow nor cancel."""
-    largest = float(np.abs(X).max())
-    X = X / largest if largest > 0.0 else X
+    X = X / (float(np.abs(X).max()) or 1.0)
     X = X - X.mean(axis=0)
-    largest = float(np.abs(X).max())
-    return X / largest if largest > 0.0 else X
+    scaled: FloatArray = X / (float(np.abs(X).max()) or 1.0)
+    return scaled
 
 
 def _number(given: Any) -> int:

@@ -1,14 +1,11 @@
 """The state of a fit in a file, from which an interrupted fit resumes.
 
-Layout: a line that identifies the format; the length of the header, 8 bytes, little-endian; the header, JSON
-(format version, digest of the problem, names, types and shapes of the arrays); the arrays; and a BLAKE2b
-digest of all of it.
+The file is a BLAKE2b digest of the rest, which is an archive of arrays (`numpy.savez`).
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import time
 from dataclasses import fields, is_dataclass
@@ -21,13 +18,9 @@ from numpy.typing import NDArray
 from .. import _core
 from .._checks.arguments import check_file
 
-__all__ = ["Checkpoint", "digest", "open_checkpoint"]
-
-_MAGIC: Final = b"sparsebayes checkpoint\n"
-_VERSION: Final = 1
 #: Bytes of a digest.
 _DIGEST: Final = 32
-#: Bytes hashed and written at a time.
+#: Bytes hashed at a time.
 _CHUNK: Final = 1 << 22
 #: Least time between two saves: in seconds, and as a multiple of the time that a save takes.
 _INTERVAL: Final = 3.0
@@ -45,11 +38,6 @@ class Checkpoint:
         The file. While it is written there is a second one, with ``.`` before and ``.part`` after the name.
     problem : str
         `digest` of all that the state depends on.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If ``path`` is not a path, or no file can be written there.
     """
 
     def __init__(self, path: str | os.PathLike[str], problem: str) -> None:
@@ -61,29 +49,33 @@ class Checkpoint:
     def load(self) -> dict[str, NDArray[Any]] | None:
         """Return the arrays last saved, None if there is no file.
 
-        Raises
-        ------
-        ValueError
-            If the file is damaged, has another format or version, or belongs to another problem.
+        ValueError if the file is damaged or belongs to another problem.
         """
         try:
-            with open(self._path, "rb") as file:
-                return self._read(file)
+            file = open(self._path, "rb")
         except FileNotFoundError:
             return None
+        with file:
+            if file.read(_DIGEST) != _digest_of_rest(file):
+                raise self._refusal("is damaged, or not a checkpoint of a fit")
+            file.seek(_DIGEST)
+            with np.load(file, allow_pickle=False) as saved:
+                arrays = dict(saved)
+        if arrays.pop("problem").item() != self._problem:
+            raise self.mismatch()
+        return arrays
 
     def save(self, **arrays: NDArray[Any]) -> None:
-        """Replace the saved arrays by these.
-
-        Raises
-        ------
-        OSError
-            If the file cannot be written; the old one then remains.
-        """
+        """Replace the saved arrays by these; OSError, and the old file, if it cannot be written."""
         began = time.monotonic()
         try:
-            with open(self._part, "wb") as file:
-                self._write(file, {name: np.asarray(array, order="C") for name, array in arrays.items()})
+            with open(self._part, "w+b") as file:
+                file.write(bytes(_DIGEST))
+                np.savez(file, **{**arrays, "problem": np.array(self._problem)})  # type: ignore[arg-type] # no flag
+                file.seek(_DIGEST)
+                state = _digest_of_rest(file)
+                file.seek(0)
+                file.write(state)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(self._part, self._path)
@@ -103,40 +95,6 @@ class Checkpoint:
         for path in (self._path, self._part):
             path.unlink(missing_ok=True)
 
-    def _write(self, file: BinaryIO, arrays: dict[str, NDArray[Any]]) -> None:
-        header = {
-            "version": _VERSION,
-            "problem": self._problem,
-            "arrays": [[name, array.dtype.str, array.shape] for name, array in arrays.items()],
-        }
-        text, state_digest = json.dumps(header).encode(), hashlib.blake2b(digest_size=_DIGEST)
-        head = np.frombuffer(_MAGIC + len(text).to_bytes(8, "little") + text, np.uint8)
-        for array in (head, *arrays.values()):
-            values = array.reshape(-1).view(np.uint8)
-            for start in range(0, len(values), _CHUNK):
-                part = values[start : start + _CHUNK].data
-                state_digest.update(part)
-                file.write(part)
-        file.write(state_digest.digest())
-
-    def _read(self, file: BinaryIO) -> dict[str, NDArray[Any]]:
-        if file.read(len(_MAGIC)) != _MAGIC:
-            raise self._refusal("is not a checkpoint of a fit, or damaged")
-        if not _has_valid_digest(file):
-            raise self._refusal("is damaged")
-        file.seek(len(_MAGIC))
-        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-        if header["version"] != _VERSION:
-            raise self._refusal(f"has a format other than {_VERSION}: another version wrote it")
-        if header["problem"] != self._problem:
-            raise self.mismatch()
-        arrays = {}
-        for name, dtype, shape in header["arrays"]:
-            array = np.empty(shape, dtype)
-            file.readinto(array.reshape(-1).view(np.uint8))  # type: ignore[attr-defined] # a file on disk
-            arrays[name] = array
-        return arrays
-
     def mismatch(self) -> ValueError:
         """Return the error for a state of other data or another model."""
         return self._refusal("belongs to another fit: other data or arguments")
@@ -146,6 +104,13 @@ class Checkpoint:
             f"checkpoint: the file {os.fspath(self._path)!r} {what}. Remove it to begin anew, or give "
             "another path"
         )
+
+
+def _digest_of_rest(file: BinaryIO) -> bytes:
+    state = hashlib.blake2b(digest_size=_DIGEST)
+    while part := file.read(_CHUNK):
+        state.update(part)
+    return state.digest()
 
 
 def open_checkpoint(estimator: Any, *data: Any, suffix: str = "") -> Checkpoint | None:
@@ -205,17 +170,6 @@ def _feed_all(state: Any, values: list[Any]) -> None:
     state.update(f"{len(values)}\0".encode())
     for value in values:
         _feed(state, value)
-
-
-def _has_valid_digest(file: BinaryIO) -> bool:
-    """Tell whether the digest at the end of a file is the digest of its content."""
-    left = file.seek(0, os.SEEK_END) - _DIGEST
-    file.seek(0)
-    state_digest = hashlib.blake2b(digest_size=_DIGEST)
-    while left > 0 and (part := file.read(min(_CHUNK, left))):
-        state_digest.update(part)
-        left -= len(part)
-    return left == 0 and file.read() == state_digest.digest()
 
 
 def check_path(path: object) -> Path:

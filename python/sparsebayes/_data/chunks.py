@@ -9,13 +9,11 @@ from __future__ import annotations
 import glob
 import mmap
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
 from numbers import Number
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -27,8 +25,6 @@ from .._checks.arguments import check_file
 from .._checks.numbers import called
 from .._checks.targets import check_chunk, check_chunk_targets, check_weights, naming
 from .._types import FloatArray
-
-__all__ = ["Chunks", "Rows", "are_chunks", "located", "open_chunks"]
 
 
 @dataclass(frozen=True)
@@ -57,13 +53,8 @@ class Rows:
     def part(self, start: int, stop: int) -> Rows:
         """Return rows ``start`` to ``stop`` of these."""
         at, w = slice(start, stop), self.weights
-        return Rows(
-            self.X[at],
-            self.y[at],
-            None if w is None else w[at],
-            self.first + min(start, len(self)),
-            self.chunk,
-        )
+        first = self.first + min(start, len(self))
+        return replace(self, X=self.X[at], y=self.y[at], weights=None if w is None else w[at], first=first)
 
     def copy(self) -> Rows:
         """Return a copy."""
@@ -71,37 +62,59 @@ class Rows:
         return replace(self, X=self.X.copy(), y=self.y.copy(), weights=None if w is None else w.copy())
 
 
-class Chunks(ABC):
-    """A data set that is read in parts, from the start at each pass.
+class Chunks:
+    """Rows that are read in parts, from the start at each pass.
+
+    Parameters
+    ----------
+    source : iterable or callable
+        Chunks (X, y) or (X, y, sample_weight), or a function that returns them.
+    labels : bool
+        Whether y holds class labels.
+    n_rows : int, optional
+        Number of rows, if known before they are read.
+    single : bool
+        Whether there is a single chunk, whose blocks count as chunks.
+    names : ndarray of str, optional
+        Names of the columns of X; None: those of the first chunk, if all are strings.
 
     Attributes
     ----------
     n_features : int
         Columns of X.
-    names : ndarray of str, or None
-        Their names, if all are strings.
-    n_rows : int or None
-        Number of rows, if known before they are read.
     """
 
-    n_features: int
-    names: NDArray[Any] | None = None
-    n_rows: int | None = None
-    #: Whether y holds class labels.
-    _labels: bool
-    _begun: bool = False
+    def __init__(
+        self,
+        source: Iterable[Any] | Callable[[], Iterable[Any]],
+        labels: bool,
+        n_rows: int | None = None,
+        *,
+        single: bool = False,
+        names: NDArray[Any] | None = None,
+    ) -> None:
+        self._source, self._labels, self.n_rows, self._single = source, labels, n_rows, single
+        self._begun = False
+        first = self._begin()
+        chunk = next(first, None)
+        if chunk is None:
+            raise ValueError("X holds no chunks; a fit needs at least one row")
+        X, *_ = _unpacked(0, chunk)
+        self.n_features, self.names = X.shape[1], _get_feature_names(X) if names is None else names
+        self._pending = None if self._can_repeat else chain([chunk], first)
 
-    @abstractmethod
-    def _read(self, size: int) -> Iterator[Rows]:
-        """Yield checked rows from the first on, at most ``size`` at a time."""
+    @property
+    def _can_repeat(self) -> bool:
+        return callable(self._source) or not isinstance(self._source, Iterator)
 
-    def can_repeat(self) -> bool:
-        """Tell whether there can be a second pass."""
-        return True
+    def _begin(self) -> Iterator[Any]:
+        source = called("X", self._source) if callable(self._source) else self._source
+        with naming("X"):
+            return iter(source)
 
     def check_passes(self, why: str) -> None:
         """Raise ValueError if there can be only one pass and ``why`` needs more."""
-        if not self.can_repeat():
+        if not self._can_repeat:
             raise ValueError(
                 f"X can be read only once, and {why} takes more than one pass over it; give a list of "
                 "chunks, an object whose __iter__ begins anew each time, or a function without arguments "
@@ -109,14 +122,7 @@ class Chunks(ABC):
             )
 
     def blocks(self, size: int) -> Iterator[Rows]:
-        """Yield all rows, ``size`` at a time except for the last block, across the borders of chunks.
-
-        Raises
-        ------
-        TypeError, ValueError
-            For rows that are not finite numbers of one shape, naming the argument and the chunk; if there are
-            no rows; and for a second pass over data that can be read only once.
-        """
+        """Yield all rows, ``size`` at a time except for the last block, across the borders of chunks."""
         if self._begun:
             self.check_passes("this fit")
         self._begun = True
@@ -140,58 +146,8 @@ class Chunks(ABC):
         if held:
             yield _joined(held)
 
-    def _checked(self, number: int, first: int, X: Any, y: Any, weights: Any) -> Rows:
-        """Return rows of chunk ``number`` as numbers; errors name the rows."""
-        with located(number, first, _length(X)):
-            return check_rows(X, y, weights, self.n_features, self._labels, first, number)
-
-
-def check_rows(
-    X: Any, y: Any, weights: Any, n_features: int, labels: bool, first: int = 0, chunk: int = 0
-) -> Rows:
-    """Return rows of a chunk as numbers; ``labels``: y holds class labels, which are not converted."""
-    values = check_chunk("X", X, n_features)
-    if not labels:
-        target, weights = check_chunk_targets("y", y, weights, len(values))
-        return Rows(values, target, weights, first, chunk)
-    with naming("y"):
-        target = column_or_1d(y, warn=True)
-        assert_all_finite(target, input_name="y")
-        if len(target) != len(values):
-            raise ValueError(f"y must hold a label for each of {len(values)} rows, got {len(target)}")
-    return Rows(values, target, check_weights(weights, len(values), may_vanish=True), first, chunk)
-
-
-class _Iterable(Chunks):
-    """Chunks (X, y) or (X, y, sample_weight) of an iterable, or one chunk of ``n_rows`` rows.
-
-    The blocks of a single chunk count as chunks.
-    """
-
-    def __init__(
-        self,
-        source: Iterable[Any] | Callable[[], Iterable[Any]],
-        labels: bool,
-        n_rows: int | None = None,
-    ) -> None:
-        self._source, self._labels, self.n_rows = source, labels, n_rows
-        first = self._begin()
-        chunk = next(first, None)
-        if chunk is None:
-            raise ValueError("X holds no chunks; a fit needs at least one row")
-        X, *_ = _unpacked(0, chunk)
-        self.n_features, self.names = X.shape[1], _get_feature_names(X)
-        self._pending = None if self.can_repeat() else chain([chunk], first)
-
-    def can_repeat(self) -> bool:
-        return callable(self._source) or not isinstance(self._source, Iterator)
-
-    def _begin(self) -> Iterator[Any]:
-        source = called("X", self._source) if callable(self._source) else self._source
-        with naming("X"):
-            return iter(source)
-
     def _read(self, size: int) -> Iterator[Rows]:
+        """Yield checked rows from the first on, at most ``size`` at a time; errors name the rows."""
         chunks, self._pending = self._begin() if self._pending is None else self._pending, None
         first = 0
         for number, chunk in enumerate(chunks):
@@ -205,17 +161,32 @@ class _Iterable(Chunks):
             for name, column in (("y", y), ("sample_weight", weights)):
                 m = _length(column)
                 if column is not None and not isinstance(column, Number) and m != n:
-                    where = f"chunk {number}: " if self.n_rows is None else ""
+                    where = "" if self._single else f"chunk {number}: "
                     raise ValueError(
                         f"{where}X and {name} must have the same number of rows, got {n} and {m}"
                     )
             for start in range(0, n, size):
-                parts = (_sliced(values, start, start + size) for values in (X, y, weights))
-                at = number if self.n_rows is None else start // size
-                yield self._checked(at, first + start, *parts)
+                some, target, w = (_sliced(values, start, start + size) for values in (X, y, weights))
+                at = start // size if self._single else number
+                with located(at, first + start, _length(some)):
+                    rows = check_rows(some, target, w, self.n_features, self._labels)
+                yield replace(rows, first=first + start, chunk=at)
                 for array in (X, y, weights):
                     release(array)
             first += n
+
+
+def check_rows(X: Any, y: Any, weights: Any, n_features: int, labels: bool) -> Rows:
+    """Return rows as numbers; ``labels``: y holds class labels, which are not converted."""
+    values = check_chunk("X", X, n_features)
+    if not labels:
+        return Rows(values, *check_chunk_targets("y", y, weights, len(values)), 0, 0)
+    with naming("y"):
+        target = column_or_1d(y, warn=True)
+        assert_all_finite(target, input_name="y")
+        if len(target) != len(values):
+            raise ValueError(f"y must hold a label for each of {len(values)} rows, got {len(target)}")
+    return Rows(values, target, check_weights(weights, len(values), may_vanish=True), 0, 0)
 
 
 def are_chunks(X: Any, y: Any) -> bool:
@@ -246,13 +217,6 @@ def open_chunks(X: Any, y: Any, sample_weight: Any, *, labels: bool = False) -> 
     ``X`` is an array (mapped or not), with arrays ``y`` and ``sample_weight``; an iterable of chunks (X, y)
     or (X, y, sample_weight), or a function that returns one, without the two; or a path or Arrow data set,
     with the names of two columns. ``labels``: y holds class labels, which are not converted.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If X is of another type, or the other arguments do not fit it.
-    ModuleNotFoundError
-        For data of Arrow without pyarrow.
     """
     if _is_path_or_arrow(X, y):
         return _open_arrow(X, y, sample_weight, labels)
@@ -261,11 +225,11 @@ def open_chunks(X: Any, y: Any, sample_weight: Any, *, labels: bool = False) -> 
             raise ValueError("y must hold the targets, as X is an array; got None")
         with naming("y"):
             y = y if isinstance(y, np.ndarray) and y.ndim == 1 else column_or_1d(y, warn=True)
-        return _Iterable([(X, y, sample_weight)], labels, len(X))
+        return Chunks([(X, y, sample_weight)], labels, len(X), single=True)
     for name, column in (("y", y), ("sample_weight", sample_weight)):
         if column is not None:
             raise ValueError(f"{name} must be None where X is an iterable of chunks, which contain it")
-    return _Iterable(X, labels)
+    return Chunks(X, labels)
 
 
 def release(array: Any) -> None:
@@ -339,10 +303,6 @@ def _joined(parts: list[Rows]) -> Rows:
     return replace(parts[-1], X=X, y=y, weights=weights, first=parts[0].first)
 
 
-#: Formats by suffix; all other files are read as Parquet.
-_FORMATS: Final = {".arrow": "arrow", ".ipc": "arrow", ".feather": "feather"}
-
-
 def _open_arrow(X: Any, y: Any, sample_weight: Any, labels: bool) -> Chunks:
     """Return the rows of a path, data set, reader or table; ``y`` and ``sample_weight`` name columns."""
     try:
@@ -362,89 +322,90 @@ def _open_arrow(X: Any, y: Any, sample_weight: Any, labels: bool) -> Chunks:
             "X of pyarrow must be a pyarrow.dataset.Dataset, a RecordBatchReader or a Table, got "
             f"{type(X).__name__}"
         )
-    return _Arrow(source, y, sample_weight, labels)
+    columns = source.schema.names
+    given = {"y": y} if sample_weight is None else {"y": y, "sample_weight": sample_weight}
+    for name, column in given.items():
+        if not isinstance(column, str):
+            raise TypeError(
+                f"{name} must be the name of a column where X is a path or a data set of Arrow, got "
+                f"{type(column).__name__}"
+            )
+        if columns.count(column) != 1:
+            raise ValueError(f"{name} must name one column of X, {', '.join(columns)}; got {column!r}")
+    features = [column for column in columns if column not in given.values()]
+    if not features:
+        raise ValueError("X has no columns beside those of y and sample_weight")
+    for column in [*features, *list(given.values())[labels:]]:
+        _check_numeric(column, source.schema.field(column).type)
+    names, n_rows = np.array(features, dtype=object), None
+    if not hasattr(source, "scanner"):  # a reader, which can be read only once
+        return Chunks(_parts(source, features, given, labels), labels, names=names)
+    n_rows = source.count_rows()
 
-
-class _Arrow(Chunks):
-    """The rows of an Arrow data set, or of a reader, which can be read only once."""
-
-    def __init__(self, source: Any, y: Any, weights: Any, labels: bool) -> None:
-        self._source, self._y, self._weights, self._labels = source, y, weights, labels
-        columns = source.schema.names
-        for name, column in (("y", y), ("sample_weight", weights)):
-            if name == "sample_weight" and column is None:
-                continue
-            if not isinstance(column, str):
-                raise TypeError(
-                    f"{name} must be the name of a column where X is a path or a data set of Arrow, got "
-                    f"{type(column).__name__}"
-                )
-            if columns.count(column) != 1:
-                raise ValueError(f"{name} must name one column of X, {', '.join(columns)}; got {column!r}")
-        self._features = [column for column in columns if column not in (y, weights)]
-        if not self._features:
-            raise ValueError("X has no columns beside those of y and sample_weight")
-        for column in [*self._features, *([] if labels else [y]), *([] if weights is None else [weights])]:
-            _check_numeric(column, source.schema.field(column).type)
-        self.n_features = len(self._features)
-        self.names = np.array(self._features, dtype=object)
-        self.n_rows = source.count_rows() if self.can_repeat() else None
-
-    def can_repeat(self) -> bool:
-        """Tell whether there can be a second pass."""
-        return hasattr(self._source, "scanner")
-
-    def _batches(self, size: int) -> Iterator[Any]:
-        if not self.can_repeat():
-            yield from self._source
-            return
-        columns = [*self._features, self._y, *([] if self._weights is None else [self._weights])]
+    def read() -> Iterator[Any]:
         # Read ahead little, in the order of the files.
-        scanner = self._source.scanner(
-            columns=columns, batch_size=size, batch_readahead=1, fragment_readahead=1, use_threads=False
+        scanner = source.scanner(
+            columns=[*features, *given.values()],
+            batch_size=_BATCH_ROWS,
+            batch_readahead=1,
+            fragment_readahead=1,
+            use_threads=False,
         )
-        yield from scanner.to_batches()
+        return _parts(scanner.to_batches(), features, given, labels)
 
-    def _read(self, size: int) -> Iterator[Rows]:
-        first = 0
-        for number, batch in enumerate(self._batches(size)):
-            for start in range(0, batch.num_rows, size):
-                part = batch.slice(start, size)
-                where = f"chunk {number} (rows {first} to {first + len(part) - 1})"
-                X = np.empty((len(part), self.n_features))
-                for j, column in enumerate(self._features):
-                    X[:, j] = _values(part, "X", column, where)
-                y = _values(part, "y", self._y, where, labels=self._labels)
-                weights = self._weights and _values(part, "sample_weight", self._weights, where)
-                yield self._checked(number, first, X, y, weights)
-                first += len(part)
+    return Chunks(read, labels, n_rows, names=names)
+
+
+#: Rows of Arrow that are converted at a time.
+_BATCH_ROWS: Final = 4096
+
+
+def _parts(batches: Any, features: list[str], given: dict[str, str], labels: bool) -> Iterator[Any]:
+    """Yield (X, y) or (X, y, sample_weight), arrays, of a few rows of Arrow at a time."""
+    import pyarrow as pa
+
+    def values(batch: Any, name: str, column: str) -> NDArray[Any]:
+        found = batch.column(column)
+        if found.null_count > 0:
+            raise ValueError(f"{name} holds nulls in column {column!r}; leave such rows out, or fill them in")
+        if not (labels and name == "y"):
+            found = found.cast(pa.float64(), safe=False)
+        elif hasattr(found, "dictionary_decode"):
+            found = found.dictionary_decode()
+        array: NDArray[Any] = found.to_numpy(zero_copy_only=False)
+        return array
+
+    first = 0
+    for number, batch in enumerate(batches):
+        for start in range(0, batch.num_rows, _BATCH_ROWS):
+            part = batch.slice(start, _BATCH_ROWS)
+            with located(number, first, len(part)):
+                X = np.column_stack([values(part, "X", column) for column in features])
+                rest = [values(part, name, column) for name, column in given.items()]
+            yield X, *rest
+            first += len(part)
+
+
+#: Formats by suffix; all other files are read as Parquet.
+_FORMATS: Final = {".arrow": "arrow", ".ipc": "arrow", ".feather": "feather"}
 
 
 def _open_path(dataset: Any, path: str) -> Any:
-    if os.path.isdir(path):
-        files = sorted(
-            entry for entry in Path(path).rglob("*.*") if entry.is_file() and _is_data(entry, path)
-        )
-        return dataset.dataset(path, format=_format(path, files), partitioning="hive")
-    files = [Path(path)] if os.path.exists(path) else sorted(map(Path, glob.glob(path, recursive=True)))
-    format_ = _format(path, files)
-    return dataset.dataset([os.fspath(file) for file in files], format=format_)
-
-
-def _is_data(entry: Path, above: str) -> bool:
-    """Tell whether Arrow reads this file: it skips names that begin with a dot or an underscore."""
-    return not any(part.startswith((".", "_")) for part in entry.relative_to(above).parts)
-
-
-def _format(path: str, files: list[Path]) -> str:
+    folder = os.path.isdir(path)
+    pattern = os.path.join(glob.escape(path), "**", "*.*") if folder else path
+    found = [path] if os.path.isfile(path) else glob.glob(pattern, recursive=True)
+    files = sorted(filter(os.path.isfile, found))
+    if folder:  # Arrow, like glob, skips names that begin with a dot, and also those with an underscore
+        files = [file for file in files if f"{os.sep}_" not in file[len(path) :]]
     if not files:
         raise FileNotFoundError(f"X: there is no file {path!r}; give a file, a directory or a pattern")
-    formats = {_FORMATS.get(file.suffix.lower(), "parquet") for file in files}
+    formats = {_FORMATS.get(os.path.splitext(file)[1].lower(), "parquet") for file in files}
     if len(formats) > 1:
         raise ValueError(
             f"X: {path!r} has files of {' and '.join(sorted(formats))}; give files of one format"
         )
-    return formats.pop()
+    partitioning = "hive" if folder else None
+    return dataset.dataset(path if folder else files, format=formats.pop(), partitioning=partitioning)
 
 
 def _check_numeric(column: str, kind: Any) -> None:
@@ -455,20 +416,3 @@ def _check_numeric(column: str, kind: Any) -> None:
         raise TypeError(
             f"X: column {column!r} holds {kind}, not numbers; encode it, or give a data set without it"
         )
-
-
-def _values(batch: Any, argument: str, column: str, where: str, *, labels: bool = False) -> NDArray[Any]:
-    """Return the values of a column as float64, or as they are if they are labels."""
-    import pyarrow as pa
-
-    values = batch.column(column)
-    if values.null_count > 0:
-        raise ValueError(
-            f"{where}: {argument} holds nulls in column {column!r}; leave such rows out, or fill them in"
-        )
-    if not labels:
-        values = values.cast(pa.float64(), safe=False)
-    elif hasattr(values, "dictionary_decode"):
-        values = values.dictionary_decode()
-    found: NDArray[Any] = values.to_numpy(zero_copy_only=False)
-    return found

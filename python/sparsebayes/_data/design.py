@@ -224,27 +224,26 @@ def check_extra_basis(extra_basis: Any, kernel: object) -> None:
     """Raise TypeError or ValueError if ``extra_basis`` cannot compute columns from X."""
     if extra_basis is None or is_transformer(extra_basis):
         return
+    problem = f"extra_basis must be {_EXTRA_KINDS}; got {extra_basis!r}"
     if isinstance(extra_basis, str):
         if extra_basis != "linear":
-            raise ValueError(f"extra_basis must be {_EXTRA_KINDS}; got {extra_basis!r}")
+            raise ValueError(problem)
         if is_precomputed(kernel):
             raise ValueError(
                 "extra_basis='linear' takes the columns of X, which with kernel='precomputed' are kernel "
                 "values; give the kernel as an object or a callable k(X, Z)"
             )
     elif isinstance(extra_basis, Kernel):
-        raise TypeError(
-            f"extra_basis must be {_EXTRA_KINDS}; put kernels into a list, kernel=[..., {extra_basis!r}]"
+        raise TypeError(f"{problem}; put kernels into a list, kernel=[...]")
+    elif isinstance(extra_basis, type) or not callable(extra_basis):
+        got = (
+            f"the class {extra_basis.__name__}"
+            if isinstance(extra_basis, type)
+            else type(extra_basis).__name__
         )
-    elif isinstance(extra_basis, type):
         raise TypeError(
-            f"extra_basis must be {_EXTRA_KINDS}; got the class {extra_basis.__name__}, not an instance"
-        )
-    elif not callable(extra_basis):
-        raise TypeError(
-            f"extra_basis must be {_EXTRA_KINDS}; got {type(extra_basis).__name__}. If no function of X "
-            "gives the columns, append them to X, give a callable that returns them, and put the kernels on "
-            "the other columns with kernels.OnColumns"
+            f"extra_basis must be {_EXTRA_KINDS}, an instance; got {got}. If no function of X gives the "
+            "columns, append them to X, and put the kernels on the other columns with kernels.OnColumns"
         )
 
 

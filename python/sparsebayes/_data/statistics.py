@@ -50,20 +50,6 @@ class SufficientStatistics:
     n_jobs : int, optional
         Threads for long updates; None or -1: all cores. The result does not depend on it.
 
-    Attributes
-    ----------
-    n_basis : int
-    n_samples : int
-        Number of rows, including those of zero weight.
-    sum_of_weights : float
-        Sum of the sample weights.
-    gram : ndarray of shape (n_basis, n_basis)
-        :math:`\Phi^T W \Phi`, rounded.
-    projections : ndarray of shape (n_basis,)
-        :math:`\Phi^T W t`, rounded.
-    target_square : float
-        :math:`t^T W t`, rounded.
-
     See Also
     --------
     SparseBayesRegressor.fit_statistics : Fit a model to them.
@@ -126,7 +112,9 @@ class SufficientStatistics:
             If an argument does not hold finite numbers of its shape, naming it.
         """
         values = check_chunk("Phi", Phi, self.n_basis)
-        return self._add_checked(values, *check_chunk_targets("t", t, sample_weight, len(values)))
+        target, weights = check_chunk_targets("t", t, sample_weight, len(values))
+        self._core.update(values, target, weights, n_threads=self._n_jobs)
+        return self
 
     def update_kernel(
         self,
@@ -142,15 +130,13 @@ class SufficientStatistics:
         ----------
         X : array-like of shape (n, n_features)
             Inputs. n may be 0.
-        t : array-like of shape (n,)
-            Targets.
+        t, sample_weight
+            As for ``update``.
         centres : array-like of shape (n_centres, n_features)
             Centres of the kernel functions, the same in each call.
         kernel : kernel object or list of these
             Of `sparsebayes.kernels`, with all parameters. With several, the functions of the first kernel
             precede those of the second; n_basis is the number of kernels times the number of centres.
-        sample_weight : array-like of shape (n,), optional
-            Weight of each row: 2 counts like two equal rows, 0 like none.
 
         Returns
         -------
@@ -159,11 +145,10 @@ class SufficientStatistics:
         Raises
         ------
         TypeError, ValueError
-            If an argument does not hold finite numbers of its shape, or ``kernel`` is not a kernel object.
+            As for ``update``, or if ``kernel`` is not a kernel object.
 
         Examples
         --------
-        >>> import numpy as np
         >>> from sparsebayes import SufficientStatistics
         >>> from sparsebayes.kernels import Gaussian
         >>> X, t, centres = [[0.0], [1.0]], [1.0, 2.0], [[0.0], [3.0]]
@@ -213,11 +198,6 @@ class SufficientStatistics:
                 f"other must have n_basis={self.n_basis}, the same functions; got n_basis={other.n_basis}"
             )
         self._core.merge(other._core, n_threads=self._n_jobs)
-        return self
-
-    def _add_checked(self, Phi: FloatArray, t: FloatArray, weights: FloatArray | None) -> Self:
-        """Add checked rows."""
-        self._core.update(Phi, t, weights, n_threads=self._n_jobs)
         return self
 
     @property
@@ -276,8 +256,8 @@ def _restored(n_basis: int, n_jobs: int | None, n_rows: int, parts: FloatArray) 
 #: Bytes for each pair of functions: 16 for the sums, 16 for the sums of a block, later replaced by the
 #: matrices of a fit with nearly all functions active.
 _BYTES_PER_PAIR: Final = 100
-#: Bytes for each function: a strip of rows and its two halves in double-double arithmetic.
-_BYTES_PER_FUNCTION: Final = 3 * 520 * 8 + 256
+#: Bytes for each function, a strip of rows and its two halves in double-double arithmetic, over twice those.
+_STRIPS: Final = 64
 #: Bytes for each value of a block: read, checked and passed to kernels.
 _BYTES_PER_VALUE: Final = 32
 
@@ -285,21 +265,16 @@ _BYTES_PER_VALUE: Final = 32
 def check_room(basis: Basis, n_features: int, limit: int) -> None:
     """Raise ValueError if the sums for a basis take more than ``limit`` bytes."""
     rows, size = _BYTES_PER_VALUE * block_rows(basis.width) * max(basis.width, n_features), basis.n_summed + 2
-    needed = _BYTES_PER_PAIR * size * size + _BYTES_PER_FUNCTION * size + rows
-    if needed <= limit:
-        return
-    # The root K of a K^2 + b K = left.
-    left, a, b = max(0.0, limit - rows), _BYTES_PER_PAIR, _BYTES_PER_FUNCTION
-    fits = max(0, int((math.sqrt(b * b + 4 * a * left) - b) / (2 * a)) - 2)
-    raise ValueError(
-        f"memory_limit of {in_words(limit)} is too small: sums over pairs of functions take "
-        f"{in_words(needed)} here. {basis.remedy(fits)}, or raise memory_limit"
-    )
+    needed = _BYTES_PER_PAIR * size * (size + 2 * _STRIPS) + rows
+    if needed > limit:
+        room = max(0.0, limit - rows) / _BYTES_PER_PAIR
+        fits = max(0, int(math.sqrt(room + _STRIPS**2) - _STRIPS) - 2)
+        raise ValueError(
+            f"memory_limit of {in_words(limit)} is too small: sums over pairs of functions take "
+            f"{in_words(needed)} here. Give at most {basis.remedy(fits)}, or raise memory_limit"
+        )
 
 
-#: Default memory limit, as a fraction of the memory of the computer.
-_DEFAULT_FRACTION: Final = 0.5
-_UNITS: Final = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 #: Files with the memory limit of a container under Linux.
 _LIMIT_FILES: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 #: Bytes assumed if the system does not report its memory.
@@ -315,15 +290,20 @@ def check_memory_limit(value: object) -> int:
         If it is not a positive number of bytes, or a string such as ``"500MB"`` or ``"1.5GiB"``.
     """
     if value is None:
-        return int(_DEFAULT_FRACTION * _total_memory())
+        return _total_memory() // 2
     remedy = f"memory_limit must be None, a number of bytes, or a string such as '2GiB'; got {value!r}"
+    n_bytes: Any = value
     if isinstance(value, str):
-        return _parsed(value, remedy)
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([KMGT]?)(i?)B?\s*", value, re.IGNORECASE)
+        if found is None:
+            raise ValueError(remedy)
+        number, unit, binary = found.groups()
+        n_bytes = float(number) * (1024 if binary else 1000) ** " KMGT".index(unit.upper() or " ")
+    elif isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise TypeError(remedy)
-    if value < 1:
+    if not 1 <= n_bytes < math.inf:
         raise ValueError(remedy)
-    return int(value)
+    return int(n_bytes)
 
 
 def in_words(n_bytes: float) -> str:
@@ -331,17 +311,6 @@ def in_words(n_bytes: float) -> str:
     power = 0 if n_bytes < 1 else min(4, int(math.log(n_bytes, 1024)))
     unit = "B" if power == 0 else f"{' KMGT'[power]}iB"
     return f"{n_bytes / 1024**power:.3g} {unit}"
-
-
-def _parsed(text: str, remedy: str) -> int:
-    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([KMGT]?)(i?)B?\s*", text, re.IGNORECASE)
-    if found is None:
-        raise ValueError(remedy)
-    number, unit, binary = found.groups()
-    n_bytes = float(number) * (1024 if binary else 1000) ** _UNITS[unit.upper()]
-    if not 1.0 <= n_bytes < math.inf:
-        raise ValueError(remedy)
-    return int(n_bytes)
 
 
 @cache

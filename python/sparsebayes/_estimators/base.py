@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import html
 import os
-import re
 import warnings
 from abc import ABC
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from .._export.model_file import to_predictor
@@ -55,20 +54,6 @@ class atomic:  # a context manager
             warnings.warn(message, category, stacklevel=3)
 
 
-class _WholeValues:
-    """A table of parameters in HTML that shows whole values instead of truncated ones."""
-
-    _cell = re.compile(r'(?<=<td class="value">).*?(?=</td>)', re.DOTALL)
-
-    def _html_repr(self) -> str:
-        table: str = super()._html_repr()  # type: ignore[misc] # scikit-learn's class, the other base
-        texts = [html.escape(repr(value)) for value in self.values()]  # type: ignore[attr-defined] # a dict
-        if len(self._cell.findall(table)) != len(texts):
-            return table  # an unknown version of the table
-        whole = iter(texts)
-        return self._cell.sub(lambda cell: next(whole), table)
-
-
 @dataclass(kw_only=True, repr=False, eq=False)
 class Estimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carries no types
     """An estimator of this package.
@@ -84,18 +69,31 @@ class Estimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
     #: Whether y holds class labels.
     _labels: ClassVar[bool]
 
-    # After a fit.
+    # After a fit; each class documents those that it has.
     n_features_in_: int = field(init=False)
+    classes_: NDArray[Any] = field(init=False)
     active_: IntArray = field(init=False)
-    status_: str = field(init=False)
+    alpha_: FloatArray = field(init=False)
+    mu_: FloatArray = field(init=False)
+    sigma_: Any = field(init=False)
+    beta_: Any = field(init=False)
+    noise_variance_: Any = field(init=False)
     intercept_: FloatArray = field(init=False)
     coef_: FloatArray = field(init=False)
-    # With kernels.
     kernel_: Any = field(init=False)
     relevance_: IntArray = field(init=False)
     relevance_vectors_: FloatArray = field(init=False)
     dual_coef_: FloatArray = field(init=False)
+    log_marginal_likelihood_: float = field(init=False)
+    log_marginal_likelihood_path_: FloatArray = field(init=False)
+    n_iter_: int = field(init=False)
+    status_: str = field(init=False)
     _is_saturated: bool = field(init=False)
+    _basis: Any = field(init=False)
+    _likelihood: Any = field(init=False)
+    #: Noise variance of a row of weight 1 in units of ``noise_variance_``: the harmonic mean of squares of
+    #: ``y_std``. None: the fit had no ``y_std``.
+    _y_variance: float | None = field(init=False)
 
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether a fit has finished."""
@@ -114,28 +112,17 @@ class Estimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
         """Return the whole constructor call; scikit-learn would truncate long kernels."""
         return str(super().__repr__(N_CHAR_MAX=N_CHAR_MAX))
 
-    def _get_params_html(self, deep: bool = False, **kwargs: Any) -> Any:
-        """Return scikit-learn's table of parameters with whole values, without those of kernel objects."""
-        params = super()._get_params_html(deep=False, **kwargs)
-        params.__class__ = type("ParamsDict", (_WholeValues, type(params)), {})
-        return params
-
     def set_params(self, **params: Any) -> Self:
         """Set parameters, also those of a kernel object: ``kernel__width``.
 
         Parameters
         ----------
         **params
-            New values by name.
+            New values by name; ValueError if there is no such parameter.
 
         Returns
         -------
         self
-
-        Raises
-        ------
-        ValueError
-            If there is no such parameter.
         """
         kernel = params.get("kernel", getattr(self, "kernel", None))
         inner = [name for name in params if name.startswith("kernel__")]
@@ -157,11 +144,9 @@ class Estimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
 
         Raises
         ------
-        NotFittedError
-            Before ``fit``.
-        ValueError
-            If predictions use functions that only Python can evaluate: a callable kernel, or an
-            ``extra_basis`` other than "linear".
+        NotFittedError, ValueError
+            Before ``fit``, and if predictions use functions that only Python can evaluate: a callable kernel,
+            or an ``extra_basis`` other than "linear".
         """
         return to_predictor(self)
 
@@ -177,10 +162,8 @@ class Estimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
         ------
         NotFittedError, ValueError
             As for ``to_predictor``.
-        TypeError, ValueError
-            If ``path`` is not a path.
-        OSError
-            If the file cannot be written; an existing file is then unchanged.
+        TypeError, ValueError, OSError
+            If ``path`` is not a path that can be written; an existing file is then unchanged.
         """
         self.to_predictor().save(path)
 

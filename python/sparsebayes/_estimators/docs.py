@@ -22,6 +22,7 @@ def documented(cls: _Class) -> _Class:
         return "\n".join(f"{indent}{text}".rstrip() for text in lines)
 
     for target in (cls, *vars(cls).values()):
+        target = getattr(target, "fn", target)  # of `available_if`
         if isinstance(target, (type, FunctionType)) and target.__doc__:
             target.__doc__ = _PLACEHOLDER.sub(expand, target.__doc__)
     return cls
@@ -358,6 +359,18 @@ UserWarning
     Standard deviations of new targets, after a fit with ``y_std`` and in its unit: their part of the variance
     is ``noise_variance_ * y_std**2``. None: that of a typical training row, whose ``y_std**2`` is the
     harmonic mean of the squares given.""",
+    "predict_sections_std": r"""Returns
+-------
+mean : ndarray of shape (n,) or (n, n_outputs)
+std : ndarray of the same shape
+    Only if ``return_std``.
+
+{predict_raises}""",
+    "status_": r"""status_ : str
+    ``"converged"``; ``"empty"``: converged, but the model has no function except the bias, and predicts the
+    same everywhere; ``"noise_floor"`` or ``"alpha_floor"``: converged, but the noise variance, or the prior
+    precision of a weight, is at its lower bound; ``"max_iter"``; ``"stopped"`` by the callback;
+    ``"stalled"``: close to an optimum, but not to within ``tol``. Of several fits the worst.""",
     "predict_raises": r"""Raises
 ------
 NotFittedError

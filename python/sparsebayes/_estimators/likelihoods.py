@@ -191,8 +191,6 @@ def noise_of(est: Any, y_std: PerRow, n_rows: int) -> Any:
     return est.noise_variance_ * check_y_std(y_std, n_rows) ** 2
 
 
-# --- several Gaussian outputs --------------------------------------------------------------------------
-
 #: The settings that several outputs need.
 _NEEDED: Final[dict[str, Any]] = {
     "search": "greedy",

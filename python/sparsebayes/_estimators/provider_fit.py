@@ -15,7 +15,7 @@ from .._data import candidates as _candidates
 from .._data.basis import Basis, KernelBasis, without_rows
 from .._types import FloatArray
 from .._types import Likelihood as Name
-from ..kernels._resolve import measures_inputs
+from ..kernels._resolve import is_precomputed, measures_inputs
 from .fit import publish_features
 from .likelihoods import Classes, Likelihood, check_single
 from .probabilities import check_multi_class
@@ -117,14 +117,14 @@ def _basis(est: Any, n_basis: int) -> Basis:
             raise ValueError("provider must have a function besides the constant one; got n_basis=1")
         publish_features(est, n_basis - int(bias))
     else:
-        est._Basis.check_without_rows(est, "a fit to a provider")
-        if est.extra_basis is not None:
-            raise ValueError("extra_basis needs the rows; take SparseBayes* on columns of both kinds")
-        if np.ndim(est.candidates) != 2:
+        if np.ndim(est.candidates) != 2 and not is_precomputed(est.kernel):
             raise ValueError(
                 "candidates must be an array of centres, (n_candidates, n_features), for a provider; "
                 f"got {est.candidates!r}"
             )
+        est._Basis.check_without_rows(est, "a fit to a provider")
+        if est.extra_basis is not None:
+            raise ValueError("extra_basis needs the rows; take SparseBayes* on columns of both kinds")
         if measures_inputs(est.kernel, est.gamma):
             raise ValueError(
                 "gamma='scale' needs the rows, for their variance; give a number, or a kernel object"
