@@ -125,14 +125,14 @@ def _basis(est: Any, n_basis: int) -> Basis:
         est._Basis.check_without_rows(est, "a fit to a provider")
         if est.extra_basis is not None:
             raise ValueError("extra_basis needs the rows; take SparseBayes* on columns of both kinds")
-        if measures_inputs(est.kernel, est.gamma):
-            raise ValueError(
-                "gamma='scale' needs the rows, for their variance; give a number, or a kernel object"
-            )
         publish_features(est, int(np.shape(est.candidates)[1]))
         _candidates.place(est, without_rows(est.n_features_in_))
         if len(first_of_equal(est.candidates_)) < len(est.candidates_):
             raise ValueError("candidates must be distinct for a provider; apply numpy.unique")
+        if measures_inputs(est.kernel, est.gamma):
+            raise ValueError(
+                "gamma='scale' needs the rows, for their variance; give a number, or a kernel object"
+            )
     basis: Basis = est._Basis.of(est, without_rows(est.n_features_in_), stored=False)
     expected = int(bias) + basis.n_summed
     if n_basis != expected:
