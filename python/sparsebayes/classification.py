@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,7 +14,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._checks.arguments import check_flag
 from ._checks.numbers import any_array
-from ._data.basis import Basis, ColumnBasis, KernelBasis
 from ._estimators.base import Estimator, atomic
 from ._estimators.docs import documented
 from ._estimators.fit import build, validate
@@ -49,7 +48,6 @@ class Classification(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit
     """Classification: Bernoulli for two classes, a softmax or a fit per class for more."""
 
     _labels = True
-    _Basis: ClassVar[type[Basis]]
 
     multi_class: str = "ovr"
     scheme: Scheme = "sequential"
@@ -266,8 +264,6 @@ class RVC(Classification):
     ('converged', True)
     """
 
-    _Basis = KernelBasis
-
     kernel: KernelSpec = field(default="rbf", kw_only=False)
     gamma: float | str = "scale"
     degree: int = 3
@@ -337,8 +333,6 @@ class SparseBayesClassifier(Classification):
     >>> model.active_
     array([-1,  1])
     """
-
-    _Basis = ColumnBasis
 
     # After a fit.
     X_offset_: FloatArray = field(init=False)

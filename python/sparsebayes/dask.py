@@ -26,7 +26,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._checks.arguments import check_flag, check_n_jobs, check_settings
 from ._dask import Engine, Partitions, is_array, lazily, on_each, partitions, shared
-from ._data.basis import KernelBasis
+from ._data.basis import Basis, check_without_rows
 from ._data.chunks import Rows
 from ._data.out_of_core import Moments, Survey, basis_after
 from ._data.statistics import SufficientStatistics
@@ -131,7 +131,7 @@ class _OnDask(Estimator):
             raise ValueError("memory_limit is not for Dask, whose workers manage memory")
         if local.checkpoint is not None:
             raise ValueError("checkpoint is not for Dask, which repeats lost work")
-        KernelBasis.check_without_rows(local, "a fit on Dask")
+        check_without_rows(local, "a fit on Dask")
         if local._labels:
             check_scheme(settings)
         parts = partitions(local, X, y, sample_weight, reset=True)
@@ -331,7 +331,7 @@ def _surveyed(rows: Rows, empty: Survey) -> Survey:
     return survey
 
 
-def _sums(rows: Rows, basis: KernelBasis, n_jobs: int) -> SufficientStatistics:
+def _sums(rows: Rows, basis: Basis, n_jobs: int) -> SufficientStatistics:
     """Return the sums of a regression over the rows of a partition."""
     stats = SufficientStatistics(basis.n_summed, n_jobs=n_jobs)
     if len(rows) > 0:

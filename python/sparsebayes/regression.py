@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._checks.arguments import check_choice, check_flag, check_prior, check_settings
 from ._checks.targets import Training
-from ._data.basis import Basis, ColumnBasis, KernelBasis, without_rows
+from ._data.basis import basis_of, without_rows
 from ._data.statistics import SufficientStatistics
 from ._estimators.base import Estimator, atomic
 from ._estimators.docs import documented
@@ -58,7 +58,6 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
     """Regression of numeric targets: one fit, with a Gaussian likelihood by default."""
 
     _labels = False
-    _Basis: ClassVar[type[Basis]]
 
     noise_variance: float | ArrayLike | None = None
     shared_noise: bool = False
@@ -285,8 +284,6 @@ class RVR(Regression):
     (array([[1., 1.]]), (2,))
     """
 
-    _Basis = KernelBasis
-
     kernel: KernelSpec = field(default="rbf", kw_only=False)
     gamma: float | str = "scale"
     degree: int = 3
@@ -414,8 +411,6 @@ class SparseBayesRegressor(Regression):
     array([ 3., -1.])
     """
 
-    _Basis = ColumnBasis
-
     likelihood: Literal["gaussian", "poisson"] = "gaussian"
 
     # After a fit.
@@ -446,7 +441,7 @@ class SparseBayesRegressor(Regression):
         with atomic(self):
             settings = check_settings(self)
             publish_features(self, stats.n_basis)
-            basis = ColumnBasis.of(self, without_rows(stats.n_basis), stored=False)
+            basis = basis_of(self, without_rows(stats.n_basis), stored=False)
             publish(self, *run(self, [of_sums(self, basis, stats, settings)]))
         return self
 

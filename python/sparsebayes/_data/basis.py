@@ -1,15 +1,15 @@
-"""The two kinds of basis: kernels centred at the candidates, and the columns of X.
+"""The basis of an estimator: kernels centred at the candidates, or the columns of X, or both.
 
 A basis is made from the arguments of an estimator and the training rows. It evaluates its functions, builds
-the dictionary for the core, and publishes attributes. A fitted estimator keeps it, with the active functions
-only.
+the dictionary for the core, and publishes attributes. A fitted estimator keeps it, with the active kernel
+functions only.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -57,281 +57,133 @@ def without_rows(n_features: int, n_samples: int = 0, inputs: FloatArray | None 
     return Training(X, np.zeros(2), None, np.arange(2), n_samples)
 
 
-@dataclass(frozen=True)
-class ColumnBasis:
-    """The columns of X, after a bias if there is one."""
-
-    bias: bool
-    #: Number of functions besides the bias, the columns of X.
-    n_summed: int
-    #: Subtracted from the columns.
-    offset: FloatArray
-
-    @classmethod
-    def of(cls, est: Any, training: Training, *, stored: bool = True) -> ColumnBasis:
-        """Return the basis of an estimator for these rows; ``stored``: False if they are not in memory."""
-        bias = check_flag("fit_intercept", est.fit_intercept)
-        return cls(bias, training.X.shape[1], centring(training.X, training.weights, bias=bias and stored))
-
-    @classmethod
-    def check_without_rows(cls, est: Any, doing: str) -> None:
-        """Raise ValueError, naming the remedy, if the functions depend on all rows, for ``doing`` this."""
-
-    @classmethod
-    def first_pass(cls, est: Any, n_features: int, limit: int) -> tuple[int | None, bool]:
-        """Return the size of the first pass's sample (None: no sample), and whether it sums moments."""
-        return None, est._labels and check_flag("fit_intercept", est.fit_intercept)
-
-    @classmethod
-    def sized(cls, est: Any, n_rows: int, n_features: int) -> ColumnBasis:
-        """Return a basis of the size that an estimator's will have, for estimates of memory."""
-        return cls(False, n_features, np.zeros(0))
-
-    @property
-    def layout(self) -> Layout:
-        """The order of the functions."""
-        return Layout(self.bias, self.n_summed, np.arange(self.n_summed))
-
-    @property
-    def n_centred(self) -> int:
-        """Number of functions, the last ones, that are columns centred by a bias."""
-        return self.n_summed
-
-    @property
-    def width(self) -> int:
-        """Values that are stored for a row while it is added to sums."""
-        return self.n_summed
-
-    def design(self, training: Training, n_threads: int | None) -> Design:
-        """Return the dictionary for the core."""
-        check_sizes(training.X)
-        return dense_design([training.X], self.layout, self.offset if self.bias else None)
-
-    def dense(self, est: Any, training: Training) -> FloatArray:
-        """Return the dictionary of a fitted model, N x K, evaluated in NumPy alone."""
-        return matrix([training.X], bias=self.bias, offset=self.offset if self.bias else None)
-
-    def whole(self, est: Any, training: Training) -> ColumnBasis:
-        """Return the basis with all functions of the dictionary."""
-        return self
-
-    def functions(self, active: IntArray, X: FloatArray, n_threads: int | None) -> FloatArray:
-        """Return the functions of these names at the rows X, (n, n_active)."""
-        phi, columns = np.ones((len(X), len(active))), active[active >= 0]
-        phi[:, active >= 0] = X[:, columns] - self.offset[columns]
-        return phi
-
-    def summed(self, X: FloatArray, shift: FloatArray, n_threads: int | None) -> FloatArray:
-        """Return all functions but the bias; ``shift`` is subtracted from the columns."""
-        return X - shift if shift.any() else X
-
-    def add(self, stats: SufficientStatistics, X: FloatArray, t: FloatArray, w: FloatArray | None) -> None:
-        """Add checked rows to sums; after an error none has been added."""
-        stats._core.update(X, t, w, n_threads=stats._n_jobs)
-
-    def shift(self, inputs: FloatArray | None) -> FloatArray:
-        """Return numbers close to the means of the columns; ``inputs``: rows with the moments of X."""
-        shift = inputs.mean(axis=0) if self.bias and inputs is not None else np.zeros(self.n_summed)
-        return np.where(np.isfinite(shift), shift, 0.0)  # others raise errors in the fit
-
-    def remedy(self, n_basis: int) -> str:
-        """Return what to give for this many functions."""
-        return f"{n_basis} columns"
-
-    def publish(self, est: Any, training: Training | None) -> None:
-        """Publish the attributes of the basis; the posterior is already published."""
-        est._basis, est.X_offset_ = self, self.offset
-        functions, weights = est.active_ >= 0, output_weights(est)
-        coef = np.zeros((len(weights), self.n_summed))
-        coef[:, est.active_[functions]] = weights[:, functions]
-        est.coef_ = coef if est._labels or est.mu_.ndim == 2 else coef[0]
-        est.intercept_ = bias_weights(est) - coef @ self.offset
-
-
 #: Bytes per number of the sample that centres are chosen from, with its copies.
 _SAMPLE_BYTES: Final = 64
 
 
 @dataclass(frozen=True)
-class KernelBasis:
-    """One function per kernel and centre, k(., z_m), after a bias and before any extra columns."""
+class Basis:
+    """A bias, then kernels about centres, k(., z_m), then columns computed from X.
+
+    `SparseBayesRegressor` and `SparseBayesClassifier` have no kernels, and the columns of X.
+    """
 
     bias: bool
-    #: None of them: X holds kernel values.
     kernels: list[Kernel]
     #: Names of each kernel's functions, out of ``size``, ascending; and their centres.
     size: int
     kept: IntArray
     centres: FloatArray
-    #: The fitted ``extra_basis``, and what is subtracted from its columns.
+    #: The fitted ``extra_basis``, which computes the columns, and what is subtracted from them.
     extra: Any
     offset: FloatArray
-    #: The extra columns at the rows of the fit; not in a fitted model.
+    #: Whether X holds the values of a kernel.
+    precomputed: bool = False
+    #: The columns at the rows of the fit, not centred; not in a fitted model.
     columns: FloatArray | None = None
 
-    @classmethod
-    def of(cls, est: Any, training: Training, *, stored: bool = True) -> KernelBasis:
-        """Return the basis of an estimator for these rows.
-
-        ``stored``: False if the rows are not in memory; the centres are then already placed.
-        """
-        if stored:
-            _candidates.place(est, training)
-        bias, kernels = check_flag("fit_intercept", est.fit_intercept), fit_kernels(est, training)
-        size, kept = _candidates.block_size(est, training), _candidates.in_use(est, training)
-        # X may be passed without a copy: the core and callables copy it.
-        centres = training.X
-        if not kernels:
-            centres = centres[:0]
-        elif kept is not training.rows:
-            centres = _candidates.points(est, training, kept)
-        extra = fitted_extra(est.extra_basis, est.kernel, training.X)
-        if not stored:
-            offset = np.zeros(columns_at(extra, est.candidates_[:1]).shape[1])
-            return cls(bias, kernels, size, kept, centres, extra, offset)
-        columns = columns_at(extra, training.X)
-        offset = centring(columns, training.weights, bias=bias)
-        columns = centre(columns.copy(), offset)
-        return cls(bias, kernels, size, kept, centres, extra, offset, columns)
-
-    @classmethod
-    def check_without_rows(cls, est: Any, doing: str) -> None:
-        """Raise ValueError, naming the remedy, if the functions depend on all rows, for ``doing`` this."""
-        if is_precomputed(est.kernel):
-            raise ValueError(
-                f"kernel='precomputed' has a column for each row and is not possible for {doing}"
-            )
-        if est.candidates is None:
-            raise ValueError(
-                f"candidates must be an integer or an array for {doing}: with None each row adds a function; "
-                "an integer chooses that many rows"
-            )
-        if argument := learning_argument(est):
-            raise ValueError(
-                f"{argument} needs the rows in memory and is not possible for {doing}; learn on a "
-                "sample, and give its kernel_ as kernel"
-            )
-        if check_flag("keep_rows", getattr(est, "keep_rows", False)):
-            raise ValueError(f"keep_rows must be False for {doing}, which keeps no rows")
-        check_extra_basis(est.extra_basis, est.kernel)
-        if is_transformer(est.extra_basis):
-            raise ValueError(
-                f"extra_basis must be None, 'linear' or a callable for {doing}: a transformer is fitted to "
-                "all rows; fit it beforehand and give extra_basis=transformer.transform"
-            )
-
-    @classmethod
-    def first_pass(cls, est: Any, n_features: int, limit: int) -> tuple[int | None, bool]:
-        """Return the size of the first pass's sample (None: no sample), and whether it sums moments."""
-        scale = measures_inputs(est.kernel, est.gamma)
-        if not _candidates.is_number(est.candidates):
-            return None, scale
-        size = _candidates.sample_size(est.candidates)
-        room = limit // (_SAMPLE_BYTES * n_features)
-        return max(_candidates.number(est.candidates, size) + 1, min(size, room)), scale
-
-    @classmethod
-    def sized(cls, est: Any, n_rows: int, n_features: int) -> KernelBasis:
-        """Return a basis of the size that an estimator's will have, for estimates of memory."""
-        n_kernels = len(est.kernel) if isinstance(est.kernel, (list, tuple)) else 1
-        n = _candidates.number(est.candidates, n_rows)
-        kernels: list[Kernel] = [Linear()] * n_kernels
-        return cls(False, kernels, n, np.arange(n), np.broadcast_to(0.0, (n, n_features)), None, np.zeros(0))
+    @property
+    def n_blocks(self) -> int:
+        """Number of kernels."""
+        return 1 if self.precomputed else len(self.kernels)
 
     @property
-    def layout(self) -> Layout:
-        """The order of the functions."""
-        return Layout(self.bias, self.size, self.kept, self._n_blocks)
-
-    @property
-    def _n_blocks(self) -> int:
-        return max(1, len(self.kernels))
-
-    @property
-    def n_centred(self) -> int:
-        """Number of functions, the last ones, that are columns centred by a bias."""
+    def n_columns(self) -> int:
+        """Number of columns computed from X, which a bias centres."""
         return len(self.offset)
 
     @property
     def n_summed(self) -> int:
         """Number of functions besides the bias."""
-        return self._n_blocks * len(self.kept) + len(self.offset)
+        return self.n_blocks * len(self.kept) + self.n_columns
+
+    @property
+    def layout(self) -> Layout:
+        """The order of the functions."""
+        if self.n_blocks == 0:
+            return Layout(self.bias, self.n_columns, np.arange(self.n_columns))
+        return Layout(self.bias, self.size, self.kept, self.n_blocks)
 
     @property
     def in_core(self) -> bool:
         """Whether the core evaluates all functions but the bias."""
-        return core_kernels(self.kernels) is not None and len(self.offset) == 0
+        return self.n_columns == 0 and bool(core_kernels(self.kernels))
 
     @property
     def width(self) -> int:
         """Values that are stored for a row while it is added to sums; of kernels only Python's own."""
-        own = 0 if core_kernels(self.kernels) is not None else len(self.kernels) * len(self.centres)
-        return int(self.centres.shape[1]) + len(self.offset) + own
+        own = len(self.kernels) * len(self.centres) if core_kernels(self.kernels) is None else 0
+        return int(self.centres.shape[1]) + self.n_columns + own
 
     def design(self, training: Training, n_threads: int | None) -> Design:
         """Return the dictionary for the core."""
-        X, extra = training.X, self.columns
-        assert extra is not None
-        if not self.kernels:
-            return dense_design([X[:, self.kept], extra], self.layout)
+        X, columns = training.X, self.columns
+        assert columns is not None
+        offset = self.offset if self.bias and self.n_columns > 0 else None
         if cores := core_kernels(self.kernels):
+            extra = columns if offset is None else centre(columns.copy(), offset)
             return kernel_design(X, self.centres, cores, self.layout, extra)
+        if self.n_blocks == 0:
+            check_sizes(X)
         blocks = [evaluate(kernel, X, self.centres, n_threads) for kernel in self.kernels]
-        return dense_design([*blocks, extra], self.layout)
+        blocks += [X[:, self.kept]] if self.precomputed else []
+        return dense_design([*blocks, columns] if self.n_columns > 0 else blocks, self.layout, offset)
 
     def dense(self, est: Any, training: Training) -> FloatArray:
         """Return the dictionary of a fitted model, N x K, evaluated in NumPy alone."""
-        blocks = dense_blocks(est, training, _candidates.in_use(est, training))
-        return matrix([*blocks, self._extra_at(training.X)], bias=self.bias)
+        kept = _candidates.in_use(est, training) if self.n_blocks > 0 else self.kept
+        blocks = dense_blocks(est, training, kept) if self.n_blocks > 0 else []
+        if self.n_columns > 0:
+            blocks.append(columns_at(self.extra, training.X, self.n_columns))
+        return matrix(blocks, bias=self.bias, offset=self.offset if self.n_columns > 0 else None)
 
-    def whole(self, est: Any, training: Training) -> KernelBasis:
-        """Return the basis with all functions of the dictionary."""
+    def whole(self, est: Any, training: Training) -> Basis:
+        """Return the basis of a fitted model with all functions of the dictionary."""
+        if self.n_blocks == 0:
+            return self
         size, kept = _candidates.block_size(est, training), _candidates.in_use(est, training)
-        centres = _candidates.points(est, training, kept) if self.kernels else self.centres
+        centres = self.centres if self.precomputed else _candidates.points(est, training, kept)
         return replace(self, size=size, kept=kept, centres=centres)
 
-    def _extra_at(self, X: FloatArray) -> FloatArray:
-        return centre(columns_at(self.extra, X, self.n_centred).copy(), self.offset)
-
-    def extra_columns(self, active: IntArray) -> IntArray:
-        """Return the extra column of each of these functions; negative for kernels and the bias."""
-        return active - self._n_blocks * self.size
+    def column_of(self, active: IntArray) -> IntArray:
+        """Return the column that each of these functions is; negative for kernels and the bias."""
+        return active - self.n_blocks * self.size
 
     def functions(self, active: IntArray, X: FloatArray, n_threads: int | None) -> FloatArray:
         """Return the functions of these names at the rows X, (n, n_active)."""
-        phi, columns = np.ones((len(X), len(active))), self.extra_columns(active)
-        if self.n_centred > 0:
-            extra = columns_at(self.extra, X, self.n_centred) - self.offset
-            phi[:, columns >= 0] = extra[:, columns[columns >= 0]]
-        block, row = np.divmod(active, self.size)
-        if not self.kernels:
-            inside = block == 0
-            phi[:, inside] = X[:, active[inside]]
+        phi, columns = np.ones((len(X), len(active))), self.column_of(active)
+        if self.n_columns > 0:
+            used, extra = columns[columns >= 0], columns_at(self.extra, X, self.n_columns)
+            phi[:, columns >= 0] = extra[:, used] - self.offset[used]
+        if self.n_blocks > 0:
+            block, row = np.divmod(active, self.size)
+        if self.precomputed:
+            phi[:, block == 0] = X[:, active[block == 0]]
         for p, kernel in enumerate(self.kernels):
-            inside = block == p
-            if inside.any():
+            if (inside := block == p).any():
                 centres = self.centres[np.searchsorted(self.kept, row[inside])]
                 phi[:, inside] = evaluate(kernel, X, centres, n_threads)
         return phi
 
     def summed(self, X: FloatArray, shift: FloatArray, n_threads: int | None) -> FloatArray:
-        """Return all functions but the bias; ``shift`` is subtracted from the extra columns."""
+        """Return all functions but the bias; ``shift`` is subtracted from the columns."""
+        columns = columns_at(self.extra, X, self.n_columns)
+        columns = columns - shift if shift.any() else columns
         blocks = [evaluate(kernel, X, self.centres, n_threads) for kernel in self.kernels]
-        return np.hstack([*blocks, columns_at(self.extra, X, self.n_centred) - shift])
+        return np.hstack([*blocks, columns]) if blocks else columns
 
     def add(self, stats: SufficientStatistics, X: FloatArray, t: FloatArray, w: FloatArray | None) -> None:
         """Add checked rows to sums; after an error none has been added."""
         n_threads = stats._n_jobs
         # Arrays unpickled from messages may be misaligned.
-        X, centres, t = (np.require(part, np.float64, PLAIN) for part in (X, self.centres, t))
-        w = None if w is None else np.require(w, np.float64, PLAIN)
+        t, w = np.require(t, np.float64, PLAIN), None if w is None else np.require(w, np.float64, PLAIN)
         if cores := core_kernels(self.kernels):  # evaluated in strips
-            extra = columns_at(self.extra, X, self.n_centred)
-            beside = np.asfortranarray(extra) if self.n_centred else None
-            stats._core.update_kernel(X, centres, cores, t, w, extra=beside, n_threads=n_threads)
+            X, centres = (np.require(part, np.float64, PLAIN) for part in (X, self.centres))
+            extra = np.asfortranarray(columns_at(self.extra, X, self.n_columns)) if self.n_columns else None
+            stats._core.update_kernel(X, centres, cores, t, w, extra=extra, n_threads=n_threads)
             return
-        rows, nothing = block_rows(self.width), np.zeros(self.n_centred)
-        if len(X) <= rows:
+        rows, nothing = block_rows(self.width), np.zeros(self.n_columns)
+        if len(X) <= rows or not self.kernels:
             stats._core.update(self.summed(X, nothing, n_threads), t, w, n_threads=n_threads)
             return
         sums = type(stats)(self.n_summed, n_jobs=n_threads)
@@ -341,20 +193,24 @@ class KernelBasis:
         stats.merge(sums)
 
     def shift(self, inputs: FloatArray | None) -> FloatArray:
-        """Return numbers close to the means of the extra columns."""
-        if not self.bias or self.n_centred == 0:
-            return np.zeros(self.n_centred)
-        mean: FloatArray = columns_at(self.extra, self.centres, self.n_centred).mean(axis=0)
-        return mean
-
-    def remedy(self, n_basis: int) -> str:
-        """Return what to give for this many functions."""
-        return f"candidates={max(0, n_basis - self.n_centred) // len(self.kernels)}"
+        """Return numbers close to the means of the columns; ``inputs``: rows with the moments of X."""
+        points = self.centres if self.kernels else inputs
+        if not self.bias or self.n_columns == 0 or points is None:
+            return np.zeros(self.n_columns)
+        mean = columns_at(self.extra, points, self.n_columns).mean(axis=0)
+        return np.where(np.isfinite(mean), mean, 0.0)  # others raise errors in the fit
 
     def publish(self, est: Any, training: Training | None) -> None:
         """Publish the attributes of the basis; the posterior is already published."""
-        columns, weights = self.extra_columns(est.active_), output_weights(est)
-        kernels = (est.active_ >= 0) & (columns < 0)
+        columns, weights = self.column_of(est.active_), output_weights(est)
+        beside, kernels = columns >= 0, (est.active_ >= 0) & (columns < 0)
+        coef = np.zeros((len(weights), self.n_columns))
+        coef[:, columns[beside]] = weights[:, beside]
+        if self.n_blocks == 0:
+            est._basis, est.X_offset_ = replace(self, columns=None), self.offset
+            est.coef_ = coef if est._labels or est.mu_.ndim == 2 else coef[0]
+            est.intercept_ = bias_weights(est) - coef @ self.offset
+            return
         relevance = np.unique(est.active_[kernels] % self.size)
         for name in ("relevance_vectors_", "dual_coef_", "extra_coef_", "inputs_"):
             est.__dict__.pop(name, None)  # left by an earlier fit with another kernel
@@ -367,19 +223,82 @@ class KernelBasis:
         centres = est.relevance_vectors_ if self.kernels else self.centres
         est._basis = replace(self, kept=relevance, centres=centres, columns=None)
         publish_linear(est, bias_weights(est))
-        if (
-            training is not None
-            and isinstance(est.kernel_, Gaussian)
-            and isinstance(est.kernel_.width, tuple)
-        ):
+        if training is not None and isinstance(est.kernel_, Gaussian) and np.ndim(est.kernel_.width) > 0:
             est.inputs_ = _input_relevances(est, training, est.kernel_)
         if self.extra is not None:
-            est.extra_coef_ = np.zeros((len(weights), self.n_centred))
-            est.extra_coef_[:, columns[columns >= 0]] = weights[:, columns >= 0]
-            est.intercept_ = est.intercept_ - est.extra_coef_ @ self.offset
+            est.extra_coef_ = coef
+            est.intercept_ = est.intercept_ - coef @ self.offset
 
 
-Basis: TypeAlias = ColumnBasis | KernelBasis
+def basis_of(est: Any, training: Training, *, stored: bool = True) -> Basis:
+    """Return the basis of an estimator for these rows.
+
+    ``stored``: False if the rows are not in memory; the centres are then already placed.
+    """
+    bias = check_flag("fit_intercept", est.fit_intercept)
+    X, kernels, size, kept = training.X, [], 0, np.arange(0)
+    centres, extra, precomputed = np.empty((0, 0)), "linear", False
+    if hasattr(est, "kernel"):
+        if stored:
+            _candidates.place(est, training)
+        kernels, precomputed = fit_kernels(est, training), is_precomputed(est.kernel)
+        size, kept = _candidates.block_size(est, training), _candidates.in_use(est, training)
+        if kernels:
+            # X may be passed without a copy: the core and callables copy it.
+            centres = X if kept is training.rows else _candidates.points(est, training, kept)
+        extra = fitted_extra(est.extra_basis, est.kernel, X)
+    columns = columns_at(extra, X if stored or not kernels else est.candidates_[:1])
+    offset = centring(columns, training.weights, bias=bias and stored)
+    return Basis(bias, kernels, size, kept, centres, extra, offset, precomputed, columns if stored else None)
+
+
+def sized(est: Any, n_rows: int, n_features: int) -> Basis:
+    """Return a basis of the size that an estimator's will have, for estimates of memory."""
+    nothing = np.arange(0), np.empty((0, 0))
+    if not hasattr(est, "kernel"):
+        return Basis(False, [], 0, *nothing, "linear", np.zeros(n_features))
+    n_kernels = len(est.kernel) if isinstance(est.kernel, (list, tuple)) else 1
+    n = _candidates.number(est.candidates, n_rows)
+    kernels: list[Kernel] = [Linear()] * n_kernels
+    return Basis(False, kernels, n, np.arange(n), np.empty((0, n_features)), None, np.zeros(0))
+
+
+def first_pass(est: Any, n_features: int, limit: int) -> tuple[int | None, bool]:
+    """Return the size of the first pass's sample (None: no sample), and whether it sums moments."""
+    if not hasattr(est, "kernel"):
+        return None, est._labels and check_flag("fit_intercept", est.fit_intercept)
+    scale = measures_inputs(est.kernel, est.gamma)
+    if not _candidates.is_number(est.candidates):
+        return None, scale
+    size = _candidates.sample_size(est.candidates)
+    room = limit // (_SAMPLE_BYTES * n_features)
+    return max(_candidates.number(est.candidates, size) + 1, min(size, room)), scale
+
+
+def check_without_rows(est: Any, doing: str) -> None:
+    """Raise ValueError, naming the remedy, if the functions depend on all rows, for ``doing`` this."""
+    if not hasattr(est, "kernel"):
+        return
+    if is_precomputed(est.kernel):
+        raise ValueError(f"kernel='precomputed' has a column for each row and is not possible for {doing}")
+    if est.candidates is None:
+        raise ValueError(
+            f"candidates must be an integer or an array for {doing}: with None each row adds a function; "
+            "an integer chooses that many rows"
+        )
+    if argument := learning_argument(est):
+        raise ValueError(
+            f"{argument} needs the rows in memory and is not possible for {doing}; learn on a "
+            "sample, and give its kernel_ as kernel"
+        )
+    if check_flag("keep_rows", getattr(est, "keep_rows", False)):
+        raise ValueError(f"keep_rows must be False for {doing}, which keeps no rows")
+    check_extra_basis(est.extra_basis, est.kernel)
+    if is_transformer(est.extra_basis):
+        raise ValueError(
+            f"extra_basis must be None, 'linear' or a callable for {doing}: a transformer is fitted to "
+            "all rows; fit it beforehand and give extra_basis=transformer.transform"
+        )
 
 
 # --- weights of a fitted model -------------------------------------------------------------------------

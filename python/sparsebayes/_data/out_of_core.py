@@ -16,7 +16,7 @@ from .._checks.targets import naming
 from .._progress import ReadReporter
 from .._types import FloatArray
 from . import candidates as _candidates
-from .basis import Basis, block_rows, without_rows
+from .basis import Basis, basis_of, block_rows, first_pass, sized, without_rows
 from .candidates import RowSample, seed_of
 from .checkpoint import Checkpoint, open_checkpoint
 from .chunks import Chunks, Rows, located
@@ -43,7 +43,7 @@ class Survey:
     """
 
     def __init__(self, est: Any, n_features: int) -> None:
-        size, needs_moments = est._Basis.first_pass(est, n_features, check_memory_limit(est.memory_limit))
+        size, needs_moments = first_pass(est, n_features, check_memory_limit(est.memory_limit))
         self.n_rows, self.weight, self._n_features = 0, 0.0, n_features
         self.classes: NDArray[Any] = np.empty(0)
         self._has_labels = est._labels
@@ -104,8 +104,7 @@ def basis_after(est: Any, facts: Facts, n_features: int) -> Basis:
         est.candidate_rows_, est.candidates_ = facts["candidate_rows"], facts["candidates"]
     elif hasattr(est, "candidates"):
         _candidates.place(est, rows)
-    basis: Basis = est._Basis.of(est, rows, stored=False)
-    return basis
+    return basis_of(est, rows, stored=False)
 
 
 @dataclass
@@ -131,7 +130,7 @@ def gather(est: Any, chunks: Chunks) -> Gathered:
     facts = None if checkpoint is None else checkpoint.load()
     if facts is None:
         if chunks.n_rows is not None:
-            check_room(est._Basis.sized(est, chunks.n_rows, d), d, limit)
+            check_room(sized(est, chunks.n_rows, d), d, limit)
         facts = _first_pass(est, chunks, reading, digesting=checkpoint is not None)
         if reading.stopped:
             checkpoint = None  # a fit of all rows would have other centres
@@ -147,7 +146,7 @@ def gather(est: Any, chunks: Chunks) -> Gathered:
 
 def _first_pass(est: Any, chunks: Chunks, reading: ReadReporter, *, digesting: bool) -> Facts:
     d, digest = chunks.n_features, hashlib.blake2b(digest_size=_DIGEST)
-    size, moments = est._Basis.first_pass(est, d, check_memory_limit(est.memory_limit))
+    size, moments = first_pass(est, d, check_memory_limit(est.memory_limit))
     if size is None and not moments:
         return {}
     chunks.check_passes("an integer in candidates" if size is not None else "gamma='scale'")

@@ -18,7 +18,7 @@ from .._checks.arguments import check_integer, check_n_jobs
 from .._checks.numbers import PLAIN
 from .._checks.targets import check_chunk, check_chunk_targets, naming
 from .._types import FloatArray
-from .basis import Basis, KernelBasis, block_rows
+from .basis import Basis, block_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -164,7 +164,7 @@ class SufficientStatistics:
                 raise TypeError(f"kernel must be a kernel object of sparsebayes.kernels, got {one!r}")
             one.check_features(points.shape[1])
         n = len(points)
-        basis = KernelBasis(False, kernels, n, np.arange(n), points, None, np.zeros(0))
+        basis = Basis(False, kernels, n, np.arange(n), points, None, np.zeros(0))
         if basis.n_summed != self.n_basis:
             raise ValueError(
                 f"centres must make n_basis={self.n_basis} functions, {len(kernels)} for each; got "
@@ -269,9 +269,10 @@ def check_room(basis: Basis, n_features: int, limit: int) -> None:
     if needed > limit:
         room = max(0.0, limit - rows) / _BYTES_PER_PAIR
         fits = max(0, int(math.sqrt(room + _STRIPS**2) - _STRIPS) - 2)
+        remedy = f"candidates={fits // len(basis.kernels)}" if basis.kernels else f"{fits} columns"
         raise ValueError(
             f"memory_limit of {in_words(limit)} is too small: sums over pairs of functions take "
-            f"{in_words(needed)} here. Give at most {basis.remedy(fits)}, or raise memory_limit"
+            f"{in_words(needed)} here. Give at most {remedy}, or raise memory_limit"
         )
 
 

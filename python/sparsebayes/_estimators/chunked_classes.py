@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .. import _core
 from .._checks.arguments import check_n_jobs
-from .._data.basis import Basis, KernelBasis, block_rows
+from .._data.basis import Basis, block_rows
 from .._data.chunks import Chunks, located
 from .._data.out_of_core import Survey, basis_after
 from .._data.statistics import check_memory_limit, in_words
@@ -65,14 +65,13 @@ class ClassBasis:
     @property
     def width(self) -> int:
         """Number of values per row in memory while its block is processed."""
-        in_core = isinstance(self.basis, KernelBasis) and self.basis.in_core
-        return max(self.n_features, 0 if in_core else self.n_basis)
+        return max(self.n_features, 0 if self.basis.in_core else self.n_basis)
 
     def part(self, X: FloatArray, is_class: NDArray[np.bool_], weights: FloatArray | None) -> RowPart:
         """Return the provider of these rows, with target 1 for rows of a class and 0 for others."""
         basis, targets = self.basis, is_class.astype(np.float64)
         options: Any = {"fit_intercept": basis.bias, "likelihood": "bernoulli", "n_jobs": self.n_threads}
-        if isinstance(basis, KernelBasis) and basis.n_centred == 0:
+        if basis.n_columns == 0:
             options |= {"kernels": basis.kernels, "centres": basis.centres}
         else:
             X = basis.summed(X, self.shift, self.n_threads)
@@ -83,7 +82,7 @@ class ClassBasis:
     ) -> Task:
         """Return the fits of each class against the rest, given a function that makes a class's provider."""
         basis = self.basis
-        options = settings.of_one_target() | {"n_centred": basis.n_centred if basis.bias else 0}
+        options = settings.of_one_target() | {"n_centred": basis.n_columns if basis.bias else 0}
 
         def fit(label: Any, callback: Any) -> _core.Posterior:
             # The rows of one class are freed before those of the next are read.

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from .._checks.arguments import check_flag, check_settings, learning_argument
 from .._checks.targets import Training, check_chunk_targets, check_training, check_X
 from .._data import candidates as _candidates
-from .._data.basis import Basis, KernelBasis, without_rows
+from .._data.basis import Basis, basis_of, check_without_rows, sized, without_rows
 from .._data.checkpoint import check_path, digest, open_checkpoint
 from .._data.chunks import Chunks, Rows, are_chunks, open_chunks
 from .._data.out_of_core import Survey, basis_after, gather
@@ -62,7 +62,7 @@ def _is_too_large(est: Any, X: Any, y: Any, limit: int) -> bool:
     """Tell whether an array is to be read in chunks, as a fit in memory would exceed the limit."""
     if not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind not in "fiub" or X.size == 0:
         return False
-    n_active = min(est._Basis.sized(est, *X.shape).n_summed, _TYPICAL_ACTIVE)
+    n_active = min(sized(est, *X.shape).n_summed, _TYPICAL_ACTIVE)
     needed = 16.0 * X.size + _ACTIVE_BYTES * len(X) * n_active
     if needed <= limit:
         return False
@@ -80,7 +80,7 @@ def _is_too_large(est: Any, X: Any, y: Any, limit: int) -> bool:
 
 def _check_chunked(est: Any, y: Any = None) -> None:
     """Raise ValueError, naming the remedy, if an estimator cannot read its rows in chunks."""
-    est._Basis.check_without_rows(est, CHUNKED_FIT)
+    check_without_rows(est, CHUNKED_FIT)
     if est._labels:
         if getattr(est, "checkpoint", None) is not None:
             raise ValueError(
@@ -95,7 +95,7 @@ def _check_chunked(est: Any, y: Any = None) -> None:
 
 def check_sums(est: Any, doing: str) -> None:
     """Raise ValueError, naming the remedy, if sums over rows do not suffice for ``doing`` this."""
-    est._Basis.check_without_rows(est, doing)
+    check_without_rows(est, doing)
     if est._likelihood_of(None).name != "gaussian":
         raise ValueError(
             f"{doing} needs likelihood='gaussian': with another the sums over rows change with the "
@@ -132,8 +132,8 @@ def of_sums(est: Any, basis: Basis, stats: SufficientStatistics, settings: Setti
     check_variational(settings, "gaussian", learning=False)
     basis = basis.whole(est, without_rows(est.n_features_in_, sums.n_rows))
     bias, n_basis = basis.bias, int(basis.bias) + basis.n_summed
-    n_centred = basis.n_centred if bias else 0
-    fit = partial(sums.fit, bias=bias, n_centred=n_centred, **settings.of_one_target())
+    n_columns = basis.n_columns if bias else 0
+    fit = partial(sums.fit, bias=bias, n_centred=n_columns, **settings.of_one_target())
     summary = RowSummary(sums.n_rows, sums.weight)
     return Task(basis, Gaussian(), settings, [fit], n_basis, summary, shift=0.0)
 
@@ -184,7 +184,7 @@ def _in_memory(est: Any, training: Training, settings: Settings) -> Iterator[Tas
                 # The checkpoint belongs to a single fit; the fits that learn a kernel are short.
                 suffix = f".{digest(target)[:8]}" if len(targets) > 1 else ""
                 file = None
-                if isinstance(basis, KernelBasis) and not learned:
+                if basis.kernels and not learned:
                     data = (rows.X, basis.centres, basis.columns, target, rows.weights)
                     file = partial(open_checkpoint, est, *data, suffix=suffix)
                 fits.append(design.bind(target, rows.weights, likelihood.name, settings, file))
@@ -222,10 +222,10 @@ def _bases(
 ) -> Iterator[tuple[Basis, bool]]:
     """Yield the basis of an estimator, or those of learned kernels, and whether kernels were learned."""
     if not (argument := learning_argument(est)):
-        yield est._Basis.of(est, training), False
+        yield basis_of(est, training), False
         return
     check_model(argument, est.kernel, training.y, likelihood.name, settings)
-    basis = KernelBasis.of(est, training)
+    basis = basis_of(est, training)
     assert basis.columns is not None
     check_learnable(basis.kernels)
     given = _candidates.are_given(est)

@@ -12,7 +12,7 @@ from .. import _core
 from .._checks.arguments import check_flag, check_integer, check_settings
 from .._checks.targets import first_of_equal, learn_classes, naming
 from .._data import candidates as _candidates
-from .._data.basis import Basis, KernelBasis, without_rows
+from .._data.basis import Basis, basis_of, check_without_rows, without_rows
 from .._types import FloatArray
 from .._types import Likelihood as Name
 from ..kernels._resolve import is_precomputed, measures_inputs
@@ -38,9 +38,9 @@ def of_providers(
         n_samples = getattr(providers[0], "n_samples", None)
     n_samples = None if n_samples is None else check_integer("n_samples", n_samples, least=1)
     basis = _basis(est, n_basis)
-    n_centred = basis.n_centred if basis.bias else 0
-    providers, shift = _near_zero(providers, n_centred)
-    options = settings.of_one_target() | {"n_centred": n_centred}
+    n_columns = basis.n_columns if basis.bias else 0
+    providers, shift = _near_zero(providers, n_columns)
+    options = settings.of_one_target() | {"n_centred": n_columns}
     fits: list[Any] = [partial(_core.fit_provider, provider, **options) for provider in providers]
     return [Task(basis, likelihood, settings, fits, n_basis, RowSummary(n_samples), shift=shift)]
 
@@ -112,7 +112,7 @@ def _check(providers: Sequence[Any], likelihood: Name) -> int:
 def _basis(est: Any, n_basis: int) -> Basis:
     """Return the basis of an estimator without rows; ValueError unless it has ``n_basis`` functions."""
     bias = check_flag("fit_intercept", est.fit_intercept)
-    if est._Basis is not KernelBasis:
+    if not hasattr(est, "kernel"):
         if n_basis <= int(bias):
             raise ValueError("provider must have a function besides the constant one; got n_basis=1")
         publish_features(est, n_basis - int(bias))
@@ -122,7 +122,7 @@ def _basis(est: Any, n_basis: int) -> Basis:
                 "candidates must be an array of centres, (n_candidates, n_features), for a provider; "
                 f"got {est.candidates!r}"
             )
-        est._Basis.check_without_rows(est, "a fit to a provider")
+        check_without_rows(est, "a fit to a provider")
         if est.extra_basis is not None:
             raise ValueError("extra_basis needs the rows; take SparseBayes* on columns of both kinds")
         publish_features(est, int(np.shape(est.candidates)[1]))
@@ -133,7 +133,7 @@ def _basis(est: Any, n_basis: int) -> Basis:
             raise ValueError(
                 "gamma='scale' needs the rows, for their variance; give a number, or a kernel object"
             )
-    basis: Basis = est._Basis.of(est, without_rows(est.n_features_in_), stored=False)
+    basis: Basis = basis_of(est, without_rows(est.n_features_in_), stored=False)
     expected = int(bias) + basis.n_summed
     if n_basis != expected:
         n_kernels = len(getattr(basis, "kernels", ()))

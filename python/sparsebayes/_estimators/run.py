@@ -88,7 +88,7 @@ def publish(est: Any, task: Task, posteriors: list[Any]) -> None:
     basis, likelihood = task.basis, task.likelihood
     if task.shift is not None:
         means = posteriors[0].means  # subtracted from the columns by the fits, the same for all targets
-        n = basis.n_centred
+        n = basis.n_columns
         basis = replace(basis, offset=task.shift + (means if len(means) == n else np.zeros(n)))
     est._variational = task.settings.scheme == "variational"
     est._n_samples = task.summary.n_rows if task.training is None else task.training.n_samples

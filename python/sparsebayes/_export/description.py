@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from .._data.basis import ColumnBasis
 from .._types import FloatArray, IntArray
 from ..kernels import Custom, Kernel, OnColumns, Product, Sum
 from ..kernels._resolve import is_precomputed
@@ -241,18 +240,16 @@ def _dense_outputs(weights: FloatArray) -> list[Output]:
 def _blocks_of_basis(est: Any) -> list[Block]:
     blocks: list[Block] = [Constant()] if np.any(est.active_ < 0) else []
     basis = est._basis
-    if isinstance(basis, ColumnBasis):
-        return blocks + _columns(est.active_[est.active_ >= 0], basis.offset)
-    extra = basis.extra_columns(est.active_)
-    if np.any(extra >= 0) and not isinstance(est.extra_basis_, str):
+    extra = basis.column_of(est.active_)
+    if np.any(extra >= 0) and not isinstance(basis.extra, str):
         raise ValueError(
             "extra_basis can be exported only where it is 'linear': a callable or a transformer is evaluated "
             "by Python. Compute the columns yourself and use SparseBayesRegressor or SparseBayesClassifier"
         )
     kernels = (est.active_ >= 0) & (extra < 0)
-    if is_precomputed(est.kernel_):
+    if basis.precomputed:
         blocks += _columns(est.relevance_)
-    else:
+    elif basis.kernels:
         block, row = np.divmod(est.active_[kernels], basis.size)
         for p, kernel in enumerate(est._kernels()):
             at = np.searchsorted(est.relevance_, row[block == p])
