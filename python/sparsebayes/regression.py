@@ -22,7 +22,7 @@ from ._estimators.base import Estimator, atomic
 from ._estimators.docs import documented
 from ._estimators.fit import add_rows, build, check_sums, of_sums, publish_features, validate
 from ._estimators.healing import healed_moments
-from ._estimators.likelihoods import Gaussian, Poisson, can_have_outputs
+from ._estimators.likelihoods import Numbers, can_have_outputs
 from ._estimators.posterior import kernel_contribution, moments, problems
 from ._estimators.provider_fit import of_providers
 from ._estimators.run import publish, run
@@ -72,7 +72,7 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
     callback: Callback | None = None
 
     # After a fit.
-    _likelihood: Gaussian | Poisson = field(init=False)
+    _likelihood: Numbers = field(init=False)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -152,9 +152,9 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
             self._statistics = stats
         return self
 
-    def _likelihood_of(self, y: NDArray[Any] | None) -> Gaussian | Poisson:
+    def _likelihood_of(self, y: NDArray[Any] | None) -> Numbers:
         """Return the likelihood of these targets."""
-        return Gaussian()
+        return Numbers()
 
     def _problems(self, *rows: Any, **known: Any) -> Iterator[Problem | OutputsProblem]:
         return problems(self, *rows, **known)
@@ -165,7 +165,7 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
         """Return mean and, if asked for, standard deviation of targets."""
         check_is_fitted(self)
         mean, variance = moments(self, X, variance=check_flag("return_std", return_std))
-        return self._likelihood.moments_of_targets(self, mean, variance, y_std)
+        return self._likelihood.predict(self, mean, variance, y_std)
 
 
 @documented
@@ -336,7 +336,7 @@ class RVR(Regression):
             return self._predict(X, return_std, y_std)
         mean, variance = healed_moments(self, X)
         wanted = variance if check_flag("return_std", return_std) else None
-        return self._likelihood.moments_of_targets(self, mean, wanted, y_std)
+        return self._likelihood.predict(self, mean, wanted, y_std)
 
 
 @documented
@@ -445,10 +445,10 @@ class SparseBayesRegressor(Regression):
             publish(self, *run(self, [of_sums(self, basis, stats, settings)]))
         return self
 
-    def _likelihood_of(self, y: NDArray[Any] | None) -> Gaussian | Poisson:
+    def _likelihood_of(self, y: NDArray[Any] | None) -> Numbers:
         check_choice("likelihood", self.likelihood, ("gaussian", "poisson"))
         if self.likelihood == "gaussian":
-            return Gaussian()
+            return Numbers()
         if self.noise_variance is not None:
             raise ValueError(
                 "noise_variance must be None with likelihood='poisson', which has its own noise; "
@@ -459,7 +459,7 @@ class SparseBayesRegressor(Regression):
                 "noise_prior must be (0, 0) with likelihood='poisson', which has no beta; "
                 f"got {self.noise_prior!r}"
             )
-        return Poisson()
+        return Numbers("poisson")
 
     @overload
     def predict(

@@ -1,6 +1,5 @@
 """The estimators do in scikit-learn's machinery what its own do."""
 
-import html
 import re
 
 import numpy as np
@@ -70,12 +69,3 @@ def test_long_kernels_are_shown_whole(kind):
     est = kind(LONG)
     assert repr(LONG) in re.sub(r"\n\s*", " ", repr(est))
     assert "..." not in repr(est)
-    for shown in (est, make_pipeline(StandardScaler(), est)):
-        page = html.unescape(shown._repr_html_())
-        assert repr(LONG) in page
-        table = re.findall(r'<td class="value">(.*?)</td>', page, flags=re.DOTALL)
-        if table:  # scikit-learn 1.6 has none; that of a pipeline is not ours alone
-            own = {repr(value) for value in est.get_params(deep=False).values()}
-            assert own <= set(table)
-            assert shown is not est or set(table) == own
-    assert "&lt;b&gt;" in kind(gamma="<b>")._repr_html_()

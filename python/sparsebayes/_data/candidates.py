@@ -63,7 +63,10 @@ def number(given: Any, n_samples: int) -> int:
     """Return the number of centres, for estimates, without checks."""
     if is_number(given):
         return min(int(given), n_samples)
-    return len(given) if np.ndim(given) == 2 else n_samples
+    if isinstance(given, (list, tuple)):
+        return len(given)
+    shape = getattr(given, "shape", None)
+    return int(shape[0]) if isinstance(shape, tuple) and shape else n_samples
 
 
 def sample_size(given: Any) -> int:

@@ -32,12 +32,8 @@ _IRRELEVANT: Final = frozenset({"n_jobs", "verbose", "callback", "checkpoint", "
 class Checkpoint:
     """Named arrays in a file that is replaced atomically and belongs to one problem.
 
-    Parameters
-    ----------
-    path : str or path-like
-        The file. While it is written there is a second one, with ``.`` before and ``.part`` after the name.
-    problem : str
-        `digest` of all that the state depends on.
+    While the file is written there is a second one, with ``.`` before and ``.part`` after the name.
+    ``problem`` is the `digest` of all that the state depends on.
     """
 
     def __init__(self, path: str | os.PathLike[str], problem: str) -> None:
@@ -134,42 +130,34 @@ def digest(*values: Any) -> str:
     Functions and other objects enter with their names, random number generators with their type.
     """
     state = hashlib.blake2b(digest_size=_DIGEST)
-    for value in values:
-        _feed(state, value)
+    _feed(state, *values)
     return state.hexdigest()
 
 
-def _feed(state: Any, value: Any) -> None:
-    kind = np.ndarray if isinstance(value, np.ndarray) else type(value)  # memory-mapped or not
-    state.update(f"{kind.__module__}.{kind.__qualname__}\0".encode())
-    if isinstance(value, np.ndarray) and value.dtype.kind != "O":
-        state.update(f"{value.dtype.str}{value.shape}\0".encode())
-        rows = max(1, _CHUNK // max(1, value[:1].nbytes)) if value.ndim else 1
-        for start in range(0, len(value), rows) if value.ndim else ():
-            state.update(np.ascontiguousarray(value[start : start + rows]).view(np.uint8))
-        state.update(value.tobytes() if not value.ndim else b"")
-    elif isinstance(value, dict):
-        _feed_all(state, sorted(value.items(), key=lambda item: str(item[0])))
-    elif isinstance(value, (list, tuple, np.ndarray)):
-        _feed_all(state, list(value))
-    elif is_dataclass(value) and not isinstance(value, type):
-        _feed_all(state, [getattr(value, field.name) for field in fields(value)])
-    elif hasattr(value, "get_params") and not isinstance(value, type):
-        _feed(state, value.get_params(deep=False))
-    elif hasattr(value, "__array__") and not np.isscalar(value):
-        _feed(state, np.asarray(value))
-    elif isinstance(value, (str, bytes, int, float, complex, np.generic, type(None), slice)):
-        state.update(repr(value).encode() + b"\0")
-    else:
-        # The ufuncs of NumPy 1 have no __qualname__.
-        name = getattr(value, "__qualname__", None) or getattr(value, "__name__", "")
-        state.update(f"{getattr(value, '__module__', '')}.{name}\0".encode())
-
-
-def _feed_all(state: Any, values: list[Any]) -> None:
-    state.update(f"{len(values)}\0".encode())
+def _feed(state: Any, *values: Any) -> None:
     for value in values:
-        _feed(state, value)
+        kind = np.ndarray if isinstance(value, np.ndarray) else type(value)  # memory-mapped or not
+        state.update(f"{kind.__module__}.{kind.__qualname__}\0".encode())
+        if isinstance(value, np.ndarray) and value.dtype.kind != "O":
+            state.update(f"{value.dtype.str}{value.shape}\0".encode())
+            state.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8))
+        elif isinstance(value, dict):
+            entries = sorted(value.items(), key=lambda item: str(item[0]))
+            _feed(state, len(entries), *entries)
+        elif isinstance(value, (list, tuple, np.ndarray)):
+            _feed(state, len(value), *value)
+        elif is_dataclass(value) and not isinstance(value, type):
+            _feed(state, *(getattr(value, field.name) for field in fields(value)))
+        elif hasattr(value, "get_params") and not isinstance(value, type):
+            _feed(state, value.get_params(deep=False))
+        elif hasattr(value, "__array__") and not np.isscalar(value):
+            _feed(state, np.asarray(value))
+        elif isinstance(value, (str, bytes, int, float, complex, np.generic, type(None), slice)):
+            state.update(repr(value).encode() + b"\0")
+        else:
+            # The ufuncs of NumPy 1 have no __qualname__.
+            name = getattr(value, "__qualname__", None) or getattr(value, "__name__", "")
+            state.update(f"{getattr(value, '__module__', '')}.{name}\0".encode())
 
 
 def check_path(path: object) -> Path:

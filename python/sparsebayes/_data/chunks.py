@@ -65,23 +65,9 @@ class Rows:
 class Chunks:
     """Rows that are read in parts, from the start at each pass.
 
-    Parameters
-    ----------
-    source : iterable or callable
-        Chunks (X, y) or (X, y, sample_weight), or a function that returns them.
-    labels : bool
-        Whether y holds class labels.
-    n_rows : int, optional
-        Number of rows, if known before they are read.
-    single : bool
-        Whether there is a single chunk, whose blocks count as chunks.
-    names : ndarray of str, optional
-        Names of the columns of X; None: those of the first chunk, if all are strings.
-
-    Attributes
-    ----------
-    n_features : int
-        Columns of X.
+    ``source`` holds chunks (X, y) or (X, y, sample_weight), or is a function that returns them. ``n_rows``:
+    their number, if known before they are read. ``single``: there is one chunk, whose blocks count as chunks.
+    ``names`` of the columns of X: None for those of the first chunk, if all are strings.
     """
 
     def __init__(
@@ -203,20 +189,15 @@ def are_chunks(X: Any, y: Any) -> bool:
 
 def _is_path_or_arrow(X: Any, y: Any) -> bool:
     """Tell whether X is a path, or a data set, reader or (if y names a column) table of Arrow."""
-    if isinstance(X, (str, os.PathLike)):
-        return True
-    kind = type(X)
-    if kind.__module__.split(".")[0] != "pyarrow":
-        return False
-    return kind.__name__ != "Table" or isinstance(y, str)
+    is_arrow = type(X).__module__.split(".")[0] == "pyarrow"
+    is_arrow = is_arrow and (type(X).__name__ != "Table" or isinstance(y, str))
+    return is_arrow or isinstance(X, (str, os.PathLike))
 
 
 def open_chunks(X: Any, y: Any, sample_weight: Any, *, labels: bool = False) -> Chunks:
-    """Return a data set to be read in parts.
+    """Return the rows of an array, an iterable of chunks, a path or an Arrow data set, to read in parts.
 
-    ``X`` is an array (mapped or not), with arrays ``y`` and ``sample_weight``; an iterable of chunks (X, y)
-    or (X, y, sample_weight), or a function that returns one, without the two; or a path or Arrow data set,
-    with the names of two columns. ``labels``: y holds class labels, which are not converted.
+    ``labels``: y holds class labels, which are not converted.
     """
     if _is_path_or_arrow(X, y):
         return _open_arrow(X, y, sample_weight, labels)
@@ -233,14 +214,11 @@ def open_chunks(X: Any, y: Any, sample_weight: Any, *, labels: bool = False) -> 
 
 
 def release(array: Any) -> None:
-    """Release the memory of a mapped file, whose pages remain in the system's file cache.
-
-    Not in copy-on-write mode, where changed pages exist in memory only.
-    """
+    """Release the memory of a mapped file, whose pages remain in the system's file cache."""
     mapped = getattr(array, "_mmap", None)
+    # In copy-on-write mode changed pages exist in memory only.
     if isinstance(array, np.memmap) and mapped is not None and array.mode != "c":
-        advice = getattr(mmap, "MADV_DONTNEED", None)
-        if advice is not None:
+        if (advice := getattr(mmap, "MADV_DONTNEED", None)) is not None:
             mapped.madvise(advice)
 
 
@@ -298,8 +276,7 @@ def _joined(parts: list[Rows]) -> Rows:
     if any(part.weights is not None for part in parts):
         each = (np.ones(len(part)) if part.weights is None else part.weights for part in parts)
         weights = np.concatenate(list(each))
-    X = np.concatenate([part.X for part in parts])
-    y = np.concatenate([part.y for part in parts])
+    X, y = (np.concatenate(each) for each in ([part.X for part in parts], [part.y for part in parts]))
     return replace(parts[-1], X=X, y=y, weights=weights, first=parts[0].first)
 
 
@@ -337,23 +314,17 @@ def _open_arrow(X: Any, y: Any, sample_weight: Any, labels: bool) -> Chunks:
         raise ValueError("X has no columns beside those of y and sample_weight")
     for column in [*features, *list(given.values())[labels:]]:
         _check_numeric(column, source.schema.field(column).type)
-    names, n_rows = np.array(features, dtype=object), None
+    names = np.array(features, dtype=object)
     if not hasattr(source, "scanner"):  # a reader, which can be read only once
         return Chunks(_parts(source, features, given, labels), labels, names=names)
-    n_rows = source.count_rows()
 
     def read() -> Iterator[Any]:
         # Read ahead little, in the order of the files.
-        scanner = source.scanner(
-            columns=[*features, *given.values()],
-            batch_size=_BATCH_ROWS,
-            batch_readahead=1,
-            fragment_readahead=1,
-            use_threads=False,
-        )
+        few: Any = {"batch_size": _BATCH_ROWS, "batch_readahead": 1, "fragment_readahead": 1}
+        scanner = source.scanner(columns=[*features, *given.values()], use_threads=False, **few)
         return _parts(scanner.to_batches(), features, given, labels)
 
-    return Chunks(read, labels, n_rows, names=names)
+    return Chunks(read, labels, source.count_rows(), names=names)
 
 
 #: Rows of Arrow that are converted at a time.

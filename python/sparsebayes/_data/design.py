@@ -236,11 +236,11 @@ def check_extra_basis(extra_basis: Any, kernel: object) -> None:
     elif isinstance(extra_basis, Kernel):
         raise TypeError(f"{problem}; put kernels into a list, kernel=[...]")
     elif isinstance(extra_basis, type) or not callable(extra_basis):
-        got = f"{extra_basis.__name__}, not an instance" if isinstance(extra_basis, type) else ""
+        of_class = isinstance(extra_basis, type)
+        got = f"{extra_basis.__name__}, not an instance" if of_class else type(extra_basis).__name__
         raise TypeError(
-            f"extra_basis must be {_EXTRA_KINDS}; got {got or type(extra_basis).__name__}. If no function of X "
-            "gives the columns, append them to X, and put the kernels on the other columns with "
-            "kernels.OnColumns"
+            f"extra_basis must be {_EXTRA_KINDS}; got {got}. If no function of X gives the columns, append "
+            "them to X, and put the kernels on the other columns with kernels.OnColumns"
         )
 
 

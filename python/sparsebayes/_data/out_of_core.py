@@ -29,17 +29,9 @@ Facts = dict[str, NDArray[Any]]
 
 
 class Survey:
-    """What basis functions and classes depend on, from a first pass over the rows.
+    """What basis functions and classes depend on, from a first pass; surveys of successive rows add up.
 
-    Surveys of successive rows add up.
-
-    Attributes
-    ----------
-    n_rows : int
-    weight : float
-        Sum of the weights of the rows.
-    classes : ndarray
-        Distinct labels of rows of positive weight, sorted; empty if targets are numbers.
+    ``classes`` are the distinct labels of rows of positive weight, sorted; none if targets are numbers.
     """
 
     def __init__(self, est: Any, n_features: int) -> None:
@@ -47,17 +39,22 @@ class Survey:
         self.n_rows, self.weight, self._n_features = 0, 0.0, n_features
         self.classes: NDArray[Any] = np.empty(0)
         self._has_labels = est._labels
-        self._sample: RowSample | None = None
+        self.sample: RowSample | None = None
         if size is not None:
             with naming("random_state"):
                 seed = seed_of(check_random_state(est.random_state))
-            self._sample = RowSample(size, n_features, seed)
+            self.sample = RowSample(size, n_features, seed)
         self._moments = Moments(n_features) if needs_moments else None
+
+    @property
+    def needs_rows(self) -> bool:
+        """Whether the basis depends on the rows."""
+        return self.sample is not None or self._moments is not None
 
     def add(self, rows: Rows) -> None:
         """Add the next rows."""
-        if self._sample is not None:
-            self._sample.add(rows.X, rows.weights, rows.first)
+        if self.sample is not None:
+            self.sample.add(rows.X, rows.weights, rows.first)
         if self._moments is not None:
             self._moments.add(rows.X, rows.weights)
         if self._has_labels:
@@ -67,8 +64,8 @@ class Survey:
 
     def merge(self, later: Survey) -> None:
         """Add the survey of the rows that follow, which are numbered from 0 there."""
-        if self._sample is not None and later._sample is not None:
-            self._sample.merge(later._sample, self.n_rows)
+        if self.sample is not None and later.sample is not None:
+            self.sample.merge(later.sample, self.n_rows)
         if self._moments is not None and later._moments is not None:
             self._moments.merge(later._moments)
         self._add_labels(later.classes)
@@ -89,8 +86,8 @@ class Survey:
                 "sample_weight is zero in every row (it must contain at least one non-zero number)"
             )
         facts: Facts = {"n_rows": np.array(self.n_rows)}
-        if self._sample is not None:
-            _candidates.place(est, self._sample.training(self.n_rows))
+        if self.sample is not None:
+            _candidates.place(est, self.sample.training(self.n_rows))
             facts |= {"candidate_rows": est.candidate_rows_, "candidates": est.candidates_}
         if self._moments is not None:
             facts["inputs"] = self._moments.rows()
@@ -145,14 +142,12 @@ def gather(est: Any, chunks: Chunks) -> Gathered:
 
 
 def _first_pass(est: Any, chunks: Chunks, reading: ReadReporter, *, digesting: bool) -> Facts:
-    d, digest = chunks.n_features, hashlib.blake2b(digest_size=_DIGEST)
-    size, moments = first_pass(est, d, check_memory_limit(est.memory_limit))
-    if size is None and not moments:
+    digest, survey = hashlib.blake2b(digest_size=_DIGEST), Survey(est, chunks.n_features)
+    if not survey.needs_rows:
         return {}
-    chunks.check_passes("an integer in candidates" if size is not None else "gamma='scale'")
-    what = "looking for centres" if size is not None else "measuring X"
-    survey = Survey(est, d)
-    for block in reading.passing(what, chunks.blocks(block_rows(d))):
+    chunks.check_passes("an integer in candidates" if survey.sample is not None else "gamma='scale'")
+    what = "looking for centres" if survey.sample is not None else "measuring X"
+    for block in reading.passing(what, chunks.blocks(block_rows(chunks.n_features))):
         if digesting:
             _feed(digest, block)
         survey.add(block)

@@ -180,16 +180,11 @@ class SufficientStatistics:
         Parameters
         ----------
         other : SufficientStatistics
-            Sums for the same basis functions.
+            Sums for the same basis functions; TypeError or ValueError if they are not.
 
         Returns
         -------
         self
-
-        Raises
-        ------
-        TypeError, ValueError
-            If ``other`` has another type, or another number of basis functions.
         """
         if not isinstance(other, SufficientStatistics):
             raise TypeError(f"other must be SufficientStatistics, got {type(other).__name__}")
@@ -283,13 +278,7 @@ _UNKNOWN_MEMORY: Final = 4 << 30
 
 
 def check_memory_limit(value: object) -> int:
-    """Return ``memory_limit`` in bytes; None is half of the memory of the computer.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If it is not a positive number of bytes, or a string such as ``"500MB"`` or ``"1.5GiB"``.
-    """
+    """Return ``memory_limit`` in bytes; None is half of the memory of the computer."""
     if value is None:
         return _total_memory() // 2
     remedy = f"memory_limit must be None, a number of bytes, or a string such as '2GiB'; got {value!r}"

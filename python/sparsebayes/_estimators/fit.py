@@ -22,7 +22,7 @@ from .._data.statistics import SufficientStatistics, check_memory_limit, check_r
 from .._hyper import LearningData, check_learnable, check_model, learn
 from .._types import FloatArray, Settings
 from .chunked_classes import by_passes
-from .likelihoods import Gaussian, Likelihood, check_single, fit_of_outputs
+from .likelihoods import Likelihood, Numbers, check_single, fit_of_outputs
 from .run import Task
 from .status import RowSummary, mean_excess
 from .variational import check_variational
@@ -130,12 +130,13 @@ def of_sums(est: Any, basis: Basis, stats: SufficientStatistics, settings: Setti
     sums = stats._core.snapshot()
     check_single(est, settings)
     check_variational(settings, "gaussian", learning=False)
-    basis = basis.whole(est, without_rows(est.n_features_in_, sums.n_rows))
+    # Centres may have been chosen among more rows than the callback let the sums read.
+    basis = basis.whole(est, without_rows(est.n_features_in_, max(sums.n_rows, basis.size)))
     bias, n_basis = basis.bias, int(basis.bias) + basis.n_summed
     n_columns = basis.n_columns if bias else 0
     fit = partial(sums.fit, bias=bias, n_centred=n_columns, **settings.of_one_target())
     summary = RowSummary(sums.n_rows, sums.weight)
-    return Task(basis, Gaussian(), settings, [fit], n_basis, summary, shift=0.0)
+    return Task(basis, Numbers(), settings, [fit], n_basis, summary, shift=0.0)
 
 
 def add_rows(est: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Task, SufficientStatistics]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,19 +22,32 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Gaussian:
-    """Numbers with Gaussian noise, of one output or several."""
+class Numbers:
+    """Numbers with Gaussian noise, of one output or several, or counts with a Poisson distribution."""
 
-    name: ClassVar[Name] = "gaussian"
+    name: Name = "gaussian"
 
     def targets(self, y: FloatArray) -> list[FloatArray]:
         """Return the target of each fit; all outputs are fitted together."""
+        if self.name == "poisson" and y.ndim == 2:
+            raise ValueError(
+                f"y must have one column with likelihood='poisson', got an array of shape {y.shape}; fit "
+                "each column separately"
+            )
+        if self.name == "poisson" and (y < 0.0).any():
+            raise ValueError(
+                "y must not be negative with likelihood='poisson'; use likelihood='gaussian' for such y"
+            )
         return [y]
 
     def publish(self, est: Any, posteriors: list[Any], layout: Layout) -> None:
         """Publish the posterior; outputs with shared noise have one covariance and one noise level."""
         (posterior,) = posteriors
         publish_one(est, posterior, layout)
+        for name in ("beta_", "noise_variance_"):
+            est.__dict__.pop(name, None)  # left by an earlier fit with another likelihood
+        if self.name == "poisson":
+            return
         est.beta_ = posterior.beta
         if isinstance(posterior, _core.OutputPosterior):
             shared = bool(est.shared_noise)
@@ -44,12 +57,12 @@ class Gaussian:
         est.noise_variance_ = 1.0 / est.beta_
 
     def model_of(self, est: Any, output: int, columns: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
-        """Return the columns of one fit in the dictionary, with their alpha and mu."""
+        """Return the columns of the fit in the dictionary, with their alpha and mu."""
         mu = est.mu_.copy()
         mu[est.active_ == -1] -= est._offset
         return columns, est.alpha_, mu
 
-    def moments_of_targets(
+    def predict(
         self, est: Any, mean: FloatArray, variance: FloatArray | None, y_std: PerRow
     ) -> FloatArray | tuple[FloatArray, FloatArray]:
         """Return mean and, unless ``variance`` is None, standard deviation of targets.
@@ -58,53 +71,20 @@ class Gaussian:
         """
         if est.mu_.ndim == 1:
             mean, variance = mean[:, 0], None if variance is None else variance[:, 0]
-        return mean if variance is None else (mean, np.sqrt(noise_of(est, y_std, len(mean)) + variance))
-
-
-@dataclass(frozen=True)
-class Poisson:
-    """Counts whose log mean is the linear predictor."""
-
-    name: ClassVar[Name] = "poisson"
-
-    def targets(self, y: FloatArray) -> list[FloatArray]:
-        """Return the target of the fit."""
-        if y.ndim == 2:
-            raise ValueError(
-                f"y must have one column with likelihood='poisson', got an array of shape {y.shape}; fit "
-                "each column separately"
-            )
-        if (y < 0.0).any():
-            raise ValueError(
-                "y must not be negative with likelihood='poisson'; use likelihood='gaussian' for such y"
-            )
-        return [y]
-
-    def publish(self, est: Any, posteriors: list[Any], layout: Layout) -> None:
-        """Publish the posterior."""
-        for name in ("beta_", "noise_variance_"):
-            est.__dict__.pop(name, None)  # left by an earlier fit with another likelihood
-        publish_one(est, posteriors[0], layout)
-
-    def model_of(self, est: Any, output: int, columns: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
-        """Return the columns of the fit in the dictionary, with their alpha and mu."""
-        return columns, est.alpha_, est.mu_
-
-    def moments_of_targets(
-        self, est: Any, mean: FloatArray, variance: FloatArray | None, y_std: PerRow
-    ) -> FloatArray | tuple[FloatArray, FloatArray]:
-        """Return the mean count at the mode and, unless ``variance`` is None, the standard deviation."""
+        if self.name == "gaussian":
+            if variance is None:
+                return mean
+            return mean, np.sqrt(_noise_of(est, y_std, len(mean)) + variance)
         if y_std is not None:
             raise ValueError("y_std must be None with likelihood='poisson', which has its own noise")
-        mean = mean[:, 0]
         # Far from the data the expected count may overflow.
         with np.errstate(over="ignore", divide="ignore"):
             if variance is None:
                 return np.exp(mean)
             # The variance is exp(log_mean) + (e^v - 1) exp(2 log_mean): terms may overflow, roots not.
-            v = variance[:, 0]
-            log_mean = mean + v / 2
-            return np.exp(mean), np.hypot(np.exp(log_mean / 2), np.exp(log_mean + np.log(np.expm1(v)) / 2))
+            log_mean = mean + variance / 2
+            dispersion = np.exp(log_mean + np.log(np.expm1(variance)) / 2)
+            return np.exp(mean), np.hypot(np.exp(log_mean / 2), dispersion)
 
 
 @dataclass(frozen=True)
@@ -169,7 +149,7 @@ class Classes:
         return columns[used], alpha[used], mu[used]
 
 
-Likelihood = Gaussian | Poisson | Classes
+Likelihood = Numbers | Classes
 
 
 def publish_one(est: Any, posterior: Any, layout: Layout) -> None:
@@ -178,7 +158,7 @@ def publish_one(est: Any, posterior: Any, layout: Layout) -> None:
     est.alpha_, est.mu_, est.sigma_ = posterior.alpha, posterior.mu, posterior.sigma
 
 
-def noise_of(est: Any, y_std: PerRow, n_rows: int) -> Any:
+def _noise_of(est: Any, y_std: PerRow, n_rows: int) -> Any:
     """Return the noise variance of rows with these standard deviations of their targets."""
     if est._y_variance is None:
         if y_std is not None:
@@ -233,8 +213,7 @@ def _noise_variances(settings: Settings, n_outputs: int, *, shared: bool) -> lis
     """Return a variance for each noise level, or None if they are estimated."""
     if settings.noise_variance is not None:
         return [settings.noise_variance] * (1 if shared else n_outputs)
-    given = settings.noise_variances
-    if given is None:
+    if (given := settings.noise_variances) is None:
         return None
     if shared:
         raise ValueError("noise_variance must be one number with shared_noise=True, got an array")
