@@ -183,23 +183,14 @@ class RVC(Classification):
     {random_state}
     {memory_limit}
     {checkpoint}
-        Must be None if rows are read in chunks. One against the rest, each fit has a file of its own, with a
-        suffix.
     {search}
-        The evidence is the Laplace approximation. Models of at most 20 functions try a few exchanges in any
-        case.
-    tol : positive float, default=1e-6
-        At convergence no :math:`\ln \alpha_j` would change by more (Tipping & Faul 2003, section 4.4), and no
-        inactive candidate has a gain.
+    {tol}
     {run_parameters}
 
     Attributes
     ----------
     {classes_}
-    active_ : ndarray of shape (n_active,), int
-        Functions in the model (of any class), ascending: the training row, and -1 for the bias. With several
-        kernels row n of kernel p is ``p * n_samples + n``; after all P kernels extra column j is
-        ``P * n_samples + j``.
+    {kernel_functions}
     alpha_ : ndarray of shape (n_active,) or (n_active, n_classes)
         Prior precisions of the weights. With more than two classes a column for each; inf if a class does not
         use a function. (A softmax of two classes with precisions :math:`\alpha` for both is the Bernoulli
@@ -212,12 +203,7 @@ class RVC(Classification):
         class, (n_weights, n_weights), in the order of ``mu_.T[np.isfinite(alpha_.T)]``.
     {log_marginal_likelihood_}
     {status_}
-    {relevance_}
-    dual_coef_ : ndarray of shape (1 or n_classes, n_relevance)
-        Weights of these functions; not with a list of kernels.
-    intercept_ : ndarray of shape (1 or n_classes,)
-        Constant of the linear predictor.
-    {kernel_coef_}
+    {kernel_weights}
     {kernel_attributes}
 
     Notes
@@ -294,10 +280,7 @@ class SparseBayesClassifier(Classification):
     {alpha_prior}
     {memory_limit}
     {search}
-        The evidence is the Laplace approximation. Models of at most 20 functions try a few exchanges in any
-        case.
-    tol : positive float, default=1e-6
-        At convergence no :math:`\ln \alpha_j` would change by more, and no inactive column has a gain.
+    {tol}
     {run_parameters}
 
     Attributes

@@ -73,17 +73,11 @@ def _lazy(method: Any) -> Any:
 
 @documented
 class _OnDask(Estimator):
-    """A kernel estimator whose rows are in Dask collections.
-
-    It has the arguments of an estimator in memory, which fits what the workers return and whose attributes
-    it takes over.
-    """
+    """A kernel estimator for rows in Dask collections, with the arguments and attributes of one in memory."""
 
     #: The class of the estimator in memory.
     _local: ClassVar[type]
-
-    if TYPE_CHECKING:
-        client: Any
+    client: Any
 
     def to_local(self) -> Any:
         """Return the fitted model as an `RVR` or `RVC`, without ``client``; NotFittedError before ``fit``."""
@@ -168,9 +162,7 @@ class _OnDask(Estimator):
         if local._labels:
             return float(moments.mean[0])
         squares, errors = moments.squares[0], moments.squares[1] + moments.weight * moments.mean[1] ** 2
-        if squares == 0.0:
-            return 1.0 if errors == 0.0 else 0.0  # as in scikit-learn
-        return float(1.0 - errors / squares)
+        return float(1.0 - errors / squares) if squares > 0.0 else float(errors == 0.0)  # as scikit-learn
 
     def _kernel_contribution(self, X: FloatArray) -> FloatArray | None:
         return kernel_contribution(self, X)
@@ -179,7 +171,7 @@ class _OnDask(Estimator):
         return problems(self, *rows, **known)
 
     def __sklearn_tags__(self) -> Any:
-        """Return the scikit-learn tags of the estimator in memory."""
+        """Return the tags of the estimator in memory."""
         return self._unfitted().__sklearn_tags__()
 
     def __sklearn_clone__(self) -> Any:
@@ -209,8 +201,8 @@ class DaskRVR(_OnDask):
         Centres of the kernel functions; None is an error. An int: that many rows, the same as `RVR` chooses
         with this ``random_state``.
     n_jobs : int, optional
-        Threads of each task on the workers (None or -1: one, as workers run several tasks at once) and of the
-        fit to the sums (None or -1: one per core). The result does not depend on it.
+        Threads of each task on the workers (None or -1: one) and of the fit to the sums (None or -1: one per
+        core). The result does not depend on it.
     client : dask.distributed.Client, optional
         Client that runs the tasks; None: the current client, or Dask's configured scheduler. Clones share it;
         pickles do not contain it.
@@ -260,8 +252,7 @@ class DaskRVR(_OnDask):
         Returns
         -------
         mean, std : of shape (n,)
-            Dask arrays for an array, series with the index of X for a data frame, ndarrays for rows in
-            memory; ``std`` only if ``return_std``.
+            Dask arrays, series with the index of X, or ndarrays, as X is; ``std`` only if ``return_std``.
 
         {predict_raises}
         """
@@ -278,8 +269,7 @@ class DaskRVC(_OnDask):
     r"""`RVC` for rows in Dask arrays or data frames.
 
     The rows stay on the workers during the fit, which sends them the weights of the active functions and
-    receives sums over rows (see `PyStatistics`). It is the model of `RVC` for all rows and the same centres,
-    to 1e-8, whatever the chunks.
+    receives sums over rows (see `PyStatistics`). It is the model of `RVC`, to 1e-8, whatever the chunks.
 
     Parameters
     ----------

@@ -159,10 +159,32 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
     def _problems(self, *rows: Any, **known: Any) -> Iterator[Problem | OutputsProblem]:
         return problems(self, *rows, **known)
 
-    def _predict(
-        self, X: ArrayLike, return_std: bool, y_std: PerRow
+    @overload
+    def predict(
+        self, X: ArrayLike, return_std: Literal[False] = False, *, y_std: PerRow = None
+    ) -> FloatArray: ...
+    @overload
+    def predict(
+        self, X: ArrayLike, return_std: Literal[True], *, y_std: PerRow = None
+    ) -> tuple[FloatArray, FloatArray]: ...
+    def predict(
+        self, X: ArrayLike, return_std: bool = False, *, y_std: PerRow = None
     ) -> FloatArray | tuple[FloatArray, FloatArray]:
-        """Return mean and, if asked for, standard deviation of targets."""
+        r"""Predict targets, optionally with error bars.
+
+        Gaussian likelihood: mean :math:`m = \mu^T \phi(x)` and variance :math:`\beta^{-1} + v` with
+        :math:`v = \phi(x)^T \Sigma \phi(x)` (Tipping 2001, equations 21 and 22). Poisson likelihood: the mean
+        at the mode, :math:`\exp(m)`, and the standard deviation of a count whose log mean is Gaussian with
+        mean m and variance v, the square root of :math:`e^{m + v/2} + (e^v - 1) e^{2m + v}`.
+
+        Parameters
+        ----------
+        {X}
+        {return_std}
+        {y_std}
+
+        {predict_sections_std}
+        """
         check_is_fitted(self)
         mean, variance = moments(self, X, variance=check_flag("return_std", return_std))
         return self._likelihood.predict(self, mean, variance, y_std)
@@ -197,17 +219,12 @@ class RVR(Regression):
     {memory_limit}
     {checkpoint}
     {search}
-        y must have one column.
-    tol : positive float, default=1e-6
-        At convergence no :math:`\ln \alpha_j` nor :math:`\ln \beta` would change by more (Tipping & Faul
-        2003, section 4.4), and no inactive candidate has a gain.
+    {tol}
     {run_parameters}
 
     Attributes
     ----------
-    active_ : ndarray of shape (n_active,), int
-        Functions in the model, ascending: the training row, and -1 for the bias. With several kernels row n
-        of kernel p is ``p * n_samples + n``; after all P kernels extra column j is ``P * n_samples + j``.
+    {kernel_functions}
     alpha_ : ndarray of shape (n_active,)
         Prior precisions of the weights.
     mu_ : ndarray of shape (n_active,)
@@ -218,13 +235,7 @@ class RVR(Regression):
         Noise precision and its inverse; after a fit with ``y_std`` in units of ``y_std**2``.
     {log_marginal_likelihood_}
     {status_}
-    {relevance_}
-    dual_coef_ : ndarray of shape (n_outputs, n_relevance)
-        Weights of these functions; not with a list of kernels.
-    intercept_ : ndarray of shape (n_outputs,)
-        Constant of the prediction: the weight of the bias, corrected for centred columns.
-    coef_ : ndarray of shape (n_outputs, n_features)
-        Weights of the columns of X; with a linear kernel only.
+    {kernel_weights}
     {kernel_attributes}
 
     Notes
@@ -332,11 +343,11 @@ class RVR(Regression):
 
         {predict_sections_std}
         """
+        return_std = check_flag("return_std", return_std)
         if not check_flag("healed", healed):
-            return self._predict(X, return_std, y_std)
+            return super().predict(X, return_std, y_std=y_std)  # type: ignore[call-overload, no-any-return] # a bool
         mean, variance = healed_moments(self, X)
-        wanted = variance if check_flag("return_std", return_std) else None
-        return self._likelihood.predict(self, mean, wanted, y_std)
+        return self._likelihood.predict(self, mean, variance if return_std else None, y_std)
 
 
 @documented
@@ -361,10 +372,7 @@ class SparseBayesRegressor(Regression):
     {memory_limit}
     {checkpoint}
     {search}
-        y must have one column. Poisson models of at most 20 functions try a few exchanges in any case.
-    tol : positive float, default=1e-6
-        At convergence no :math:`\ln \alpha_j` nor :math:`\ln \beta` would change by more, and no inactive
-        column has a gain.
+    {tol}
     {run_parameters}
 
     Attributes
@@ -460,34 +468,6 @@ class SparseBayesRegressor(Regression):
                 f"got {self.noise_prior!r}"
             )
         return Numbers("poisson")
-
-    @overload
-    def predict(
-        self, X: ArrayLike, return_std: Literal[False] = False, *, y_std: PerRow = None
-    ) -> FloatArray: ...
-    @overload
-    def predict(
-        self, X: ArrayLike, return_std: Literal[True], *, y_std: PerRow = None
-    ) -> tuple[FloatArray, FloatArray]: ...
-    def predict(
-        self, X: ArrayLike, return_std: bool = False, *, y_std: PerRow = None
-    ) -> FloatArray | tuple[FloatArray, FloatArray]:
-        r"""Predict targets, optionally with error bars.
-
-        Gaussian likelihood: mean :math:`m = \mu^T \phi(x)` and variance :math:`\beta^{-1} + v` with
-        :math:`v = \phi(x)^T \Sigma \phi(x)` (Tipping 2001, equations 21 and 22). Poisson likelihood: the mean
-        at the mode, :math:`\exp(m)`, and the standard deviation of a count whose log mean is Gaussian with
-        mean m and variance v, the square root of :math:`e^{m + v/2} + (e^v - 1) e^{2m + v}`.
-
-        Parameters
-        ----------
-        {X}
-        {return_std}
-        {y_std}
-
-        {predict_sections_std}
-        """
-        return self._predict(X, return_std, y_std)
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> float:
         """Return R^2, or with a Poisson likelihood the fraction of deviance explained, D^2.

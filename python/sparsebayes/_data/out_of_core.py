@@ -128,7 +128,7 @@ def gather(est: Any, chunks: Chunks) -> Gathered:
     if facts is None:
         if chunks.n_rows is not None:
             check_room(sized(est, chunks.n_rows, d), d, limit)
-        facts = _first_pass(est, chunks, reading, digesting=checkpoint is not None)
+        facts = _first_pass(est, chunks, reading)
         if reading.stopped:
             checkpoint = None  # a fit of all rows would have other centres
         elif checkpoint is not None and facts:
@@ -141,17 +141,15 @@ def gather(est: Any, chunks: Chunks) -> Gathered:
     return Gathered(basis, stats, reading.stopped, checkpoint)
 
 
-def _first_pass(est: Any, chunks: Chunks, reading: ReadReporter, *, digesting: bool) -> Facts:
-    digest, survey = hashlib.blake2b(digest_size=_DIGEST), Survey(est, chunks.n_features)
+def _first_pass(est: Any, chunks: Chunks, reading: ReadReporter) -> Facts:
+    survey = Survey(est, chunks.n_features)
     if not survey.needs_rows:
         return {}
     chunks.check_passes("an integer in candidates" if survey.sample is not None else "gamma='scale'")
     what = "looking for centres" if survey.sample is not None else "measuring X"
     for block in reading.passing(what, chunks.blocks(block_rows(chunks.n_features))):
-        if digesting:
-            _feed(digest, block)
         survey.add(block)
-    return survey.facts(est) | {"whole": np.frombuffer(digest.digest(), np.uint8)}
+    return survey.facts(est)
 
 
 def _sum(
@@ -183,12 +181,9 @@ def _sum(
                 save(checkpoint)
         elif rows == done and checkpoint is not None and digest.digest() != facts["digest"].tobytes():
             raise checkpoint.mismatch()
-    if checkpoint is None:
-        return
-    whole = facts["whole"].tobytes() if "whole" in facts else digest.digest()
-    if not reading.stopped and (rows < done or digest.digest() != whole):
+    if checkpoint is not None and rows < done and not reading.stopped:
         raise checkpoint.mismatch()
-    if rows > done:
+    if checkpoint is not None and rows > done:
         save(checkpoint)
 
 

@@ -165,11 +165,15 @@ Returns
     "checkpoint": r"""checkpoint : str or path-like, optional
     File for the state of a fit that reads its rows in chunks (saved every few seconds) or its dictionary in
     blocks (saved before each sweep). After a crash the fit continues from it, to the same model bit for bit.
-    Removed at the end. See Notes.""",
+    Removed at the end. Classifications need the rows in memory; of several classes each has a file.""",
     "search": r"""search : {"greedy", "exchange"}, default="greedy"
     What follows once the sequential scheme has converged. ``"exchange"`` replaces one or two functions of the
     model by one or two others, until no exchange gains a thousandth of a nat. The evidence never ends lower;
-    a fit takes about three times as long.""",
+    a fit takes about three times as long. y must have one column. Of classes and counts, models of at most 20
+    functions try a few exchanges in any case.""",
+    "tol": r"""tol : positive float, default=1e-6
+    At convergence no :math:`\ln \alpha_j` nor :math:`\ln \beta` would change by more (Tipping & Faul 2003,
+    section 4.4), and no inactive function has a gain.""",
     "max_iter": r"""max_iter : int, default=100_000
     Largest number of steps of each fit; a step changes one function, the noise level, or all hyperparameters
     together.""",
@@ -214,6 +218,16 @@ n_iter_ : int
     Training rows with a function in the model, ascending.
 relevance_vectors_ : ndarray of shape (n_relevance, n_features)
     The inputs of these rows; not with ``kernel="precomputed"``.""",
+    "kernel_functions": r"""active_ : ndarray of shape (n_active,), int
+    Functions in the model (of any class), ascending: the training row, and -1 for the bias. With several
+    kernels row n of kernel p is ``p * n_samples + n``; after all P kernels extra column j is
+    ``P * n_samples + j``.""",
+    "kernel_weights": r"""{relevance_}
+dual_coef_ : ndarray of shape (1 or n_outputs, n_relevance)
+    Weights of these functions, a row for each output or class; not with a list of kernels.
+intercept_ : ndarray of shape (1 or n_outputs,)
+    Constant of the linear predictor: the weight of the bias, corrected for centred columns.
+{kernel_coef_}""",
     "kernel_coef_": r"""coef_ : ndarray of shape (1 or n_classes, n_features)
     Weights of the columns of X; with a linear kernel only.""",
     "extra_coef_": r"""extra_coef_ : ndarray of shape (1 or n_classes, p)
