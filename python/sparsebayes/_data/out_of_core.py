@@ -118,12 +118,8 @@ class Gathered:
 
 def gather(est: Any, chunks: Chunks) -> Gathered:
     """Sum over all rows, or until the callback stops it, after a first pass if the basis needs one."""
-    d, limit, reading = (
-        chunks.n_features,
-        check_memory_limit(est.memory_limit),
-        ReadReporter(est, chunks.n_rows),
-    )
-    checkpoint = open_checkpoint(est, d)
+    d, limit = chunks.n_features, check_memory_limit(est.memory_limit)
+    checkpoint, reading = open_checkpoint(est, d), ReadReporter(est, chunks.n_rows)
     facts = None if checkpoint is None else checkpoint.load()
     if facts is None:
         if chunks.n_rows is not None:

@@ -61,7 +61,7 @@ class SufficientStatistics:
     its own moments.
 
     Safe to share between threads; pickles and copies contain all digits. An update that fails or is
-    interrupted does not change the sums.
+    interrupted does not change the sums. Invalid arguments are a TypeError or ValueError that names them.
 
     References
     ----------
@@ -105,11 +105,6 @@ class SufficientStatistics:
         Returns
         -------
         self
-
-        Raises
-        ------
-        TypeError, ValueError
-            If an argument does not hold finite numbers of its shape, naming it.
         """
         values = check_chunk("Phi", Phi, self.n_basis)
         target, weights = check_chunk_targets("t", t, sample_weight, len(values))
@@ -141,20 +136,6 @@ class SufficientStatistics:
         Returns
         -------
         self
-
-        Raises
-        ------
-        TypeError, ValueError
-            As for ``update``, or if ``kernel`` is not a kernel object.
-
-        Examples
-        --------
-        >>> from sparsebayes import SufficientStatistics
-        >>> from sparsebayes.kernels import Gaussian
-        >>> X, t, centres = [[0.0], [1.0]], [1.0, 2.0], [[0.0], [3.0]]
-        >>> stats = SufficientStatistics(2).update_kernel(X, t, centres, Gaussian(1.0))
-        >>> stats.projections.round(3)
-        array([1.736, 0.037])
         """
         with naming("centres"):
             points = np.ascontiguousarray(check_array(centres, dtype=np.float64, input_name="centres"))

@@ -15,7 +15,7 @@ from .._checks.arguments import check_flag, check_settings, learning_argument
 from .._checks.targets import Training, check_chunk_targets, check_training, check_X
 from .._data import candidates as _candidates
 from .._data.basis import Basis, basis_of, check_without_rows, sized, without_rows
-from .._data.checkpoint import check_path, digest, open_checkpoint
+from .._data.checkpoint import Checkpoint, check_path, digest, open_checkpoint
 from .._data.chunks import Chunks, Rows, are_chunks, open_chunks
 from .._data.out_of_core import Survey, basis_after, gather
 from .._data.statistics import SufficientStatistics, check_memory_limit, check_room, in_words
@@ -80,8 +80,8 @@ def _is_too_large(est: Any, X: Any, y: Any, limit: int) -> bool:
 
 def _check_chunked(est: Any, y: Any = None) -> None:
     """Raise ValueError, naming the remedy, if an estimator cannot read its rows in chunks."""
-    check_without_rows(est, CHUNKED_FIT)
     if est._labels:
+        check_without_rows(est, CHUNKED_FIT)
         if getattr(est, "checkpoint", None) is not None:
             raise ValueError(
                 "checkpoint must be None for a classification that reads its rows in chunks: set "
@@ -162,7 +162,7 @@ def add_rows(est: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Task, Suffic
 
 def _in_memory(est: Any, training: Training, settings: Settings) -> Iterator[Task]:
     likelihood: Likelihood = est._likelihood_of(training.y)
-    likelihood.targets(training.y)  # checks them
+    targets = likelihood.targets(training.y)
     if training.noise is not None:
         if likelihood.name != "gaussian":
             raise ValueError(
@@ -172,34 +172,39 @@ def _in_memory(est: Any, training: Training, settings: Settings) -> Iterator[Tas
     check_variational(settings, likelihood.name, learning=bool(learning_argument(est)))
     if training.y.ndim == 1:
         check_single(est, settings)
-    offset = _offset_of(est, training, likelihood, settings)
+    summary, offset = RowSummary.of(training), _offset_of(est, training, likelihood, settings)
     for shift in [offset, 0.0] if np.any(offset) else [0.0]:
         rows = replace(training, y=training.y - shift) if np.any(shift) else training
         for basis, learned in _bases(est, rows, likelihood, settings):
-            design, targets = basis.design(rows, settings.n_threads), likelihood.targets(rows.y)
-            fits: list[Any] = []
-            for target in targets:
-                if target.ndim == 2:
-                    fits.append(fit_of_outputs(est, design, rows, settings))
-                    continue
-                # The checkpoint belongs to a single fit; the fits that learn a kernel are short.
-                suffix = f".{digest(target)[:8]}" if len(targets) > 1 else ""
-                file = None
-                if basis.kernels and not learned:
-                    data = (rows.X, basis.centres, basis.columns, target, rows.weights)
-                    file = partial(open_checkpoint, est, *data, suffix=suffix)
-                fits.append(design.bind(target, rows.weights, likelihood.name, settings, file))
+            design = basis.design(rows, settings.n_threads)
+            if training.y.ndim == 2:
+                fits = [fit_of_outputs(est, design, rows, settings)]
+            else:
+                fits = [
+                    design.bind(
+                        target,
+                        rows.weights,
+                        likelihood.name,
+                        settings,
+                        # The checkpoint belongs to a single fit; the fits that learn a kernel are short.
+                        None if learned else partial(_checkpoint, est, rows, basis, target, len(targets)),
+                    )
+                    for target in (targets if rows is training else [rows.y])
+                ]
             yield Task(
-                basis,
-                likelihood,
-                settings,
-                fits,
-                design.n_basis,
-                RowSummary.of(training),
-                training,
-                offset=shift,
-                learned=learned,
+                basis, likelihood, settings, fits, design.n_basis, summary, training, shift, learned=learned
             )
+
+
+def _checkpoint(
+    est: Any, rows: Training, basis: Basis, target: FloatArray, n_targets: int
+) -> Checkpoint | None:
+    """Return the checkpoint of a fit in blocks; each of several classes has a file of its own."""
+    if est.checkpoint is None:
+        return None
+    suffix = f".{digest(target)[:8]}" if n_targets > 1 else ""
+    data = (rows.X, basis.centres, basis.columns, target, rows.weights)
+    return open_checkpoint(est, *data, suffix=suffix)
 
 
 def _offset_of(
