@@ -138,14 +138,16 @@ def gather(est: Any, chunks: Chunks) -> Gathered:
 
 
 def _first_pass(est: Any, chunks: Chunks, reading: ReadReporter) -> Facts:
-    survey = Survey(est, chunks.n_features)
+    survey, digest = Survey(est, chunks.n_features), hashlib.blake2b(digest_size=_DIGEST)
     if not survey.needs_rows:
         return {}
     chunks.check_passes("an integer in candidates" if survey.sample is not None else "gamma='scale'")
     what = "looking for centres" if survey.sample is not None else "measuring X"
     for block in reading.passing(what, chunks.blocks(block_rows(chunks.n_features))):
         survey.add(block)
-    return survey.facts(est)
+        if est.checkpoint is not None:
+            _feed(digest, block)
+    return survey.facts(est) | {"whole": np.frombuffer(digest.digest(), np.uint8)}
 
 
 def _sum(
@@ -177,9 +179,12 @@ def _sum(
                 save(checkpoint)
         elif rows == done and checkpoint is not None and digest.digest() != facts["digest"].tobytes():
             raise checkpoint.mismatch()
-    if checkpoint is not None and rows < done and not reading.stopped:
+    if checkpoint is None:
+        return
+    changed = "whole" in facts and digest.digest() != facts["whole"].tobytes()
+    if not reading.stopped and (rows < done or changed):
         raise checkpoint.mismatch()
-    if checkpoint is not None and rows > done:
+    if rows > done:
         save(checkpoint)
 
 
