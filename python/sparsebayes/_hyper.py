@@ -21,7 +21,7 @@ from scipy.optimize import minimize
 from . import _core
 from ._cancellable import one_blas_thread
 from ._checks.targets import first_of_equal
-from ._data.design import Design, Layout, core_kernels, dense_design, evaluate, kernel_design
+from ._data.design import Design, kernel_design
 from ._estimators.probabilities import log_normalised
 from ._types import FloatArray, IntArray, Likelihood, Settings
 from .kernels import Kernel
@@ -410,12 +410,8 @@ def _draw(n: int, most: int) -> IntArray:
 
 
 def _design(kernels: list[Kernel], data: LearningData, settings: Settings) -> Design:
-    layout = Layout(data.n_before > 0, len(data.centres), np.arange(len(data.centres)), len(kernels))
-    extra = data.fixed[:, data.n_before :]
-    if cores := core_kernels(kernels):
-        return kernel_design(data.X, data.centres, cores, layout, extra)
-    blocks = [evaluate(kernel, data.X, data.centres, settings.n_threads) for kernel in kernels]
-    return dense_design([*blocks, extra], layout)
+    columns, bias = data.fixed[:, data.n_before :], data.n_before > 0
+    return kernel_design(data.X, kernels, data.centres, columns, bias=bias, n_threads=settings.n_threads)
 
 
 def _log_density(kernels: list[Kernel], data: LearningData, posteriors: list[_core.Posterior]) -> FloatArray:

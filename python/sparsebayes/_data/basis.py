@@ -24,7 +24,6 @@ from . import candidates as _candidates
 from .design import (
     Design,
     Layout,
-    centre,
     centring,
     check_extra_basis,
     columns_at,
@@ -117,17 +116,16 @@ class Basis:
 
     def design(self, training: Training, n_threads: int | None) -> Design:
         """Return the dictionary for the core."""
-        X, columns = training.X, self.columns
+        X, columns, bias = training.X, self.columns, self.bias
         assert columns is not None
-        offset = self.offset if self.bias and self.n_columns > 0 else None
-        if cores := core_kernels(self.kernels):
-            extra = columns if offset is None else centre(columns.copy(), offset)
-            return kernel_design(X, self.centres, cores, self.layout, extra)
-        if self.n_blocks == 0:
+        offset = self.offset if bias and self.n_columns > 0 else None
+        if self.kernels:
+            options: Any = {"bias": bias, "offset": offset, "n_threads": n_threads}
+            return kernel_design(X, self.kernels, self.centres, columns, **options)
+        if not self.precomputed:
             check_sizes(X)
-        blocks = [evaluate(kernel, X, self.centres, n_threads) for kernel in self.kernels]
-        blocks += [X[:, self.kept]] if self.precomputed else []
-        return dense_design([*blocks, columns] if self.n_columns > 0 else blocks, self.layout, offset)
+        blocks = [X[:, self.kept]] if self.precomputed else []
+        return dense_design([*blocks, columns] if self.n_columns else blocks, bias=bias, offset=offset)
 
     def dense(self, est: Any, training: Training) -> FloatArray:
         """Return the dictionary of a fitted model, N x K, evaluated in NumPy alone."""

@@ -78,7 +78,6 @@ class Layout:
 class Design:
     """A dictionary of basis functions at the training rows, as the core's fits of it."""
 
-    layout: Layout
     #: Number of functions.
     n_basis: int
     #: The core's fits of one target and of several.
@@ -149,29 +148,35 @@ def matrix(blocks: list[FloatArray], *, bias: bool, offset: FloatArray | None = 
     return Phi
 
 
-def dense_design(blocks: list[FloatArray], layout: Layout, offset: FloatArray | None = None) -> Design:
+def dense_design(blocks: list[FloatArray], *, bias: bool, offset: FloatArray | None = None) -> Design:
     """Return the dictionary of these blocks of values after the bias; ``offset``: as for `matrix`."""
     block = blocks[0]
-    is_all = len(blocks) == 1 and not layout.bias and offset is None
-    if is_all and block.dtype == np.float64 and block.flags.forc:
-        Phi = block
-    else:
-        Phi = matrix(blocks, bias=layout.bias, offset=offset)
-    n_basis = int(Phi.shape[1])
-    return Design(layout, n_basis, partial(_core.fit_dense, Phi), partial(_core.fit_dense_outputs, Phi))
+    is_all = len(blocks) == 1 and not bias and offset is None
+    is_plain = is_all and block.dtype == np.float64 and block.flags.forc
+    Phi = block if is_plain else matrix(blocks, bias=bias, offset=offset)
+    return Design(int(Phi.shape[1]), partial(_core.fit_dense, Phi), partial(_core.fit_dense_outputs, Phi))
 
 
 def kernel_design(
-    X: FloatArray, centres: FloatArray, kernels: list[_core.Kernel], layout: Layout, extra: FloatArray
+    X: FloatArray,
+    kernels: list[Kernel],
+    centres: FloatArray,
+    columns: FloatArray,
+    *,
+    bias: bool,
+    offset: FloatArray | None = None,
+    n_threads: int | None,
 ) -> Design:
-    """Return the dictionary of the core's kernels about some centres, before the extra columns, N x p."""
-    n_extra = int(extra.shape[1])
-    beside = np.asfortranarray(extra) if n_extra > 0 else None
-    functions: tuple[Any, ...] = (X, centres, kernels)
-    options: dict[str, Any] = {"bias": layout.bias, "extra": beside}
+    """Return the dictionary of kernels about centres, then columns, from which ``offset`` is subtracted."""
+    n_columns = int(columns.shape[1])
+    if (cores := core_kernels(kernels)) is None:
+        blocks = [evaluate(kernel, X, centres, n_threads) for kernel in kernels]
+        return dense_design([*blocks, *([columns] if n_columns > 0 else [])], bias=bias, offset=offset)
+    extra = columns if offset is None else centre(columns.copy(), offset)
+    functions: tuple[Any, ...] = (X, centres, cores)
+    options: dict[str, Any] = {"bias": bias, "extra": np.asfortranarray(extra) if n_columns > 0 else None}
     return Design(
-        layout,
-        int(layout.bias) + len(kernels) * len(centres) + n_extra,
+        int(bias) + len(kernels) * len(centres) + n_columns,
         partial(_core.fit_kernel, *functions, **options),
         partial(_core.fit_kernel_outputs, *functions, **options),
         partial(_core.fit_kernel_in_blocks, *functions, **options),

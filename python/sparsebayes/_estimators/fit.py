@@ -17,6 +17,7 @@ from .._data import candidates as _candidates
 from .._data.basis import Basis, basis_of, check_without_rows, sized, without_rows
 from .._data.checkpoint import Checkpoint, check_path, digest, open_checkpoint
 from .._data.chunks import Chunks, Rows, are_chunks, open_chunks
+from .._data.design import centre
 from .._data.out_of_core import Survey, basis_after, gather
 from .._data.statistics import SufficientStatistics, check_memory_limit, check_room, in_words
 from .._hyper import LearningData, check_learnable, check_model, learn
@@ -234,11 +235,11 @@ def _bases(
     basis = basis_of(est, training)
     assert basis.columns is not None
     check_learnable(basis.kernels)
-    given = _candidates.are_given(est)
+    given, columns = _candidates.are_given(est), centre(basis.columns.copy(), basis.offset)
     data = LearningData(
         X=training.X,
         centres=basis.centres,
-        fixed=np.hstack([np.ones((len(training.X), int(basis.bias))), basis.columns]),
+        fixed=np.hstack([np.ones((len(training.X), int(basis.bias))), columns]),
         n_before=int(basis.bias),
         centre_rows=None if given else np.searchsorted(training.rows, basis.kept),
         targets=likelihood.targets(training.y),
