@@ -193,8 +193,7 @@ class RVC(Classification):
     {kernel_functions}
     alpha_ : ndarray of shape (n_active,) or (n_active, n_classes)
         Prior precisions of the weights. With more than two classes a column for each; inf if a class does not
-        use a function. (A softmax of two classes with precisions :math:`\alpha` for both is the Bernoulli
-        model with :math:`\alpha / 2`, which is what is published.)
+        use a function.
     mu_ : ndarray of shape (n_active,) or (n_active, n_classes)
         Posterior mode of the weights; 0 if a class does not use a function.
     sigma_ : ndarray of shape (n_active, n_active) or (n_classes, n_active, n_active)
@@ -244,10 +243,6 @@ class RVC(Classification):
     ('converged', True)
     >>> model.predict([[1.0, 1.0], [1.0, -1.0]])
     array(['same', 'different'], dtype='<U9')
-    >>> y = np.array(["left", "middle", "right"])[np.digitize(X[:, 0], [-0.5, 0.5])]
-    >>> softmax = RVC(multi_class="softmax").fit(X, y)
-    >>> softmax.status_, softmax.alpha_.shape == (len(softmax.active_), 3)
-    ('converged', True)
     """
 
     kernel: KernelSpec = field(default="rbf", kw_only=False)
@@ -296,11 +291,6 @@ class SparseBayesClassifier(Classification):
         Constant of the linear predictor, ``X @ coef_.T + intercept_``.
     {X_offset_}
     {n_features_in_}
-
-    Notes
-    -----
-    Like scikit-learn's linear models, this one calls the posterior mode ``coef_``. `RVR` describes
-    ``memory_limit``, and `RVC` the variational scheme.
 
     References
     ----------

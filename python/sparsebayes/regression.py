@@ -281,18 +281,12 @@ class RVR(Regression):
     >>> bool(abs(mean[0] - 1.0) < 3 * std[0])
     True
 
-    Kernels centred at 25 of the rows, or at given points:
+    Kernels centred at given points, and two outputs at once:
 
-    >>> len(RVR(gamma=0.1, candidates=25, random_state=0).fit(X, y).candidate_rows_)
-    25
     >>> RVR(gamma=0.1, candidates=[[-3.0], [0.0], [3.0]]).fit(X, y).relevance_vectors_.ravel()
     array([-3.,  0.,  3.])
-
-    Two outputs at once:
-
-    >>> both = RVR(gamma=0.1).fit(X, np.column_stack([y, 2.0 - y]))
-    >>> both.predict([[0.0]]).round(0), both.noise_variance_.shape
-    (array([[1., 1.]]), (2,))
+    >>> RVR(gamma=0.1).fit(X, np.column_stack([y, 2.0 - y])).predict([[0.0]]).round(0)
+    array([[1., 1.]])
     """
 
     kernel: KernelSpec = field(default="rbf", kw_only=False)
@@ -408,15 +402,10 @@ class SparseBayesRegressor(Regression):
     --------
     >>> import numpy as np
     >>> from sparsebayes import SparseBayesRegressor
-    >>> x = np.linspace(-1, 1, 50)
-    >>> basis = np.polynomial.legendre.legvander(x, 9)
-    >>> noise = np.random.default_rng(0).normal(size=50)
-    >>> y = 3 * basis[:, 2] - basis[:, 5] + 0.01 * noise
-    >>> model = SparseBayesRegressor().fit(basis, y)
-    >>> np.flatnonzero(abs(model.coef_) > 0.1)
-    array([2, 5])
-    >>> model.coef_[[2, 5]].round(1)
-    array([ 3., -1.])
+    >>> basis = np.polynomial.legendre.legvander(np.linspace(-1, 1, 50), 9)
+    >>> y = 3 * basis[:, 2] - basis[:, 5] + 0.01 * np.random.default_rng(0).normal(size=50)
+    >>> SparseBayesRegressor().fit(basis, y).coef_.round(1) + 0.0
+    array([ 0.,  0.,  3.,  0.,  0., -1.,  0.,  0.,  0.,  0.])
     """
 
     likelihood: Literal["gaussian", "poisson"] = "gaussian"
@@ -472,19 +461,9 @@ class SparseBayesRegressor(Regression):
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> float:
         """Return R^2, or with a Poisson likelihood the fraction of deviance explained, D^2.
 
-        Parameters
-        ----------
-        X : array-like of shape (n, n_features)
-        y : array-like of shape (n,) or (n, n_outputs)
-        sample_weight : array-like of shape (n,), optional
-
-        Returns
-        -------
-        float
-            1 is best; 0 is as good as the mean of y. With several outputs the average over them.
+        1 is best; 0 is as good as the mean of y. With several outputs the average over them.
         """
         if self.likelihood != "poisson":
             return float(super().score(X, y, sample_weight))
-        tiny = np.finfo(np.float64).tiny
-        mean = np.clip(self.predict(X), tiny, None)
+        mean = np.clip(self.predict(X), np.finfo(np.float64).tiny, None)
         return float(d2_tweedie_score(y, mean, sample_weight=sample_weight, power=1))

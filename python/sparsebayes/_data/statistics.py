@@ -50,11 +50,6 @@ class SufficientStatistics:
     n_jobs : int, optional
         Threads for long updates; None or -1: all cores. The result does not depend on it.
 
-    See Also
-    --------
-    SparseBayesRegressor.fit_statistics : Fit a model to them.
-    SparseBayesRegressor.partial_fit : Add rows and fit.
-
     Notes
     -----
     All chunks must have the same basis functions in the same order. Do not centre or scale each chunk with
@@ -63,11 +58,6 @@ class SufficientStatistics:
     Safe to share between threads; pickles and copies contain all digits. An update that fails or is
     interrupted does not change the sums. Invalid arguments are a TypeError or ValueError that names them.
 
-    References
-    ----------
-    M. E. Tipping and A. C. Faul (2003). Fast marginal likelihood maximisation for sparse Bayesian models.
-    AISTATS.
-
     Examples
     --------
     >>> import numpy as np
@@ -75,11 +65,10 @@ class SufficientStatistics:
     >>> rng = np.random.default_rng(0)
     >>> Phi = rng.normal(size=(1000, 5))
     >>> t = 2 * Phi[:, 1] + 0.1 * rng.normal(size=1000)
-    >>> first = SufficientStatistics(5).update(Phi[:300], t[:300])
-    >>> second = SufficientStatistics(5).update(Phi[300:], t[300:])
-    >>> second.merge(first)
+    >>> first, second = SufficientStatistics(5), SufficientStatistics(5)
+    >>> first.update(Phi[:300], t[:300]).merge(second.update(Phi[300:], t[300:]))
     SufficientStatistics(n_basis=5, n_samples=1000)
-    >>> model = SparseBayesRegressor().fit_statistics(second)
+    >>> model = SparseBayesRegressor().fit_statistics(first)
     >>> bool(np.allclose(model.mu_, SparseBayesRegressor().fit(Phi, t).mu_, rtol=1e-8))
     True
     """
