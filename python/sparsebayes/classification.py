@@ -16,11 +16,10 @@ from ._checks.arguments import check_flag
 from ._checks.numbers import any_array
 from ._estimators.base import Estimator, atomic
 from ._estimators.docs import documented
-from ._estimators.fit import build, validate
+from ._estimators.fit import build, classes_of_providers, of_providers, validate
 from ._estimators.likelihoods import Classes
 from ._estimators.posterior import kernel_contribution, moments, problems
 from ._estimators.probabilities import normalised, softmax_probabilities
-from ._estimators.provider_fit import classes_of_providers, of_providers
 from ._estimators.run import publish, run
 from ._types import (
     Callback,

@@ -20,11 +20,10 @@ from ._data.basis import basis_of, without_rows
 from ._data.statistics import SufficientStatistics
 from ._estimators.base import Estimator, atomic
 from ._estimators.docs import documented
-from ._estimators.fit import add_rows, build, check_sums, of_sums, publish_features, validate
+from ._estimators.fit import add_rows, build, check_sums, of_providers, of_sums, publish_features, validate
 from ._estimators.healing import healed_moments
 from ._estimators.likelihoods import Numbers, can_have_outputs
 from ._estimators.posterior import kernel_contribution, moments, problems
-from ._estimators.provider_fit import of_providers
 from ._estimators.run import publish, run
 from ._types import (
     Callback,

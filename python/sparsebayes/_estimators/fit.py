@@ -1,9 +1,9 @@
-"""From the arguments of ``fit`` to the fits of the core: rows in memory, rows in chunks, and sums."""
+"""From arguments to the fits of the core: of rows in memory or in chunks, of sums, and of providers."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -11,8 +11,17 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .._checks.arguments import check_flag, check_settings, learning_argument
-from .._checks.targets import Training, check_chunk_targets, check_training, check_X
+from .. import _core
+from .._checks.arguments import check_flag, check_integer, check_settings, learning_argument
+from .._checks.targets import (
+    Training,
+    check_chunk_targets,
+    check_training,
+    check_X,
+    first_of_equal,
+    learn_classes,
+    naming,
+)
 from .._data import candidates as _candidates
 from .._data.basis import Basis, basis_of, check_without_rows, sized, without_rows
 from .._data.checkpoint import Checkpoint, check_path, digest, open_checkpoint
@@ -22,8 +31,11 @@ from .._data.out_of_core import Survey, basis_after, gather
 from .._data.statistics import SufficientStatistics, check_memory_limit, check_room, in_words
 from .._hyper import LearningData, check_learnable, check_model, learn
 from .._types import FloatArray, Settings
+from .._types import Likelihood as Name
+from ..kernels._resolve import is_precomputed, measures_inputs
 from .chunked_classes import by_passes
-from .likelihoods import Likelihood, Numbers, check_single, fit_of_outputs
+from .likelihoods import Classes, Likelihood, Numbers, check_single, fit_of_outputs
+from .probabilities import check_multi_class
 from .run import Task
 from .status import RowSummary, mean_excess
 from .variational import check_variational
@@ -249,3 +261,126 @@ def _bases(
     )
     for kernels in learn(basis.kernels, data, settings)[:_MAX_KERNELS_TRIED]:
         yield replace(basis, kernels=kernels), True
+
+
+# --- providers of statistics instead of rows -----------------------------------------------------------
+
+_METHODS: Final = ("target_moments", "deviance", "gradient", "among", "sweep")
+
+
+def of_providers(
+    est: Any, providers: Sequence[Any], n_samples: int | None, likelihood: Likelihood
+) -> list[Task]:
+    """Return the fits of an estimator to one provider for each target."""
+    settings = check_settings(est)
+    check_single(est, settings)
+    check_variational(settings, likelihood.name, learning=False)
+    n_basis = _check(providers, likelihood.name)
+    if n_samples is None:
+        n_samples = getattr(providers[0], "n_samples", None)
+    n_samples = None if n_samples is None else check_integer("n_samples", n_samples, least=1)
+    basis = _basis(est, n_basis)
+    n_columns = basis.n_columns if basis.bias else 0
+    providers, shift = _near_zero(providers, n_columns)
+    options = settings.of_one_target() | {"n_centred": n_columns}
+    fits: list[Any] = [partial(_core.fit_provider, provider, **options) for provider in providers]
+    return [Task(basis, likelihood, settings, fits, n_basis, RowSummary(n_samples), shift=shift)]
+
+
+def _near_zero(providers: Sequence[Any], n_columns: int) -> tuple[Sequence[Any], FloatArray | float]:
+    """Return providers with columns near 0, if they can shift them, and what was subtracted from each column.
+
+    If the mean of a column exceeds a thousand standard deviations, centred sums keep too few digits.
+    """
+    first, nothing = providers[0], np.zeros(0, np.int64)
+    if n_columns == 0 or not all(hasattr(provider, "shifted") for provider in providers):
+        return providers, 0.0
+    result = first.sweep(nothing, np.zeros(0), np.zeros(1, np.int64))
+    try:
+        _, _, squares, sums = result
+        with np.errstate(all="ignore"):
+            means, squares = (np.asarray(part)[-n_columns:] / sums[0, 0] for part in (sums[:, 0], squares))
+            far = means**2 > 1e6 * np.maximum(squares - means**2, 0.0)
+    except (TypeError, ValueError, IndexError):
+        return providers, 0.0  # the fit calls sweep again, and reports what is wrong with the result
+    if not far.any() or not np.isfinite(means).all():
+        return providers, 0.0
+    moved = [provider.shifted(means) for provider in providers]
+    return (providers, 0.0) if any(provider is None for provider in moved) else (moved, means)
+
+
+def classes_of_providers(est: Any, classes: Any, n_providers: int) -> Classes:
+    """Return the likelihood of classes whose rows are elsewhere; ValueError for invalid classes."""
+    with naming("classes"):
+        n_classes = len(np.unique(classes))
+    if classes.ndim != 1 or n_classes < len(classes):
+        raise ValueError(f"classes must hold each label once, in one dimension; got {classes!r}")
+    known = learn_classes(classes)
+    if (known != classes).any():
+        raise ValueError(f"classes must be sorted, as providers are in their order; got {classes!r}")
+    if check_multi_class(est.multi_class) and len(classes) > 2:
+        raise ValueError("multi_class='softmax' needs the rows; for more than two classes take 'ovr'")
+    needed = 1 if len(classes) == 2 else len(classes)
+    if n_providers != needed:
+        raise ValueError(
+            f"provider must be {'one' if needed == 1 else f'a list of {needed}, one for each class,'} for "
+            f"{len(classes)} classes; got {n_providers}"
+        )
+    return Classes(known, "bernoulli")
+
+
+def _check(providers: Sequence[Any], likelihood: Name) -> int:
+    """Return the number of functions of the providers; raise TypeError or ValueError if one is invalid."""
+    for provider in providers:
+        methods = _METHODS if likelihood == "gaussian" else (*_METHODS, "variance_drift")
+        missing = [name for name in methods if not callable(getattr(provider, name, None))]
+        missing += [name for name in ("n_basis", "likelihood") if not hasattr(provider, name)]
+        if missing:
+            raise TypeError(
+                f"provider must have what sparsebayes.PyStatistics has; {type(provider).__name__} lacks "
+                f"{', '.join(missing)}"
+            )
+        if provider.likelihood != likelihood:
+            raise ValueError(
+                f"provider must have the likelihood of the estimator, {likelihood!r}; got "
+                f"{provider.likelihood!r}"
+            )
+    counts = {check_integer("n_basis of provider", provider.n_basis, least=1) for provider in providers}
+    if len(counts) > 1:
+        raise ValueError(f"provider: all classes need the same functions; got {sorted(counts)}")
+    return counts.pop()
+
+
+def _basis(est: Any, n_basis: int) -> Basis:
+    """Return the basis of an estimator without rows; ValueError unless it has ``n_basis`` functions."""
+    bias = check_flag("fit_intercept", est.fit_intercept)
+    if not hasattr(est, "kernel"):
+        if n_basis <= int(bias):
+            raise ValueError("provider must have a function besides the constant one; got n_basis=1")
+        publish_features(est, n_basis - int(bias))
+    else:
+        if np.ndim(est.candidates) != 2 and not is_precomputed(est.kernel):
+            raise ValueError(
+                "candidates must be an array of centres, (n_candidates, n_features), for a provider; "
+                f"got {est.candidates!r}"
+            )
+        check_without_rows(est, "a fit to a provider")
+        if est.extra_basis is not None:
+            raise ValueError("extra_basis needs the rows; take SparseBayes* on columns of both kinds")
+        publish_features(est, int(np.shape(est.candidates)[1]))
+        _candidates.place(est, without_rows(est.n_features_in_))
+        if len(first_of_equal(est.candidates_)) < len(est.candidates_):
+            raise ValueError("candidates must be distinct for a provider; apply numpy.unique")
+        if measures_inputs(est.kernel, est.gamma):
+            raise ValueError(
+                "gamma='scale' needs the rows, for their variance; give a number, or a kernel object"
+            )
+    basis: Basis = basis_of(est, without_rows(est.n_features_in_), stored=False)
+    expected = int(bias) + basis.n_summed
+    if n_basis != expected:
+        n_kernels = len(getattr(basis, "kernels", ()))
+        raise ValueError(
+            f"provider must have the functions of the estimator, {expected}: {int(bias)} for fit_intercept, "
+            f"and {n_kernels} kernel(s) centred at {len(est.candidates_)} candidates; got {n_basis}"
+        )
+    return basis
