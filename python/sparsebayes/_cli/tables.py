@@ -252,8 +252,8 @@ class Table(dict[str, Column]):
             new = [i for i, cell in enumerate(cells) if cell not in known]
             if new:
                 notes.append(
-                    f"column {name!r}: {len(new)} of {len(cells)} rows hold none of the texts of the fit (the "
-                    f"first: {cells[new[0]]!r} in row {new[0] + 1}); all its indicators are 0 there"
+                    f"column {name!r}: {len(new)} of {len(cells)} rows hold none of the texts of the fit "
+                    f"(the first: {cells[new[0]]!r} in row {new[0] + 1}); all its indicators are 0 there"
                 )
         return np.column_stack(inputs), notes
 
