@@ -11,7 +11,7 @@ import revm_reference as reference
 from problems import standardised
 from reference import log_evidence
 from sparsebayes import GREVM, LREVM, VGREVM, GREVMRegressor, LREVMRegressor
-from sparsebayes._revm.evidence import (
+from sparsebayes._revm import (
     _terms,
     best_alpha_gaussian,
     best_alpha_laplace,

@@ -263,6 +263,14 @@ relevance_vectors_ : ndarray of shape (n_relevance, n_features)
 kernel_ : kernel object, list of these, or "precomputed"
     The kernel with all its parameters.
 {n_features_in_}""",
+    "revm_regressor_attributes": r"""noise_variance_, beta_ : float
+    Variance of the noise, and its inverse.
+{revm_attributes}
+n_iter_ : int
+    1.
+status_ : str
+    ``"converged"``; ``"empty"``: converged, but no eigenvector is relevant; or ``"noise_floor"``: the
+    noise variance is at its lower bound, var(y) / 1e6.""",
     "revm_status_": r"""n_iter_ : int
     Number of steps, of all searches together.
 status_ : str
