@@ -24,20 +24,14 @@ from ._checks.arguments import (
     check_reporting,
 )
 from ._checks.numbers import check_predictions
-from ._checks.targets import (
-    Training,
-    check_training,
-    check_weights,
-    check_X,
-    learn_classes,
-)
+from ._checks.targets import Training, check_training, check_weights, check_X, learn_classes
 from ._data import candidates as _candidates
 from ._data.design import Layout, evaluate
 from ._estimators.basis import KernelEstimator
 from ._estimators.docs import documented
 from ._estimators.status import MAX_CONSTANT_FUNCTIONS, RowSummary
+from ._mrvm import Constructive, Outcome, Task, TopDown
 from ._mrvm.kernel_weights import Composite
-from ._mrvm.updates import Constructive, Outcome, Task, TopDown
 from ._progress import FitReporter
 from ._types import Callback, Candidates, FloatArray, OutputsProblem, PerRow
 from .inspection._probit import written_out
@@ -46,6 +40,8 @@ from .kernels._resolve import is_precomputed
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+
+__all__ = ["MRVM1", "MRVM2"]
 
 #: Rows predicted at a time, so that memory does not grow with their number.
 _PREDICT_ROWS = 8192
@@ -135,9 +131,8 @@ class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # sci
         if outcome.sigma is not None:  # mRVM1, whose classes share alpha
             effective = float((1.0 - outcome.alpha * outcome.sigma.diagonal()).sum())
         self._row_summary = replace(RowSummary.of(training), n_effective=effective)
-        self.active_ = layout.names(outcome.columns)
+        self.active_, self.kernel_weights_ = layout.names(outcome.columns), outcome.kernel_weights
         self.alpha_, self.mu_ = outcome.alpha, outcome.mu
-        self.kernel_weights_ = outcome.kernel_weights
         self.n_iter_, self.status_ = len(outcome.path) - 1, outcome.status
         self.n_relevance_path_ = np.array(outcome.n_active)
         functions = self.active_ >= 0
@@ -201,8 +196,7 @@ class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # sci
 
         {predict_sections}
         """
-        numbers = np.argmax(self._scores(X), axis=1)
-        labels: NDArray[Any] = self.classes_[numbers]
+        labels: NDArray[Any] = self.classes_[np.argmax(self._scores(X), axis=1)]
         return labels
 
     def log_predictive_likelihood(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> float:
@@ -245,9 +239,6 @@ class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # sci
         _, log_p = _core.probit_expectations(scores, numbers, n_nodes=self.n_quadrature, n_threads=n_threads)
         weights = check_weights(sample_weight, len(scores))
         return float(np.average(log_p, weights=weights))
-
-
-__all__ = ["MRVM1", "MRVM2"]
 
 
 @documented
@@ -297,17 +288,14 @@ class MRVM1(ProbitModel):
     log_marginal_likelihood_path_ : ndarray of shape (n_iter_ + 1,)
         The log evidence at the start and after each iteration. It does not fall within an M-step; between
         M-steps the targets change, and so does the meaning of their evidence.
-    lower_bound_path_ : ndarray
-        Variational bound on the log evidence of the labels after each E-step; E- and M-steps raise it.
-    lower_bound_ : float
-        The last value of ``lower_bound_path_``.
+    lower_bound_, lower_bound_path_ : float, ndarray
+        Variational bound on the log evidence of the labels at the end, and after each E-step; E- and M-steps
+        raise it.
 
     Notes
     -----
-    The model may end without functions, so that every class is equally probable everywhere: by its evidence
-    the kernel links no rows of the same class. This happens for kernels so narrow that all rows are
-    independent; then a wider kernel (a smaller ``gamma``) or other units of X help. It also happens with only
-    two rows.
+    The model may end without functions, so that every class is equally probable everywhere, if the kernel is
+    so narrow that all rows are independent: take a wider kernel (a smaller ``gamma``) or other units of X.
 
     References
     ----------

@@ -162,13 +162,13 @@ def learn_kernel_weights(
 def minimise_on_simplex(Omega: ArrayLike, f: ArrayLike) -> FloatArray:
     r"""Return the b >= 0 with sum 1 that minimises b^T Omega b / 2 - f^T b.
 
-    ``Omega``: symmetric, positive semidefinite, possibly singular. In units in which its diagonal is constant,
-    b = units c, a small multiple of the unit matrix is added about the last minimum found (the first time
-    about 0), so that :math:`\Omega = L L^T` and the minimum is unique: equal kernels get equal weights. With
-    :math:`y = L^{-1} f` it is the shortest vector :math:`L^T c - y` on the simplex, and as :math:`units^T c = 1`
-    the shortest :math:`(L^T - y\, units^T) c`. Non-negative least squares finds it up to a factor: v = t c
-    that minimises :math:`\|(L^T - y\, units^T) v\|^2 + s^2 (1 - units^T v)^2` for any s. Last, the equations of
-    the minimum are solved for the variables that are not 0.
+    ``Omega``: symmetric, positive semidefinite, possibly singular. In units in which its diagonal is
+    constant, b = units c, a small multiple of the unit matrix is added about the last minimum found (the
+    first time about 0), so that :math:`\Omega = L L^T` and the minimum is unique: equal kernels get equal
+    weights. With :math:`y = L^{-1} f` it is the shortest vector :math:`L^T c - y` on the simplex, and as
+    :math:`units^T c = 1` the shortest :math:`(L^T - y\, units^T) c`. Non-negative least squares finds it up
+    to a factor: v = t c that minimises :math:`\|(L^T - y\, units^T) v\|^2 + s^2 (1 - units^T v)^2` for any
+    s. Last, the equations of the minimum are solved for the variables that are not 0.
     """
     Omega, f = np.asarray(Omega, dtype=np.float64), np.asarray(f, dtype=np.float64)
     size = max(np.abs(Omega).max(), np.abs(f).max()) or 1.0  # a common factor does not change the minimum
