@@ -8,7 +8,7 @@ functions and shares no code with the core.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,11 +23,7 @@ from ..kernels._resolve import is_precomputed
 from ._dense import bisect
 
 if TYPE_CHECKING:
-    from .._estimators.base import SparseBayesEstimator
-    from ..multiclass import MRVM1, MRVM2
-
-    #: Estimators that a certificate accepts.
-    Fitted: TypeAlias = SparseBayesEstimator | MRVM1 | MRVM2
+    from ..multiclass import MRVM1
 
 #: The integrand is log-concave with a curvature between 1 and the number of classes: beyond ten units from
 #: its mode it vanishes, and this grid is exact to round-off for up to a hundred classes.
