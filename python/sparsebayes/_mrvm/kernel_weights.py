@@ -191,7 +191,8 @@ def minimise_on_simplex(Omega: ArrayLike, f: ArrayLike) -> FloatArray:
         if (c[at] + step).min() < 0.0:
             break
         c[at] += step
-    return units * c / (units @ c)
+    b: FloatArray = units * c / (units @ c)
+    return b
 
 
 def _units(M: FloatArray) -> FloatArray:
@@ -204,7 +205,8 @@ def _units(M: FloatArray) -> FloatArray:
 def _regular_factor(H: FloatArray) -> FloatArray:
     """Return the Cholesky factor of a form of constant diagonal with the additional curvature."""
     rounding = 1e-14 * np.abs(H).sum(axis=0).max()
-    return cholesky(H + (_REGULARISATION * (H.max() or 1.0) + rounding) * np.eye(len(H)), lower=True)
+    curvature = _REGULARISATION * (H.max() or 1.0) + rounding
+    return np.asarray(cholesky(H + curvature * np.eye(len(H)), lower=True))
 
 
 Expectations = Callable[[FloatArray], tuple[FloatArray, float]]

@@ -197,13 +197,14 @@ def _certify(problem: Problem | OutputsProblem, exchanges: bool | None) -> Certi
         gain_shift = per_function(problem)
         log_evidence = constants(problem, float(w.sum())) + problem.log_evidence_of_weights
     sparsity, quality = np.stack(S, axis=1), np.stack([fit.Q for fit in fits], axis=1)
-    factors = np.stack([fit.active_factors(alpha) for fit in fits], axis=-1)
-    factors = factors if is_gaussian else np.stack([sparsity[active], quality[active]])
+    S_active, Q_active = np.stack([fit.active_factors(alpha) for fit in fits], axis=-1)
+    if not is_gaussian:
+        S_active, Q_active = sparsity[active], quality[active]
     variance, mean = (np.stack([getattr(fit, name) for fit in fits], axis=1) for name in ("variance", "mean"))
     error = (np.sqrt(alpha)[:, np.newaxis] * problem.mu.reshape(mean.shape) - mean) / np.sqrt(variance)
     gains = addition_gains(np.delete(sparsity, active, axis=0), np.delete(quality, active, axis=0), prior)
     return Certificate(
-        max_log_alpha_change=max_log_alpha_change(*factors, variance, alpha, prior),
+        max_log_alpha_change=max_log_alpha_change(S_active, Q_active, variance, alpha, prior),
         max_gain_outside=float(np.max(gains + gain_shift, initial=0.0)),
         log_beta_residual=_log_beta_residual(problem, fits),
         max_mean_error=float(np.max(np.abs(error), initial=0.0)),
