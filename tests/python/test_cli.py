@@ -3,7 +3,6 @@
 import csv
 import gzip
 import io
-import json
 import re
 import subprocess
 import sys
@@ -354,29 +353,6 @@ def test_columns_are_found_by_name(waves, tmp_path, capsys):
     assert predicted(path, swapped, capsys) == predicted(path, waves, capsys)
 
 
-def test_tables_may_be_parquet(waves, tmp_path, capsys):
-    pytest.importorskip("pyarrow")
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.read_csv(waves).drop(columns=["name", "w"])
-    parquet = tmp_path / "waves.parquet"
-    frame.to_parquet(parquet)
-    code, path = fit(parquet, "--target", "y", "-q")
-    assert code == 0
-    assert main(["predict", str(path), str(parquet), "-o", str(tmp_path / "out.parquet")]) == 0
-    found = pandas.read_parquet(tmp_path / "out.parquet")
-    np.testing.assert_array_equal(found["prediction"], sparsebayes.load(path).predict(frame[["x", "z"]]))
-    assert capsys.readouterr().out == ""
-
-
-def test_info_describes_a_model_file(iris, capsys):
-    path = fit(iris, "--target", "kind", "-q")[1]
-    assert main(["info", str(path)]) == 0
-    facts = json.loads(capsys.readouterr().out)
-    assert facts["estimator"] == "RVC"
-    assert facts["feature names"] == ["a", "b", "c", "d"]
-    assert facts["classes"] == ["setosa", "versicolor", "virginica"]
-
-
 def test_a_fit_that_did_not_converge_has_its_own_exit_code(tmp_path, capsys):
     # Without noise there is no optimum for the noise level.
     X = np.linspace(-1, 1, 30)
@@ -402,7 +378,7 @@ MISTAKES = {
     "empty": ("", [], ["is empty"]),
     "no rows": ("x,y\n", [], ["holds no rows"]),
     "few rows": ("x,y\n1,2\n3,5\n", [], ["has 2 rows to learn from"]),
-    "workbook": ("PK\x03\x04", [], ["save the sheet as CSV"]),
+    "workbook": ("PK\x03\x04", [], ["save the table as CSV"]),
     "binary": ("x,y\n\x00", [], ["is not a CSV file"]),
     "twice": ("x,x,y\n1,2,3\n", [], ["more than one column 'x'"]),
     "nothing to predict from": ("y\n1\n2\n4\n8\n9\n", [], ["no column to predict from"]),
@@ -474,7 +450,7 @@ def test_a_table_without_the_columns_of_the_model_is_named(content, complaint, m
 
 
 def test_damaged_and_missing_models_and_unknown_commands_are_refused(tmp_path, capsys, iris):
-    assert main(["info", str(tmp_path / "none")]) == 1
+    assert main(["predict", str(tmp_path / "none"), str(iris)]) == 1
     assert "no model file" in capsys.readouterr().err
     (tmp_path / "bad").write_bytes(b"not a model")
     assert main(["predict", str(tmp_path / "bad"), str(iris)]) == 1

@@ -1,9 +1,8 @@
-"""The command line: ``sparsebayes fit``, ``predict`` and ``info``."""
+"""The command line: ``sparsebayes fit`` and ``sparsebayes predict``."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -52,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="sparsebayes", description="Relevance vector machines on tables: CSV and Parquet files."
+        prog="sparsebayes", description="Relevance vector machines on tables in CSV files."
     )
     parser.add_argument("--version", action="version", version=f"sparsebayes {__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
@@ -64,11 +63,8 @@ def _parser() -> argparse.ArgumentParser:
     predict.add_argument(
         "data", help="a table with the model's columns; others are ignored; - is standard input"
     )
-    predict.add_argument("-o", "--output", help="where to write (.csv, .parquet); standard output by default")
+    predict.add_argument("-o", "--output", help="the CSV file to write; standard output by default")
     predict.set_defaults(run=_predict)
-    info = commands.add_parser("info", help="describe a model file, in JSON")
-    info.add_argument("model", help="a model file")
-    info.set_defaults(run=_info)
     return parser
 
 
@@ -122,21 +118,3 @@ def _outputs(model: Predictor, X: FloatArray) -> dict[str, NDArray[Any]]:
         for k, column in enumerate(columns):
             found[name if len(columns) == 1 else f"{name}.{k}"] = column
     return found
-
-
-def _info(options: argparse.Namespace) -> int:
-    model = _open(options.model)
-    header = json.loads(model._core.header)
-    names, classes = model.feature_names_in_, model.classes_
-    facts = {
-        "estimator": model.estimator,
-        "features": model.n_features_in_,
-        "feature names": None if names is None else [str(name) for name in names],
-        "classes": None if classes is None else classes.tolist(),
-        "functions": model.n_functions_,
-        "basis": header["blocks"],
-        "format version": header["format_version"],
-        "written by": f"sparsebayes {header['library_version']}",
-    }
-    sys.stdout.write(json.dumps(facts, indent=2) + "\n")
-    return _DONE

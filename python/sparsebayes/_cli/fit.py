@@ -65,7 +65,7 @@ class Rows:
 def add_arguments(fit: argparse.ArgumentParser) -> None:
     """Add the arguments of the command to its parser."""
     add = fit.add_argument
-    add("data", help="a CSV file, whose first line names the columns, or a Parquet file; - is CSV on stdin")
+    add("data", help="a CSV file, whose first line names the columns; - is standard input")
     target = "the column to predict; texts, or two integers such as 0 and 1, are classes"
     add("--target", required=True, help=target)
     add("--weight", help="a column of sample weights")

@@ -1,4 +1,4 @@
-"""Tables for the command line: columns of text or numbers, from and to CSV and Parquet files.
+"""Tables for the command line: columns of text or numbers, from and to CSV files.
 
 A column of numbers is an input of a model; a column of text has an input for each of its levels. The names
 of the inputs define them: ``age`` is the column of that name, and ``city=Paris`` is 1 where the column
@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from .._types import FloatArray
 
-_PARQUET: Final = {".parquet", ".pq"}
 #: Texts that mean a missing value in any column, and in a column of numbers.
 _MISSING: Final = {"", "na", "n/a", "#n/a", "<na>", "nan", "null", "nat", "?"}
 _MISSING_NUMBERS: Final = _MISSING | {"none", "-", "--", ".", "missing"}
@@ -262,9 +261,7 @@ class Table(dict[str, Column]):
 
 
 def read(path: str) -> Table:
-    """Read a CSV or Parquet file; ``-`` reads CSV from standard input."""
-    if Path(path).suffix.lower() in _PARQUET:
-        return _read_parquet(path)
+    """Read a CSV file; ``-`` reads standard input."""
     try:
         content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
         name = "standard input" if path == "-" else path
@@ -286,10 +283,6 @@ def write(columns: Mapping[str, Sequence[Any]], path: str | None) -> None:
         _write_csv(columns, sys.stdout)
         return
     try:
-        if Path(path).suffix.lower() in _PARQUET:
-            table, parquet = _arrow()
-            parquet.write_table(table({name: list(v) for name, v in columns.items()}), path)
-            return
         with open(path, "w", newline="", encoding="utf-8") as file:
             _write_csv(columns, file)
     except OSError as error:
@@ -310,8 +303,8 @@ def _decoded(path: str, content: bytes) -> tuple[str, list[str]]:
             content = gzip.decompress(content)
         except EOFError:
             raise TableError(f"{path} is a compressed file that ends early; make it again") from None
-    if content.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")):
-        raise TableError(f"{path} is a workbook or an archive, not text: save the sheet as CSV")
+    if content.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"PAR1")):
+        raise TableError(f"{path} is a workbook, an archive or a Parquet file: save the table as CSV")
     try:
         if content.startswith((b"\xff\xfe", b"\xfe\xff")):
             return content.decode("utf-16"), []
@@ -353,31 +346,6 @@ def _table(path: str, lines: Sequence[Sequence[str]], notes: list[str], *, split
     if not columns:
         raise TableError(f"no column of {path} has a name; the first line has to name the columns")
     return Table(path, columns, notes)
-
-
-def _arrow() -> tuple[Any, Any]:
-    """Return ``pyarrow.table`` and ``pyarrow.parquet``."""
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError:
-        raise TableError('Parquet files need pyarrow: pip install "sparsebayes[arrow]"') from None
-    return pyarrow.table, parquet
-
-
-def _read_parquet(path: str) -> Table:
-    _, parquet = _arrow()
-    try:
-        table = parquet.read_table(path)
-    except OSError as error:
-        raise TableError(f"cannot read {path}: {error}") from None
-    except ValueError as error:
-        raise TableError(f"{path} is not a Parquet file: {error}") from None
-    values = [table.column(j).to_pylist() for j in range(table.num_columns)]
-    # pandas stores the index of a data frame in a column of this name.
-    names = ["" if re.fullmatch(r"__index_level_\d+__", name) else name for name in table.column_names]
-    rows = [["" if value is None else str(value) for value in row] for row in zip(*values, strict=True)]
-    return _table(path, [names, *rows], [], splits_at_comma=False)
 
 
 def listed(names: Iterable[str], limit: int = 12) -> str:
