@@ -19,7 +19,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import erfc, erfcx, eval_hermitenorm
 
 from .._types import FloatArray
-from .modes import Logistic, closest_gaussian, gram, octant_mode, posterior_mode
+from .modes import Logistic, closest_gaussian, gram, posterior_mode
 
 Prior = Literal["gaussian", "laplace"]
 Approximation = Literal["laplace", "variational"]
@@ -112,7 +112,7 @@ def classify(
     n_iter = 0
     while True:
         # Steps 1 to 4: the mode, eigenvalues h, eigenvectors as columns, and u.
-        end = posterior_mode(model, np.full(axes.Z.shape[1], ridge * unit), **search)
+        end = posterior_mode(model, ridge * unit, **search)
         b, n_iter, converged = model.curvature(axes.Z @ end.w), n_iter + end.n_iter, end.converged
         if approximation == "variational":
             end, b = closest_gaussian(model, ridge * unit, end.w, **search)
@@ -134,7 +134,7 @@ def classify(
         end = posterior_mode(inner, alpha[kept] / h[kept], **search)
     else:
         start = np.maximum(root * np.abs(u[kept]) - rate[kept], 0.0)
-        end = octant_mode(inner, rate[kept], start, **search)
+        end = posterior_mode(inner, 0.0, rate[kept], start, **search)
     return Solution(
         eigenvalues=axes.padded(h, 0.0),
         alpha=axes.padded(alpha, np.inf),

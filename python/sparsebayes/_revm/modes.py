@@ -76,70 +76,57 @@ def gram(Z: FloatArray, weights: FloatArray) -> FloatArray:
 
 
 def posterior_mode(
-    model: Logistic, precision: FloatArray, *, tol: float, max_iter: int, pulse: Pulse
+    model: Logistic,
+    precision: float | FloatArray,
+    rate: FloatArray | None = None,
+    start: FloatArray | None = None,
+    *,
+    tol: float,
+    max_iter: int,
+    pulse: Pulse,
 ) -> Mode:
     """Maximise the log likelihood - sum of precision_i w_i^2 / 2 by Newton's method with step halving.
 
-    It ends after a step of at most ``tol`` posterior standard deviations.
+    It ends after a step of at most ``tol`` posterior standard deviations. With ``rate``, rate^T w is
+    subtracted too, and the maximum is over w >= 0 (projected Newton steps, Bertsekas 1982): weights at zero
+    with a gradient that keeps them there are held, exactly at zero; the others take a Newton step that is
+    projected on the octant. That ends when the Kuhn-Tucker conditions hold to ``tol`` times each rate.
     """
-    w = np.zeros(model.Z.shape[1])
-    eta = model.Z @ w
-    objective = model.value(eta)
+    w = np.zeros(model.Z.shape[1]) if start is None else np.maximum(start, 0.0)
+    eta, octant = model.Z @ w, rate is not None
+    slope, held = (np.zeros(len(w)) if rate is None else rate), np.zeros(len(w), dtype=np.bool_)
+    precision = np.broadcast_to(precision, len(w))
+
+    def value(w: FloatArray, eta: FloatArray) -> float:
+        return model.value(eta) - float(0.5 * precision @ w**2 + slope @ w)
+
+    objective = value(w, eta)
     for iteration in range(max_iter):
         pulse()
-        gradient = model.Z.T @ model.slope(eta) - precision * w
-        hessian = gram(model.Z, model.curvature(eta))
-        hessian[np.diag_indices_from(hessian)] += precision
-        step = _solve(hessian, gradient)
-        square = float(gradient @ step)
-        along, length = model.Z @ step, 1.0
-        for _ in range(_MAX_HALVINGS):
-            there = w + length * step
-            reached = model.value(eta + length * along) - 0.5 * float(precision @ there**2)
-            if square < _MIN_TRUSTED_GAIN or reached >= objective + _ARMIJO * length * square:
-                break
-            length *= 0.5
-        w, objective = w + length * step, reached
-        eta = model.Z @ w
-        if square <= tol * tol:
-            return Mode(w, iteration + 1, True)
-    return Mode(w, max_iter, False)
-
-
-def octant_mode(
-    model: Logistic, rate: FloatArray, start: FloatArray, *, tol: float, max_iter: int, pulse: Pulse
-) -> Mode:
-    """Maximise the log likelihood - rate^T w over w >= 0 by projected Newton steps (Bertsekas 1982).
-
-    Weights at zero with a gradient that keeps them there are held; the others take a Newton step, which is
-    projected on the octant and halved until the objective rises enough. Inactive weights are exactly zero. It
-    ends when the Kuhn-Tucker conditions hold to ``tol`` times each rate.
-    """
-    w = np.maximum(start, 0.0)
-    eta = model.Z @ w
-    objective = model.value(eta) - float(rate @ w)
-    for iteration in range(max_iter):
-        pulse()
-        gradient = model.Z.T @ model.slope(eta) - rate
-        violation = np.where(w > 0.0, np.abs(gradient), gradient) / rate
-        if violation.max(initial=0.0) <= tol:
-            return Mode(w, iteration, True)
-        margin = min(1e-3, float(np.abs(np.maximum(w + gradient, 0.0) - w).max()))
-        held = (w <= margin) & (gradient < 0.0)
+        gradient = model.Z.T @ model.slope(eta) - precision * w - slope
+        if octant:
+            violation = np.where(w > 0.0, np.abs(gradient), gradient) / slope
+            if violation.max(initial=0.0) <= tol:
+                return Mode(w, iteration, True)
+            margin = min(1e-3, float(np.abs(np.maximum(w + gradient, 0.0) - w).max()))
+            held = (w <= margin) & (gradient < 0.0)
         free = ~held
         step = np.where(held, gradient, 0.0)
-        if free.any():
-            step[free] = _solve(gram(model.Z[:, free], model.curvature(eta)), gradient[free])
+        hessian = gram(model.Z[:, free], model.curvature(eta))
+        hessian[np.diag_indices_from(hessian)] += precision[free]
+        step[free] = _solve(hessian, gradient[free])
         predicted, length = float(gradient[free] @ step[free]), 1.0
         for _ in range(_MAX_HALVINGS):
-            there = np.maximum(w + length * step, 0.0)
+            there = np.maximum(w + length * step, 0.0) if octant else w + length * step
             along = model.Z @ there
-            reached = model.value(along) - float(rate @ there)
+            reached = value(there, along)
             gain = length * predicted + float(gradient[held] @ (there - w)[held])
             if gain < _MIN_TRUSTED_GAIN or reached >= objective + _ARMIJO * gain:
                 break
             length *= 0.5
         w, eta, objective = there, along, reached
+        if not octant and predicted <= tol * tol:
+            return Mode(w, iteration + 1, True)
     return Mode(w, max_iter, False)
 
 
