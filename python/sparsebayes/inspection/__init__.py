@@ -40,8 +40,8 @@ __all__ = ["Certificate", "certificate"]
 class Certificate:
     """How far a model is from the optimum that its fit claims; with several binary fits, the worst of them.
 
-    The outputs of a regression share their precisions: there a basis function has one weight per output, and
-    changes and gains are those of all its weights together.
+    The outputs of a regression share their precisions: changes and gains of a basis function are those of its
+    weights in all outputs together.
 
     Attributes
     ----------
@@ -49,8 +49,7 @@ class Certificate:
         Largest change of the log of a precision that one more re-estimation would make (Tipping & Faul 2003,
         equation 20); inf if a basis function should be deleted (equation 21).
     max_gain_outside : float
-        Largest gain in log evidence, in nats, from adding an inactive basis function (appendix, A.2); 0 if
-        none has a gain.
+        Largest gain in log evidence, in nats, from adding an inactive basis function (appendix, A.2).
     log_beta_residual : float
         Size of the change of the log of the noise precision that step 9 of the algorithm would make. 0 if the
         noise was given or the likelihood has none; at the floor of the noise variance 0 if the evidence would
@@ -61,16 +60,13 @@ class Certificate:
     log_marginal_likelihood : float
         Log evidence in nats, the sum over the binary fits or outputs; Laplace approximation for likelihoods
         other than the Gaussian.
-    n_active : int
-        Number of active basis functions.
-    n_basis : int
-        Number of basis functions in the dictionary.
+    n_active, n_basis : int
+        Number of active basis functions, and of those in the dictionary.
     max_gain_exchange : float or None
         Largest gain in log evidence, in nats, from exchanging an active basis function for an inactive one at
-        its best precision, with the noise and all other precisions fixed; 0 if no exchange has a gain. None
-        if it was not computed: with ``search="greedy"``, unless ``exchanges=True``. With a Gaussian
-        likelihood it is below 1e-3 after ``search="exchange"``. With other likelihoods the fit may have tried
-        an exchange that seems to gain, and rejected it once the new mode was found.
+        its best precision, with the noise and all other precisions fixed. None if it was not computed: with
+        ``search="greedy"``, unless ``exchanges=True``. With a Gaussian likelihood it is below 1e-3 after
+        ``search="exchange"``; with others the fit may have rejected an exchange once its mode was found.
     """
 
     max_log_alpha_change: float
@@ -131,15 +127,11 @@ def certificate(
     For likelihoods other than the Gaussian the certificate is about the fixed point of the classic algorithm:
     a maximum of the evidence of the problem linearised at the posterior mode (Tipping & Faul 2003, section
     2.2), with constant working weights B. As B depends on the precisions through the mode, the fixed point is
-    close to a stationary point of the Laplace approximation, but not exactly one.
-
-    After ``scheme="variational"`` it is about a fixed point of the updates of Bishop & Tipping (2000), with
-    q(w) and the bounds of Jaakkola & Jordan (2000) computed anew. Gains are gains of the lower bound.
-
-    For `MRVM1` it is about a maximum of the evidence of the auxiliary targets (Psorakis et al. 2010, equation
-    6), computed anew from the scores of the model (3, 4): a fixed point of E- and M-step.
-
-    It certifies a local maximum, of which there may be many; compare two by their log evidence.
+    close to a stationary point of the Laplace approximation, but not exactly one. After
+    ``scheme="variational"`` it is about a fixed point of the updates of Bishop & Tipping (2000), with the
+    bounds computed anew; gains are gains of the lower bound. For `MRVM1` it is about a maximum of the
+    evidence of the auxiliary targets (Psorakis et al. 2010, equation 6), computed anew from the scores of the
+    model (3, 4). It certifies a local maximum; compare two by their log evidence.
 
     References
     ----------

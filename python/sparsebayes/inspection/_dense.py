@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.linalg import svd  # SciPy's refuses empty models before 1.14
@@ -129,23 +128,92 @@ def fit_regression(
     )
 
 
-class Rows(Protocol):
-    """A log likelihood of rows as a function of weights."""
+@dataclass(frozen=True)
+class OnePredictor:
+    """Rows of positive weight with a Bernoulli or Poisson likelihood."""
+
+    Phi: FloatArray
+    t: FloatArray
+    w: FloatArray
+    likelihood: Likelihood
 
     def predictors(self, active: IntArray, weights: FloatArray) -> FloatArray:
         """Return the linear predictors eta."""
+        return np.asarray(self.Phi[:, active] @ weights)
 
     def log_likelihood(self, eta: FloatArray) -> float:
-        """Return the log likelihood."""
+        """Return the log likelihood of all rows."""
+        t = self.t
+        if self.likelihood == "bernoulli":
+            terms = -t * np.logaddexp(0.0, -eta) - (1.0 - t) * np.logaddexp(0.0, eta)
+        else:
+            with np.errstate(over="ignore"):
+                terms = t * eta - np.exp(eta) - gammaln(t + 1.0)
+        return float(self.w @ terms)
 
     def slopes(self, eta: FloatArray) -> FloatArray:
-        """Return its slope in the weight of each function of the dictionary."""
+        """Return the slope of the log likelihood in the weight of each function of the dictionary."""
+        if self.likelihood == "bernoulli":
+            pull = self.t * expit(-eta) - (1.0 - self.t) * expit(eta)
+        else:
+            pull = self.t - np.exp(eta)
+        return np.asarray(self.Phi.T @ (self.w * pull))
 
     def whitened(self, functions: IntArray, eta: FloatArray) -> FloatArray:
-        """Return columns whose products are its negative Hessian in the weights of these functions."""
+        """Return columns whose products are the negative Hessian in the weights of these functions."""
+        curvature = expit(-eta) * expit(eta) if self.likelihood == "bernoulli" else np.exp(eta)
+        return np.asarray(np.sqrt(self.w * curvature)[:, np.newaxis] * self.Phi[:, functions])
 
 
-def fit_laplace(rows: Rows, active: IntArray, alpha: FloatArray) -> DenseFit:
+class Softmax:
+    r"""Rows of positive weight with a class each; function c K + j is column j of Phi for class c.
+
+    The negative Hessian of the log likelihood in the logits is :math:`W_n = w_n (\mathrm{diag}(p) - p p^T) =
+    R R^T` for :math:`R = \sqrt{w_n}\, \mathrm{diag}(\sqrt p)\,(1 - \sqrt p \sqrt p^T)`. Row (n, d) of the
+    whitened design holds, for function j of class c, :math:`R_{cd} \phi_j(x_n)`.
+    """
+
+    def __init__(self, Phi: FloatArray, labels: IntArray, w: FloatArray) -> None:
+        self.Phi, self.w = Phi, w
+        self.labels = labels[:, np.newaxis] == np.arange(labels.max() + 1)
+
+    def predictors(self, active: IntArray, weights: FloatArray) -> FloatArray:
+        """Return the logits, N x C."""
+        classes, columns = np.divmod(active, self.Phi.shape[1])
+        own = classes[:, np.newaxis] == np.arange(self.labels.shape[1])
+        return np.asarray((self.Phi[:, columns] * weights) @ own)
+
+    def log_likelihood(self, eta: FloatArray) -> float:
+        """Return the log likelihood of all rows."""
+        behind = eta - eta[self.labels][:, np.newaxis]
+        return -float(self.w @ np.logaddexp.reduce(behind, axis=1))
+
+    def slopes(self, eta: FloatArray) -> FloatArray:
+        """Return the slope of the log likelihood in the weight of each function of each class."""
+        p, others = self._probabilities(eta)
+        pull = np.where(self.labels, others, -p)
+        return np.asarray((self.Phi.T @ (self.w[:, np.newaxis] * pull)).T.ravel())
+
+    def whitened(self, functions: IntArray, eta: FloatArray) -> FloatArray:
+        """Return the whitened columns of these functions, (N C, n_functions)."""
+        p, others = self._probabilities(eta)
+        root = np.sqrt(p)
+        out = np.empty((*p.shape, len(functions)))
+        for k, (c, j) in enumerate(zip(*np.divmod(functions, self.Phi.shape[1]), strict=True)):
+            column = -root * p[:, [c]]
+            column[:, c] = root[:, c] * others[:, c]
+            out[:, :, k] = column * (np.sqrt(self.w) * self.Phi[:, j])[:, np.newaxis]
+        return out.reshape(p.size, len(functions))
+
+    def _probabilities(self, eta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return p and 1 - p, computed as the sum of the other classes: exact for p near 1."""
+        e = np.exp(eta - eta.max(axis=1, keepdims=True))
+        others = e @ (1.0 - np.eye(e.shape[1]))
+        total = e.sum(axis=1, keepdims=True)
+        return e / total, others / total
+
+
+def fit_laplace(rows: OnePredictor | Softmax, active: IntArray, alpha: FloatArray) -> DenseFit:
     """Return mode and Laplace evidence (Tipping & Faul 2003, section 2.2; Tipping 2001, section 3).
 
     The mode, in units of the prior deviations, is found from zero by Newton's method with step halving.
@@ -183,86 +251,6 @@ def fit_laplace(rows: Rows, active: IntArray, alpha: FloatArray) -> DenseFit:
     log_evidence = objective(mode) - 0.5 * float(np.log1p(singular**2).sum())
     Q = rows.slopes(eta)
     return DenseFit(left, singular, right, mode, Q, lambda js: rows.whitened(js, eta), log_evidence)
-
-
-@dataclass(frozen=True)
-class OnePredictor:
-    """Rows of positive weight with a Bernoulli or Poisson likelihood."""
-
-    Phi: FloatArray
-    t: FloatArray
-    w: FloatArray
-    likelihood: Likelihood
-
-    def predictors(self, active: IntArray, weights: FloatArray) -> FloatArray:
-        return np.asarray(self.Phi[:, active] @ weights)
-
-    def log_likelihood(self, eta: FloatArray) -> float:
-        t = self.t
-        if self.likelihood == "bernoulli":
-            terms = -t * np.logaddexp(0.0, -eta) - (1.0 - t) * np.logaddexp(0.0, eta)
-        else:
-            with np.errstate(over="ignore"):
-                terms = t * eta - np.exp(eta) - gammaln(t + 1.0)
-        return float(self.w @ terms)
-
-    def slopes(self, eta: FloatArray) -> FloatArray:
-        if self.likelihood == "bernoulli":
-            pull = self.t * expit(-eta) - (1.0 - self.t) * expit(eta)
-        else:
-            pull = self.t - np.exp(eta)
-        return np.asarray(self.Phi.T @ (self.w * pull))
-
-    def whitened(self, functions: IntArray, eta: FloatArray) -> FloatArray:
-        curvature = expit(-eta) * expit(eta) if self.likelihood == "bernoulli" else np.exp(eta)
-        return np.asarray(np.sqrt(self.w * curvature)[:, np.newaxis] * self.Phi[:, functions])
-
-
-class Softmax:
-    r"""Rows of positive weight with a class each; function c K + j is column j of Phi for class c.
-
-    The negative Hessian of the log likelihood in the logits is :math:`W_n = w_n (\mathrm{diag}(p) - p p^T) =
-    R R^T` for :math:`R = \sqrt{w_n}\, \mathrm{diag}(\sqrt p)\,(1 - \sqrt p \sqrt p^T)`. Row (n, d) of the
-    whitened design holds, for function j of class c, :math:`R_{cd} \phi_j(x_n)`.
-    """
-
-    def __init__(self, Phi: FloatArray, labels: IntArray, w: FloatArray) -> None:
-        self.Phi, self.w = Phi, w
-        self.labels = labels[:, np.newaxis] == np.arange(labels.max() + 1)
-
-    def predictors(self, active: IntArray, weights: FloatArray) -> FloatArray:
-        classes, columns = np.divmod(active, self.Phi.shape[1])
-        return np.asarray((self.Phi[:, columns] * weights) @ (classes[:, np.newaxis] == self._classes))
-
-    def log_likelihood(self, eta: FloatArray) -> float:
-        behind = eta - eta[self.labels][:, np.newaxis]
-        return -float(self.w @ np.logaddexp.reduce(behind, axis=1))
-
-    def slopes(self, eta: FloatArray) -> FloatArray:
-        p, others = self._probabilities(eta)
-        pull = np.where(self.labels, others, -p)
-        return np.asarray((self.Phi.T @ (self.w[:, np.newaxis] * pull)).T.ravel())
-
-    def whitened(self, functions: IntArray, eta: FloatArray) -> FloatArray:
-        p, others = self._probabilities(eta)
-        root = np.sqrt(p)
-        out = np.empty((*p.shape, len(functions)))
-        for k, (c, j) in enumerate(zip(*np.divmod(functions, self.Phi.shape[1]), strict=True)):
-            column = -root * p[:, [c]]
-            column[:, c] = root[:, c] * others[:, c]
-            out[:, :, k] = column * (np.sqrt(self.w) * self.Phi[:, j])[:, np.newaxis]
-        return out.reshape(p.size, len(functions))
-
-    @property
-    def _classes(self) -> IntArray:
-        return np.arange(self.labels.shape[1])
-
-    def _probabilities(self, eta: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return p and 1 - p, computed as the sum of the other classes: exact for p near 1."""
-        e = np.exp(eta - eta.max(axis=1, keepdims=True))
-        total = e.sum(axis=1, keepdims=True)
-        others = np.stack([np.delete(e, c, axis=1).sum(axis=1) for c in self._classes], axis=1)
-        return e / total, others / total
 
 
 def _split(vectors: FloatArray, left: FloatArray) -> tuple[FloatArray, FloatArray]:

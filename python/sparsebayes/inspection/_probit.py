@@ -109,10 +109,7 @@ def written_out(est: MRVM1, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = 
 
 
 def _check_same_data(est: MRVM1, training: Training) -> None:
-    """Check that the data hold the classes and the relevance vectors of the fit.
-
-    Given centres need not be rows, so they are not compared.
-    """
+    """Check that the data hold the classes and the relevance vectors of the fit; given centres may be any."""
     same = training.n_samples == est._n_samples and np.array_equal(np.unique(training.y), est.classes_)
     if same and not _candidates.are_given(est):
         rows = getattr(est, "candidate_rows_", est.relevance_)
