@@ -23,6 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 from ._checks.arguments import check_entries, check_flag, check_real
 from ._checks.numbers import any_array, real_array
 from ._checks.targets import last_step
+from ._estimators.docs import documented
 from ._types import FloatArray
 
 if TYPE_CHECKING:
@@ -46,10 +47,6 @@ _LABELS: Final = frozenset(["y", "classes"])
 
 
 class _Display:
-    labels: Sequence[str]
-    points: Any
-    vectors: Any
-
     def __post_init__(self) -> None:
         for name, values in vars(self).items():
             if name in _NUMBERS or (name in _LABELS and values is not None):
@@ -73,6 +70,17 @@ class _Display:
     def _draw(self, ax: Any, **kwargs: Any) -> None:
         raise NotImplementedError
 
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class _Data(_Display):
+    """Data and relevance vectors of a model of one or two inputs."""
+
+    points: Any
+    vectors: Any
+    y: Any = None
+    classes: Any = None
+    labels: Sequence[str] = ("x", "y")
+
     def _finish(self, ax: Any) -> None:
         """Circle the relevance vectors, and label the axes."""
         if len(self.vectors) > 0:
@@ -81,14 +89,14 @@ class _Display:
         ax.set(xlabel=self.labels[0], ylabel=self.labels[1])
         ax.legend()
 
-    def _scatter_classes(self, ax: Any, labels: NDArray[Any], classes: NDArray[Any]) -> None:
-        for c, label in enumerate(classes):
+    def _scatter_classes(self, ax: Any) -> None:
+        for c, label in enumerate(self.classes):
             style = {"marker": _MARKERS[c % len(_MARKERS)], "color": f"C{c % 10}"}
-            ax.scatter(*self.points[labels == label].T, s=25, label=str(label), **style)
+            ax.scatter(*self.points[self.y == label].T, s=25, label=str(label), **style)
 
 
-@dataclass(eq=False, repr=False)
-class RelevanceVectorsDisplay(_Display):
+@documented
+class RelevanceVectorsDisplay(_Data):
     """Data of one or two inputs, with circles around the relevance vectors.
 
     With one input the second coordinate is the target, or the prediction for a relevance vector that is not
@@ -96,21 +104,8 @@ class RelevanceVectorsDisplay(_Display):
 
     Parameters
     ----------
-    points, vectors : array-like of shape (n, 2) and (n_relevance, 2)
-        Coordinates of the rows and of the relevance vectors.
-    y : array-like of shape (n,)
-        Targets or labels.
-    labels : sequence of str, default=("x", "y")
-        Labels of the axes.
-    classes : array-like, optional
-        The classes of a classifier.
+    {display_data}
     """
-
-    points: Any
-    y: Any
-    vectors: Any
-    labels: Sequence[str] = ("x", "y")
-    classes: Any = None
 
     @classmethod
     def from_estimator(
@@ -121,35 +116,30 @@ class RelevanceVectorsDisplay(_Display):
         ``kwargs`` are for ``matplotlib.axes.Axes.scatter`` of the data of a regression.
         """
         est, rows, target = _prepared(cls, est, X, y, "relevance_vectors_", "relevance vectors")
-        if rows.shape[1] == 2:
-            classes = est.classes_ if is_classifier(est) else None
-            return cls(rows, target, est.relevance_vectors_, _names(est), classes).plot(ax, **kwargs)
-        points, vectors = _in_the_plane(est, rows, target)
-        return cls(points, target, vectors, (*_names(est), "y")).plot(ax, **({"color": "0.5"} | kwargs))
+        style = {"color": "0.5"} if rows.shape[1] == 1 else {}
+        return cls(**_data(est, rows, target)).plot(ax, **(style | kwargs))
 
     def _draw(self, ax: Any, **kwargs: Any) -> None:
         if self.classes is None:
             colour = {} if {"c", "color"} & kwargs.keys() else {"c": self.y}
             ax.scatter(*self.points.T, **{"s": 15, "label": "data", **colour, **kwargs})
         else:
-            self._scatter_classes(ax, self.y, self.classes)
+            self._scatter_classes(ax)
         self._finish(ax)
 
 
-@dataclass(eq=False, repr=False)
-class PredictiveBandDisplay(_Display):
+@documented
+@dataclass(eq=False, repr=False, kw_only=True)
+class PredictiveBandDisplay(_Data):
     """The predictive distribution of a regression on one input: mean, error bars, data, relevance vectors.
 
     Parameters
     ----------
     x, mean, std : array-like of shape (n_nodes,)
         Inputs, and mean and standard deviation of the prediction there.
-    points, vectors : array-like of shape (n, 2) and (n_relevance, 2)
-        Coordinates of the data and of the relevance vectors.
     n_sigma : float, default=2.0
         Half the width of the band, in standard deviations.
-    labels : sequence of str, default=("x", "y")
-        Labels of the axes.
+    {display_data}
 
     Attributes
     ----------
@@ -160,10 +150,7 @@ class PredictiveBandDisplay(_Display):
     x: Any
     mean: Any
     std: Any
-    points: Any
-    vectors: Any
     n_sigma: float = 2.0
-    labels: Sequence[str] = ("x", "y")
 
     @classmethod
     def from_estimator(
@@ -188,10 +175,10 @@ class PredictiveBandDisplay(_Display):
         options = {"healed": True} if check_flag("healed", healed) else {}
         what = "the error bars of regressions"
         est, rows, target = _prepared(cls, est, X, y, "noise_variance_", what, most=1)
-        points, vectors = _in_the_plane(est, rows, target)
         x = _axis(rows[:, 0], margin)
         mean, std = _at_nodes(est.predict, x[:, np.newaxis], return_std=True, **options)
-        return cls(x, mean, std, points, vectors, n_sigma, (*_names(est), "y")).plot(ax, **kwargs)
+        display = cls(x=x, mean=mean, std=std, n_sigma=n_sigma, **_data(est, rows, target))
+        return display.plot(ax, **kwargs)
 
     def _draw(self, ax: Any, **kwargs: Any) -> None:
         (self.line_,) = ax.plot(self.x, self.mean, **{"label": "mean", **kwargs})
@@ -202,8 +189,9 @@ class PredictiveBandDisplay(_Display):
         self._finish(ax)
 
 
-@dataclass(eq=False, repr=False)
-class ProbabilityDisplay(_Display):
+@documented
+@dataclass(eq=False, repr=False, kw_only=True)
+class ProbabilityDisplay(_Data):
     """Contours of class probabilities over two inputs, with the data and the relevance vectors.
 
     Parameters
@@ -214,14 +202,9 @@ class ProbabilityDisplay(_Display):
         Probability of each class drawn, at the nodes.
     drawn : sequence of int
         Indices into ``classes`` of the classes drawn.
-    points, vectors : array-like of shape (n, 2) and (n_relevance, 2)
-        Coordinates of the data and of the relevance vectors.
-    y, classes : array-like of shape (n,) and (n_classes,)
-        Labels of the data, and all labels.
     levels : sequence of float, default=(0.25, 0.5, 0.75)
         Probabilities of the contours.
-    labels : sequence of str, default=("x1", "x2")
-        Labels of the axes.
+    {display_data}
 
     Attributes
     ----------
@@ -233,12 +216,7 @@ class ProbabilityDisplay(_Display):
     second: Any
     probabilities: Any
     drawn: Sequence[int]
-    points: Any
-    y: Any
-    vectors: Any
-    classes: Any
     levels: Sequence[float] = (0.25, 0.5, 0.75)
-    labels: Sequence[str] = ("x1", "x2")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -269,15 +247,15 @@ class ProbabilityDisplay(_Display):
             drawn = np.flatnonzero(classes == class_of_interest).tolist()
         if not drawn:
             raise ValueError(f"class_of_interest must be in {classes.tolist()}, got {class_of_interest!r}")
-        vectors = getattr(est, "relevance_vectors_", np.empty((0, 2)))
-        first, second = (_axis(column, _MARGIN) for column in np.vstack([rows, vectors]).T)
+        data = _data(est, rows, target)
+        first, second = (_axis(column, _MARGIN) for column in np.vstack([rows, data["vectors"]]).T)
         nodes = np.stack(np.meshgrid(first, second), axis=-1).reshape(-1, 2)
         found = _at_nodes(est.predict_proba, nodes)[:, drawn].reshape(_GRID, _GRID, -1)
-        display = cls(first, second, found, drawn, rows, target, vectors, classes, levels, _names(est))
-        return display.plot(ax, **kwargs)
+        axes = {"first": first, "second": second, "probabilities": found}
+        return cls(**axes, drawn=drawn, levels=levels, **data).plot(ax, **kwargs)
 
     def _draw(self, ax: Any, **kwargs: Any) -> None:
-        self._scatter_classes(ax, self.y, self.classes)
+        self._scatter_classes(ax)
         self.contours_ = []
         for i, c in enumerate(self.drawn):
             found, colour = self.probabilities[:, :, i], "0.3" if len(self.drawn) == 1 else f"C{c % 10}"
@@ -403,23 +381,29 @@ def _prepared(
     return est, rows, targets
 
 
-def _names(est: Any) -> list[str]:
-    default = ["x"] if est.n_features_in_ == 1 else ["x1", "x2"]
-    return [str(name) for name in getattr(est, "feature_names_in_", default)]
-
-
 def _axis(values: FloatArray, margin: float) -> FloatArray:
     low, high = values.min(), values.max()
     extra = margin * (high - low if high > low else 1.0)
     return np.linspace(low - extra, high + extra, _GRID)
 
 
-def _in_the_plane(est: Any, rows: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return coordinates of rows of one input and of relevance vectors, on the mean if not among the rows."""
-    vectors = getattr(est, "relevance_vectors_", np.empty((0, 1)))
+def _data(est: Any, rows: FloatArray, y: NDArray[Any]) -> dict[str, Any]:
+    """Return the fields of `_Data`.
+
+    With one input, the heights of relevance vectors that are not among the rows are predictions.
+    """
+    n_inputs = rows.shape[1]
+    vectors = getattr(est, "relevance_vectors_", np.empty((0, n_inputs)))
+    names = [
+        str(name) for name in getattr(est, "feature_names_in_", ["x", "y"] if n_inputs == 1 else ["x1", "x2"])
+    ]
+    if n_inputs == 2:
+        classes = est.classes_ if is_classifier(est) else None
+        return {"points": rows, "vectors": vectors, "y": y, "classes": classes, "labels": names}
     means = _at_nodes(est.predict, vectors) if len(vectors) > 0 else []
     heights = [next(iter(y[rows[:, 0] == v]), mean) for v, mean in zip(vectors[:, 0], means, strict=True)]
-    return np.column_stack([rows, y]), np.column_stack([vectors, np.array(heights, dtype=float)])
+    vectors = np.column_stack([vectors, np.array(heights, dtype=float)])
+    return {"points": np.column_stack([rows, y]), "vectors": vectors, "y": y, "labels": (names[0], "y")}
 
 
 def _at_nodes(predict: Any, nodes: FloatArray, **kwargs: Any) -> Any:

@@ -381,6 +381,14 @@ n_jobs : int, optional
     Columns as in ``classes_``; rows sum to 1.""",
     "labels": r"""ndarray of shape (n,)
     Labels out of ``classes_``.""",
+    "display_data": r"""points, vectors : array-like of shape (n, 2) and (n_relevance, 2)
+    Coordinates of the data and of the relevance vectors.
+y : array-like of shape (n,), optional
+    Targets or labels of the data.
+classes : array-like of shape (n_classes,), optional
+    All labels of a classifier.
+labels : sequence of str, default=("x", "y")
+    Labels of the axes.""",
     "provider_sections": r"""n_samples : int, optional
     Number of rows, for `sparsebayes.inspection.certificate` to compare with; None: the provider's
     ``n_samples``, if it has that.
