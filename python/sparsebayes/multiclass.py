@@ -165,16 +165,9 @@ class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # sci
     def decision_function(self, X: ArrayLike) -> FloatArray:
         r"""Return the scores :math:`w_c^T \phi(x)` of the classes.
 
-        Parameters
-        ----------
-        {X}
+        Of two classes the score of the second minus that of the first.
 
-        Returns
-        -------
-        ndarray of shape (n,) or (n, n_classes)
-            Two classes: the score of the second minus that of the first. More: a column for each class.
-
-        {predict_raises}
+        {decision_sections}
         """
         scores = self._scores(X)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
@@ -215,12 +208,7 @@ class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # sci
         float
             In nats; 0 if every row is certain, :math:`-\ln C` for uniform probabilities.
 
-        Raises
-        ------
-        NotFittedError
-            Before ``fit``.
-        TypeError, ValueError
-            If X or sample_weight is invalid, or y holds labels that ``fit`` did not see.
+        {predict_raises}
         """
         scores = self._scores(X)
         labels = np.asarray(y)
@@ -373,25 +361,14 @@ class MRVM2(ProbitModel):
     status_ : str
         ``"converged"``; ``"empty"``: converged, but the model has no function except the bias;
         ``"max_iter"``; or ``"stopped"`` by the callback.
-    log_joint_likelihood_ : float
-        Log of the joint density of labels and weights at the end, up to a constant; precisions and auxiliary
-        targets are integrated out.
-    log_joint_likelihood_path_ : ndarray of shape (n_iter_ + 1,)
-        The same at the start and after each iteration. It does not fall, unless pruning deletes functions
-        that matter, those of a kernel with values so large that small weights have an effect.
+    log_joint_likelihood_, log_joint_likelihood_path_ : float, ndarray of shape (n_iter_ + 1,)
+        Log of the joint density of labels and weights, up to a constant, at the end, and at the start and
+        after each iteration; precisions and auxiliary targets are integrated out. It does not fall, unless
+        pruning deletes functions that matter, those of a kernel with very large values.
 
     References
     ----------
     {psorakis}
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_iris
-    >>> from sparsebayes import MRVM2
-    >>> X, y = load_iris(return_X_y=True)
-    >>> model = MRVM2(gamma=0.25).fit(X, y)
-    >>> len(model.relevance_) < 15, model.score(X, y) > 0.95
-    (True, True)
     """
 
     convergence: str = "convA"

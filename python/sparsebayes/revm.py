@@ -195,19 +195,11 @@ class EigenClassifier(ClassifierMixin, KernelEstimator):  # type: ignore[misc] #
         return _kernel_contribution(self, X)
 
     def decision_function(self, X: ArrayLike) -> FloatArray:
-        r"""Return the linear predictor at the maximum of the posterior, :math:`w_{MP}^T \phi(x)`.
+        r"""Return the log odds at the maximum of the posterior, :math:`w_{MP}^T \phi(x)`.
 
-        Parameters
-        ----------
-        {X}
+        With more than two classes, the log odds of each class against the rest.
 
-        Returns
-        -------
-        ndarray of shape (n,) or (n, n_classes)
-            Two classes: the log odds of the second. More: one column per class, of that class against the
-            rest.
-
-        {predict_raises}
+        {decision_sections}
         """
         eta, _ = _at(self, X)
         return eta[:, 0] if eta.shape[1] == 1 else eta
@@ -246,14 +238,7 @@ class EigenRegressor(RegressorMixin, KernelEstimator):  # type: ignore[misc] # s
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> Self:
         """Fit the model.
 
-        Parameters
-        ----------
-        {X_fit}
-        y : array-like of shape (n_samples,)
-            Targets.
-        {sample_weight}
-
-        {fit_sections}
+        {targets_fit_sections}
         """
         self._train(X, y, sample_weight)
         return self
@@ -299,10 +284,8 @@ class EigenRegressor(RegressorMixin, KernelEstimator):  # type: ignore[misc] # s
 
         Returns
         -------
-        mean : ndarray of shape (n,)
-            Prediction at the maximum of the posterior.
-        std : ndarray of shape (n,)
-            Only if ``return_std``.
+        mean, std : ndarray of shape (n,)
+            The prediction at the maximum of the posterior; ``std`` only if ``return_std``.
 
         {predict_raises}
         """
@@ -406,17 +389,6 @@ class LREVM(EigenClassifier):
     References
     ----------
     {kropotov}
-
-    D. P. Bertsekas (1982). Projected Newton methods for optimization problems with simple constraints. SIAM
-    Journal on Control and Optimization 20, 221-246.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_iris
-    >>> from sparsebayes import GREVM, LREVM
-    >>> X, y = load_iris(return_X_y=True)
-    >>> bool((LREVM().fit(X, y).n_effective_ <= GREVM().fit(X, y).n_effective_).all())
-    True
     """
 
     _prior = "laplace"
@@ -445,19 +417,6 @@ class VGREVM(EigenClassifier):
 
     M. Opper and C. Archambeau (2009). The variational Gaussian approximation revisited. Neural Computation
     21, 786-792.
-
-    M. E. Khan and W. Lin (2017). Conjugate-computation variational inference. AISTATS.
-
-    J. F. Monahan and L. A. Stefanski (1992). Normal scale mixture approximations to F*(z) and computation of
-    the logistic-normal integral. Handbook of the Logistic Distribution, 529-540.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_iris
-    >>> from sparsebayes import VGREVM
-    >>> X, y = load_iris(return_X_y=True)
-    >>> bool(VGREVM().fit(X, y).score(X, y) > 0.95)
-    True
     """
 
     _prior = "gaussian"
@@ -532,14 +491,6 @@ class LREVMRegressor(EigenRegressor):
     References
     ----------
     {kropotov}
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_diabetes
-    >>> from sparsebayes import LREVMRegressor
-    >>> X, y = load_diabetes(return_X_y=True)
-    >>> LREVMRegressor("linear").fit(X, y).n_effective_ < 11
-    True
     """
 
     _prior = "laplace"

@@ -69,6 +69,24 @@ fit_intercept : bool, default=True
 {sample_weight}
 
 {fit_sections}""",
+    "targets_fit_sections": """Parameters
+----------
+{X_fit}
+y : array-like of shape (n_samples,)
+    Targets.
+{sample_weight}
+
+{fit_sections}""",
+    "decision_sections": """Parameters
+----------
+{X}
+
+Returns
+-------
+ndarray of shape (n,) or (n, n_classes)
+    Two classes: one number, positive for the second. More: a column for each class.
+
+{predict_raises}""",
     "fit_sections": """Returns
 -------
 self
