@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from typing import Final
 
 import numpy as np
@@ -68,11 +69,10 @@ class Composite:
         if every and not self.bias and np.array_equal(kernel_weights, [1.0]):
             return np.asfortranarray(self.blocks[0])
         values = np.ones((self.n_rows, len(columns)), order="F")
-        values[:, kernels] = sum(
-            b * (block if every else block[:, at])
-            for b, block in zip(kernel_weights, self.blocks, strict=True)
-            if b > 0.0
-        )
+        used = [(b, block) for b, block in zip(kernel_weights, self.blocks, strict=True) if b > 0.0]
+        parts = [(b, block if every else block[:, at]) for b, block in used]
+        # A kernel of weight 1 is copied at most once.
+        values[:, kernels] = reduce(np.add, (part if b == 1.0 else b * part for b, part in parts))
         return values
 
     def aligned_weights(self, targets: FloatArray, row_weights: FloatArray | None) -> FloatArray:
@@ -82,36 +82,27 @@ class Composite:
         :math:`v^T M v - 2 v^T a` with :math:`M_{st} = \langle K_s, K_t \rangle` and :math:`a_s = \langle
         K_s, Y Y^T \rangle` of the kernels without their row and column means. A kernel of inputs unrelated to
         the classes starts with almost no weight, so no function is added because of it. The columns of Y Y^T
-        belong to the rows that functions are centred at; centres that are not rows get estimated targets
-        (`_estimated_targets`). ``targets``: (N, C); ``row_weights``: (N,) or None.
+        belong to the rows that functions are centred at. Centres that are not rows get the targets
+        :math:`\sum_s K_s^T Y / \|K_s\|`: a step of the power method for the largest :math:`\|K^T Y\|` of a
+        mixture of such kernels, starting from equal shares. ``targets``: (N, C); ``row_weights``: (N,) or None.
         """
         n_kernels = len(self.blocks)
         if n_kernels == 1:
             return np.ones(1)
         weigh = np.ones((self.n_rows, 1)) if row_weights is None else row_weights[:, np.newaxis]
-        centred, weighted = [_centred(block, weigh) for block in self.blocks], weigh * targets
+        centred = [_centred(block, weigh) for block in self.blocks]
         M = np.array([[(weigh * one * other).sum() for other in centred] for one in centred])
-        about = _estimated_targets(centred, weighted) if self.centres is None else targets[self.centres]
-        a = np.array([((weighted.T @ block) * about.T).sum() for block in centred])
+        products = [block.T @ (weigh * targets) for block in centred]
+        if self.centres is None:
+            sizes = [float(np.linalg.norm(block)) or 1.0 for block in centred]
+            about = sum(product / size for product, size in zip(products, sizes, strict=True))
+        else:
+            about = targets[self.centres]
+        a = np.array([(product * about).sum() for product in products])
         units = _units(M)
         L = _regular_factor(units[:, np.newaxis] * M * units)
         v = units * nnls(L.T, solve_triangular(L, units * a, lower=True))[0]
         return v / v.sum() if v.any() else np.full(n_kernels, 1.0 / n_kernels)
-
-
-def _estimated_targets(centred: list[FloatArray], targets: FloatArray) -> FloatArray:
-    r"""Return targets for centres that are not rows, K x C, from the targets of the rows and the kernels.
-
-    :math:`\sum_s K_s^T Y / \|K_s\|`: a step of the power method for the largest :math:`\|K^T Y\|` of a
-    mixture of such kernels, starting from equal shares. A kernel unrelated to the classes sums targets with
-    random weights, and adds little.
-    """
-    credit = np.zeros((centred[0].shape[1], targets.shape[1]))
-    for block in centred:
-        norm = float(np.linalg.norm(block))
-        if norm > 0.0:
-            credit += block.T @ targets / norm
-    return credit
 
 
 def _centred(block: FloatArray, weigh: FloatArray) -> FloatArray:
@@ -138,25 +129,18 @@ def learn_kernel_weights(
     covariance with the bias. ``columns``: the m active functions, ascending, 0 being the bias if there is
     one; ``mu``: (m, C); ``sigma``: (m, m) or None; ``targets``: (N, C); ``row_weights``: (N,) or None.
     """
-    bias = columns < int(composite.bias)
-    at, n_kernels, n_classes = columns[~bias] - int(composite.bias), len(composite.blocks), mu.shape[1]
-    weigh = np.ones(composite.n_rows) if row_weights is None else row_weights
-    residuals = targets - mu[bias].sum(axis=0)
-    active = [block[:, at] for block in composite.blocks]
-    means = [block @ mu[~bias] for block in active]
-    Omega, f = np.empty((n_kernels, n_kernels)), np.empty(n_kernels)
-    for s in range(n_kernels):
-        f[s] = (weigh[:, np.newaxis] * means[s] * residuals).sum()
-        weighted = None
-        if sigma is not None:
-            weighted = weigh[:, np.newaxis] * (active[s] @ sigma[np.ix_(~bias, ~bias)])
-            f[s] -= n_classes * (weigh @ (active[s] @ sigma[np.ix_(~bias, bias)]).sum(axis=1))
-        for t in range(s + 1):
-            Omega[s, t] = (weigh[:, np.newaxis] * means[s] * means[t]).sum()
-            if weighted is not None:
-                Omega[s, t] += n_classes * (weighted * active[t]).sum()
-            Omega[t, s] = Omega[s, t]
-    return minimise_on_simplex(Omega, f)
+    bias, n_classes = columns < int(composite.bias), mu.shape[1]
+    root = np.ones((composite.n_rows, 1)) if row_weights is None else np.sqrt(row_weights)[:, np.newaxis]
+    at = columns[~bias] - int(composite.bias)
+    active = np.stack([root * block[:, at] for block in composite.blocks])  # S x N x m
+    means = active @ mu[~bias]
+    Omega = np.tensordot(means, means, ((1, 2), (1, 2)))
+    f = np.tensordot(means, root * (targets - mu[bias].sum(axis=0)), 2)
+    if sigma is not None:
+        inner, cross = sigma[np.ix_(~bias, ~bias)], sigma[np.ix_(~bias, bias)].sum(axis=1)
+        Omega += n_classes * np.tensordot(active @ inner, active, ((1, 2), (1, 2)))
+        f -= n_classes * (active @ cross) @ root[:, 0]
+    return minimise_on_simplex((Omega + Omega.T) / 2.0, f)
 
 
 def minimise_on_simplex(Omega: ArrayLike, f: ArrayLike) -> FloatArray:
