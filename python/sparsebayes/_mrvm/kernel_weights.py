@@ -84,7 +84,7 @@ class Composite:
         the classes starts with almost no weight, so no function is added because of it. The columns of Y Y^T
         belong to the rows that functions are centred at. Centres that are not rows get the targets
         :math:`\sum_s K_s^T Y / \|K_s\|`: a step of the power method for the largest :math:`\|K^T Y\|` of a
-        mixture of such kernels, starting from equal shares. ``targets``: (N, C); ``row_weights``: (N,) or None.
+        mixture of such kernels, starting from equal shares. ``targets``: (N, C); ``row_weights``: (N,), None.
         """
         n_kernels = len(self.blocks)
         if n_kernels == 1:
