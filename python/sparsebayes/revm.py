@@ -128,7 +128,9 @@ def _kernel_contribution(est: Any, X: FloatArray) -> FloatArray | None:
     return values
 
 
-def _at(est: Any, X: ArrayLike, directions: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
+def _predictors(
+    est: Any, X: ArrayLike, directions: FloatArray | None = None
+) -> tuple[FloatArray, FloatArray]:
     """Return the linear predictors, (n, n_outputs), and the functions along ``directions``, (n, p)."""
     check_is_fitted(est)
     values = check_X(est, X, reset=False)
@@ -201,7 +203,7 @@ class EigenClassifier(ClassifierMixin, KernelEstimator):  # type: ignore[misc] #
 
         {decision_sections}
         """
-        eta, _ = _at(self, X)
+        eta, _ = _predictors(self, X)
         return eta[:, 0] if eta.shape[1] == 1 else eta
 
     def predict_proba(self, X: ArrayLike) -> FloatArray:
@@ -212,14 +214,14 @@ class EigenClassifier(ClassifierMixin, KernelEstimator):  # type: ignore[misc] #
 
         {predict_proba_sections}
         """
-        return normalised(_at(self, X)[0])
+        return normalised(_predictors(self, X)[0])
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predict the most probable class.
 
         {predict_sections}
         """
-        eta, _ = _at(self, X)
+        eta, _ = _predictors(self, X)
         winners = (eta[:, 0] > 0.0).astype(np.intp) if eta.shape[1] == 1 else np.argmax(eta, axis=1)
         labels: NDArray[Any] = self.classes_[winners]
         return labels
@@ -291,7 +293,7 @@ class EigenRegressor(RegressorMixin, KernelEstimator):  # type: ignore[misc] # s
         """
         check_is_fitted(self)
         wanted = check_flag("return_std", return_std)
-        mean, along = _at(self, X, self._directions if wanted else None)
+        mean, along = _predictors(self, X, self._directions if wanted else None)
         if not wanted:
             return mean[:, 0]
         with np.errstate(over="ignore", invalid="ignore"):
