@@ -24,6 +24,7 @@ _DOUBTFUL: Final = 3
 _KERNELS: Final = ("rbf", "laplacian", "poly", "linear", "linear_spline")
 #: Kernels whose parameters are learned by default.
 _LEARNED: Final = {"rbf": "ard", "laplacian": "learn"}
+_CHOSEN: Final = {"ard": "a width for each input, learned", "learn": "its width learned"}
 #: Above `_MANY_ROWS` rows, this number of rows are the candidate centres.
 _MANY_ROWS: Final = 5000
 _CANDIDATES: Final = 500
@@ -179,7 +180,7 @@ def _training(options: argparse.Namespace, table: Table, notes: list[str]) -> tu
     _refuse_too_few(table, int(present.sum()))
     y, classifies = _target(options, target, present, notes)
     names = [name for name in table if name not in {*others, *options.drop}]
-    features = table.inputs(names, present, text=options.text, keep=options.keep, notes=notes)
+    features = table.inputs(names, present, options, notes)
     comma = table.refuse_two_decimal_signs([*(table.source(feature) for feature in features), *others])
     if comma is not None:
         notes.append(f"commas are decimal signs, as in column {comma!r}")
@@ -316,7 +317,7 @@ def _summary(model: Any, rows: Rows, features: list[str], left_out: list[str]) -
     lines = [
         f"{type(model).__name__} on {len(rows)} rows of {counted(len(features), 'input')}: "
         f"{counted(len(model.relevance_), 'relevance vector')}",
-        f"kernel        {model.kernel}, {_chosen(model)}",
+        f"kernel        {model.kernel}, {_CHOSEN.get(model.gamma, f'gamma {model.gamma}')}",
         *left_out,
     ]
     if hasattr(model, "inputs_"):
@@ -328,10 +329,3 @@ def _summary(model: Any, rows: Rows, features: list[str], left_out: list[str]) -
     if hasattr(model, "noise_variance_"):
         lines.append(f"noise         {float(np.sqrt(model.noise_variance_)):.4g} (standard deviation)")
     return [*lines, f"status        {model.status_}"]
-
-
-def _chosen(model: Any) -> str:
-    """Return how the parameter of the kernel was chosen."""
-    if model.gamma == "ard":
-        return "a width for each input, learned"
-    return "its width learned" if model.gamma == "learn" else f"gamma {model.gamma}"

@@ -7,12 +7,13 @@ of the inputs define them: ``age`` is the column of that name, and ``city=Paris`
 
 from __future__ import annotations
 
+import argparse
 import csv
 import gzip
 import io
 import re
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -135,11 +136,11 @@ class Column:
         most = 3 * len(values)
         return bool(counts and 0.0 <= values[0] <= max(1.0, 0.1 * len(values)) and values[-1] < most)
 
-    def levels(self, rows: NDArray[np.bool_], *, is_text: bool, keep: bool) -> list[str]:
+    def levels(self, rows: NDArray[np.bool_], options: argparse.Namespace) -> list[str]:
         """Return the different texts of these rows; TableError if they are dates, damaged or too many."""
         name = _quoted(self.name)
         self.refuse_dates(f", or leave it out with --drop {name}")
-        if not is_text:
+        if self.name not in options.text:
             self.refuse_damaged_numbers(
                 f"--text {name} uses each value as a level, --drop {name} leaves it out"
             )
@@ -149,7 +150,7 @@ class Column:
             )
         used = np.flatnonzero(rows & ~self.missing)
         levels = sorted({self.cells[i] for i in used})
-        if not keep and (len(levels) > _MAX_LEVELS or 2 * len(levels) > len(used)):
+        if self.name not in options.keep and (len(levels) > _MAX_LEVELS or 2 * len(levels) > len(used)):
             raise TableError(
                 f"{self.at(int(used[0]))}, one of {len(levels)} different texts in {len(used)} rows, too "
                 f"many to learn from: leave the column out with --drop {name}, or make an input of each with "
@@ -182,20 +183,14 @@ class Table(dict[str, Column]):
         return commas[0] if commas else None
 
     def inputs(
-        self,
-        names: Sequence[str],
-        rows: NDArray[np.bool_],
-        *,
-        text: Collection[str],
-        keep: Collection[str],
-        notes: list[str],
+        self, names: Sequence[str], rows: NDArray[np.bool_], options: argparse.Namespace, notes: list[str]
     ) -> list[str]:
         """Return the names of the inputs of a model; append notes about columns left out, and texts.
 
-        ``names``: the columns to make them of; ``rows``: mask of the rows with a target; ``text``: columns of
-        numbers to use as text; ``keep``: columns to use even if they number the rows or have many levels.
+        ``names``: the columns to make them of; ``rows``: mask of the rows with a target.
         """
-        row_numbers = [name for name in names if name not in {*keep, *text} and self[name].numbers_rows()]
+        asked = {*options.keep, *options.text}
+        row_numbers = [name for name in names if name not in asked and self[name].numbers_rows()]
         # A row number that is the only input is intended, for instance times.
         row_numbers = [] if len(row_numbers) == len(names) else row_numbers
         features: list[str] = []
@@ -207,11 +202,11 @@ class Table(dict[str, Column]):
                 notes.append(f"left out {name!r}, which holds no values")
             elif len({column.cells[i] for i in np.flatnonzero(rows)}) == 1:
                 notes.append(f"left out {name!r}, which is the same in all rows")
-            elif column.numbers is not None and name not in text:
+            elif column.numbers is not None and name not in options.text:
                 column.finite()
                 features.append(name)
             else:
-                levels = column.levels(rows, is_text=name in text, keep=name in keep)
+                levels = column.levels(rows, options)
                 features += [f"{name}={level}" for level in levels]
                 n_missing = int(np.sum(rows & column.missing))
                 rest = f"; all 0 in {counted(n_missing, 'row')} without a value" if n_missing else ""
@@ -228,12 +223,11 @@ class Table(dict[str, Column]):
 
     def source(self, feature: str) -> str:
         """Return the name of the column of an input; TableError if the table does not have it."""
-        ends = [i for i, sign in enumerate(feature) if sign == "="]
-        names = [feature, *(feature[:end] for end in ends)]
+        names = [feature, *(feature[:end] for end, sign in enumerate(feature) if sign == "=")]
         for name in names:
             if name in self:
                 return name
-        return self[names[min(1, len(ends))]].name  # raises the error
+        return self[names[min(1, len(names) - 1)]].name  # raises the error
 
     def matrix(self, features: Iterable[str]) -> tuple[FloatArray, list[str]]:
         """Return the inputs of all rows, NaN where a number is missing, and notes about unknown texts."""
