@@ -69,6 +69,24 @@ fit_intercept : bool, default=True
 {sample_weight}
 
 {fit_sections}""",
+    "targets_fit_sections": """Parameters
+----------
+{X_fit}
+y : array-like of shape (n_samples,)
+    Targets.
+{sample_weight}
+
+{fit_sections}""",
+    "decision_sections": """Parameters
+----------
+{X}
+
+Returns
+-------
+ndarray of shape (n,) or (n, n_classes)
+    Two classes: one number, positive for the second. More: a column for each class.
+
+{predict_raises}""",
     "fit_sections": """Returns
 -------
 self
@@ -263,6 +281,14 @@ relevance_vectors_ : ndarray of shape (n_relevance, n_features)
 kernel_ : kernel object, list of these, or "precomputed"
     The kernel with all its parameters.
 {n_features_in_}""",
+    "revm_regressor_attributes": r"""noise_variance_, beta_ : float
+    Variance of the noise, and its inverse.
+{revm_attributes}
+n_iter_ : int
+    1.
+status_ : str
+    ``"converged"``; ``"empty"``: converged, but no eigenvector is relevant; or ``"noise_floor"``: the
+    noise variance is at its lower bound, var(y) / 1e6.""",
     "revm_status_": r"""n_iter_ : int
     Number of steps, of all searches together.
 status_ : str
@@ -373,6 +399,14 @@ n_jobs : int, optional
     Columns as in ``classes_``; rows sum to 1.""",
     "labels": r"""ndarray of shape (n,)
     Labels out of ``classes_``.""",
+    "display_data": r"""points, vectors : array-like of shape (n, 2) and (n_relevance, 2)
+    Coordinates of the data and of the relevance vectors.
+y : array-like of shape (n,), optional
+    Targets or labels of the data.
+classes : array-like of shape (n_classes,), optional
+    All labels of a classifier.
+labels : sequence of str, default=("x", "y")
+    Labels of the axes.""",
     "provider_sections": r"""n_samples : int, optional
     Number of rows, for `sparsebayes.inspection.certificate` to compare with; None: the provider's
     ``n_samples``, if it has that.

@@ -20,7 +20,7 @@ from .._types import FloatArray, IntArray
 from ..kernels import Custom, Kernel, OnColumns, Product, Sum
 from ..kernels._resolve import is_precomputed
 from ..multiclass import ProbitModel
-from ..revm import EigenModel
+from ..revm import EigenClassifier, EigenRegressor
 
 #: How means or probabilities follow from the linear predictors eta: see `ServedModel`.
 Link: TypeAlias = Literal["identity", "log", "logistic", "softmax", "probit"]
@@ -145,12 +145,16 @@ def factor(covariance: FloatArray) -> FloatArray:
 def describe(est: Any) -> ServedModel:
     """Return the description of a fitted estimator; ValueError if only Python can evaluate its functions."""
     est = est.to_local() if hasattr(est, "to_local") else est  # on Dask
-    if not isinstance(est, (SparseBayesEstimator, ProbitModel, EigenModel)):
+    if not isinstance(est, (SparseBayesEstimator, ProbitModel, EigenClassifier, EigenRegressor)):
         raise TypeError(f"est must be a fitted estimator of sparsebayes, got {type(est).__name__}")
     check_is_fitted(est)
     if isinstance(est, ProbitModel):
         return _describe_probit(est)
-    return _describe_eigen(est) if isinstance(est, EigenModel) else _describe_posterior(est)
+    return (
+        _describe_eigen(est)
+        if isinstance(est, (EigenClassifier, EigenRegressor))
+        else _describe_posterior(est)
+    )
 
 
 def _common(est: Any) -> dict[str, Any]:
@@ -217,7 +221,7 @@ def _describe_probit(est: ProbitModel) -> ServedModel:
     )
 
 
-def _describe_eigen(est: EigenModel) -> ServedModel:
+def _describe_eigen(est: EigenClassifier | EigenRegressor) -> ServedModel:
     blocks: list[Block] = [Constant()] if est.fit_intercept else []
     if is_precomputed(est.kernel_):
         blocks += _columns(est.relevance_)
