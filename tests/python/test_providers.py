@@ -430,7 +430,7 @@ def test_what_parts_refuse():
         ((Phi, t), {"kernels": Gaussian(1.0)}, "kernels and centres go together"),
         ((Phi, t), {"kernels": "rbf", "centres": Phi}, "kernels must be a kernel object"),
         ((Phi, t), {"kernels": Gaussian(1.0), "centres": Phi[:, :3]}, "X must have 3 columns"),
-        ((Phi[:, 0], t), {}, "X must have two dimensions"),
+        ((Phi[:, 0], t), {}, "X: Expected 2D array"),
     ]:
         with pytest.raises((ValueError, TypeError), match=message):
             RowPart(*arguments, **options)

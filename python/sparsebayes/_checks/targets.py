@@ -274,14 +274,14 @@ def check_sizes(X: FloatArray) -> None:
         )
 
 
-def check_chunk(name: str, values: ArrayLike, n_columns: int) -> FloatArray:
+def check_chunk(name: str, values: ArrayLike, n_columns: int | None = None) -> FloatArray:
     """Return rows of a design, maybe none, as finite float64 in C or Fortran order."""
     with naming(name):
         refuse_mask(name, values)
         with naming_column(name, values):
             rows = check_array(values, dtype="numeric", ensure_min_samples=0, input_name=name)
             rows = check_finite(name, rows, ("ALIGNED", "ENSUREARRAY"))
-        if rows.shape[1] != n_columns:
+        if n_columns is not None and rows.shape[1] != n_columns:
             raise ValueError(f"{name} must have {n_columns} columns, one per function; got {rows.shape[1]}")
         return rows if rows.flags.forc else np.ascontiguousarray(rows)
 
