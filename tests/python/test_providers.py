@@ -426,7 +426,7 @@ def test_what_parts_refuse():
         ((Phi, t[:-1]), {}, "y must hold a target"),
         ((Phi * np.nan, t), {}, "X"),
         ((Phi, t, -weights), {}, "sample_weight must not be negative"),
-        ((Phi, t), {"likelihood": "cauchy"}, "likelihood must be one of"),
+        ((Phi, t), {"likelihood": "cauchy"}, "likelihood must be"),
         ((Phi, t), {"kernels": Gaussian(1.0)}, "kernels and centres go together"),
         ((Phi, t), {"kernels": "rbf", "centres": Phi}, "kernels must be a kernel object"),
         ((Phi, t), {"kernels": Gaussian(1.0), "centres": Phi[:, :3]}, "X must have 3 columns"),
