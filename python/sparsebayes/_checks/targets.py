@@ -196,9 +196,10 @@ def first_of_equal(X: FloatArray) -> IntArray:
 def _columns(name: str, y: ArrayLike, *, several: bool) -> NDArray[Any]:
     """Return y with one dimension, or with two if it has several columns."""
     refuse_mask(name, y)
-    shape = np.shape(y)
+    given = np.asarray(y)
+    shape = given.shape
     if several and len(shape) == 2 and shape[1] > 1:
-        return np.asarray(y)
+        return given
     if len(shape) > 1 and shape[1:] != (1,):
         remedy = " or (n_samples, n_outputs)" if several else ": fit columns one by one"
         raise ValueError(f"{name} must have the shape (n_samples,){remedy}; got an array of shape {shape}")
