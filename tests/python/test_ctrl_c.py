@@ -102,7 +102,7 @@ def test_no_step_follows_ctrl_c_in_a_sweep(monkeypatch):
 
     def press(record):
         records.append(record.action)
-        if record.action == "sweep" and 0 < record.progress.candidates < record.progress.n_candidates:
+        if record.action == "sweep" and 0 < record.progress.done < record.progress.total:
             signal.raise_signal(signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):

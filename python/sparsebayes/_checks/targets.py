@@ -201,8 +201,8 @@ def _columns(name: str, y: ArrayLike, *, several: bool) -> NDArray[Any]:
     if several and len(shape) == 2 and shape[1] > 1:
         return given
     if len(shape) > 1 and shape[1:] != (1,):
-        remedy = " or (n_samples, n_outputs)" if several else ": fit columns one by one"
-        raise ValueError(f"{name} must have the shape (n_samples,){remedy}; got an array of shape {shape}")
+        kind = "the shape (n_samples,) or (n_samples, n_outputs)" if several else "one column"
+        raise ValueError(f"{name} must have {kind}, got an array of shape {shape}; fit columns one by one")
     values: NDArray[Any] = column_or_1d(y, warn=True)
     return values
 
