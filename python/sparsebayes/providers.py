@@ -228,21 +228,6 @@ class SummedStatistics(_Forwarding):
         client.gather(client.map(f, parts))``. The function and its results are small and can be pickled.
     n_basis, likelihood : optional
         Attributes that the parts share; None: taken from the first part, which must then be local.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from concurrent.futures import ThreadPoolExecutor
-    >>> from sparsebayes import SparseBayesRegressor
-    >>> from sparsebayes.providers import RowPart, SummedStatistics
-    >>> rng = np.random.default_rng(0)
-    >>> Phi = rng.normal(size=(1000, 5))
-    >>> t = 2 * Phi[:, 1] + 0.1 * rng.normal(size=1000)
-    >>> halves = [RowPart(Phi[rows], t[rows], fit_intercept=True) for rows in (slice(500), slice(500, None))]
-    >>> with ThreadPoolExecutor(2) as pool:
-    ...     model = SparseBayesRegressor().fit_provider(SummedStatistics(halves, map=pool.map))
-    >>> bool(np.allclose(model.mu_, SparseBayesRegressor().fit(Phi, t).mu_, rtol=1e-8))
-    True
     """
 
     def __init__(
@@ -339,15 +324,13 @@ class RowPart(_Forwarding):
     sample_weight : array-like of shape (n,), optional
         Weight of each row: 2 counts like two equal rows, 0 like none.
     kernels : kernel object or list of these, optional
-        Of `sparsebayes.kernels`. None: the columns of X are the functions.
+        Of `sparsebayes.kernels`, evaluated at each call. None: the columns of X are the functions. They may
+        be values of kernels, which is faster for inputs of many columns, and takes n m numbers.
     centres : array-like of shape (m, n_features), optional
         Centres of the kernel functions, the same for all parts.
     fit_intercept : bool, default=False
         Whether the first function is constant, as in estimators with an intercept.
     likelihood : {"gaussian", "bernoulli", "poisson"}, default="gaussian"
-    store : bool, default=False
-        Whether to store the values of kernels, n m numbers for each kernel, instead of computing them at each
-        call. Faster for inputs of many columns.
     n_jobs : int, optional
         Threads; None or -1: all cores. The results do not depend on it.
 
@@ -356,11 +339,13 @@ class RowPart(_Forwarding):
     >>> import numpy as np
     >>> from sparsebayes import RVC
     >>> from sparsebayes.kernels import Gaussian
-    >>> from sparsebayes.providers import RowPart
+    >>> from sparsebayes.providers import RowPart, SummedStatistics
     >>> X = np.random.default_rng(0).normal(size=(100, 2))
     >>> kernel, centres, y = Gaussian(1.0), X[:40], X[:, 0] * X[:, 1] > 0
-    >>> rows = RowPart(X, y, kernels=kernel, centres=centres, fit_intercept=True, likelihood="bernoulli")
-    >>> model = RVC(kernel, candidates=centres).fit_provider(rows, classes=[False, True])
+    >>> options = {"kernels": kernel, "centres": centres, "fit_intercept": True, "likelihood": "bernoulli"}
+    >>> parts = [RowPart(X[rows], y[rows], **options) for rows in (slice(30), slice(30, 100))]
+    >>> model = RVC(kernel, candidates=centres)
+    >>> model = model.fit_provider(SummedStatistics(parts), classes=[False, True])
     >>> model.predict([[1.0, 1.0], [1.0, -1.0]])
     array([ True, False])
     """
@@ -375,13 +360,12 @@ class RowPart(_Forwarding):
         centres: ArrayLike | None = None,
         fit_intercept: bool = False,
         likelihood: Likelihood = "gaussian",
-        store: bool = False,
         n_jobs: int | None = None,
     ) -> None:
         self.likelihood = check_row_likelihood(likelihood)
         self._kernels = _check_kernels(kernels)
         self._bias = check_flag("fit_intercept", fit_intercept)
-        self._store, self._n_threads = check_flag("store", store), check_n_jobs(n_jobs)
+        self._n_threads = check_n_jobs(n_jobs)
         if (centres is None) != (self._kernels is None):
             raise ValueError("kernels and centres go together: give both, or neither for the columns of X")
         self._centres = None if centres is None else np.ascontiguousarray(check_chunk("centres", centres))
@@ -399,8 +383,8 @@ class RowPart(_Forwarding):
         per_row = len(self._kernels or ()) * (0 if self._centres is None else len(self._centres))
         self.n_basis = int(self._bias) + (per_row or values.shape[1])
 
-    def _part(self, cancelled: _core.Cancelled | None = None) -> _core.RowPart:
-        """Return the part of the core, made at the first call or by `listen`."""
+    def _part(self) -> _core.RowPart:
+        """Return the part of the core, made at the first call."""
         if self._core_part is not None:
             return self._core_part
         # An array unpickled from a message may be misaligned.
@@ -413,7 +397,6 @@ class RowPart(_Forwarding):
         kernels = self._kernels or []
         cores = [core for kernel in kernels if (core := kernel.to_core()) is not None]
         if centres is not None and len(cores) == len(kernels):
-            options |= {"stored": self._store, "cancelled": cancelled}
             self._core_part = _core.RowPart.kernel(X, centres, cores, target, weights, **options)
         else:
             blocks = [evaluate(kernel, X, centres, self._n_threads) for kernel in kernels]
@@ -430,7 +413,7 @@ class RowPart(_Forwarding):
     def listen(self, cancelled: Callable[[], bool]) -> None:
         """End calls early once the fit is cancelled."""
         if isinstance(cancelled, _core.Cancelled):
-            self._part(cancelled).listen(cancelled)
+            self._part().listen(cancelled)
 
     def _forward(self, method: Callable[..., Sums], **arguments: Any) -> Sums:
         """Call the method of the core's part, with arguments as the core takes them."""

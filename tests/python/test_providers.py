@@ -142,7 +142,6 @@ def test_kernels_about_given_centres(kind, kernels):
             centres=centres,
             fit_intercept=True,
             likelihood=likelihood,
-            store=len(rows) % 2 == 0,
         )
         for rows in partition(np.random.default_rng(0), len(X), 5)
     ]
