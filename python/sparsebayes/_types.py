@@ -114,11 +114,8 @@ class Settings:
     def with_noise_of(self, variance: float) -> Settings:
         """Return the settings with noise in units of this variance."""
         given, (shape, rate) = self.noise_variance, self.noise_prior
-        return replace(
-            self,
-            noise_variance=None if given is None else given * variance,
-            noise_prior=(shape, rate * variance),
-        )
+        noise_variance = None if given is None else given * variance
+        return replace(self, noise_variance=noise_variance, noise_prior=(shape, rate * variance))
 
     def of_one_target(self) -> dict[str, Any]:
         """Return the keywords of a fit of one target."""
@@ -129,17 +126,14 @@ class Settings:
 class _DenseModel:
     """A fitted model as dense arrays, from which its certificate is computed."""
 
-    #: Design matrix, N x K, in the column order of the dictionary.
+    #: Design matrix, N x K, in the column order of the dictionary, and the weights of its rows.
     Phi: FloatArray
-    #: Sample weights, length N, or None.
     weights: FloatArray | None
-    #: Indices of the columns in the model, ascending; for a softmax c K + j where class c uses column j.
+    #: Columns in the model, ascending; for a softmax c K + j where class c uses column j.
     active: IntArray
-    #: Prior precision of each active function's weight or weights.
     alpha: FloatArray
-    #: Posterior means, length n_active or n_active x C, as the fit published them.
+    #: Posterior means, length n_active or n_active x C, and the log evidence, as the fit published them.
     mu: FloatArray
-    #: Log marginal likelihood as the fit reported it.
     log_evidence: float
 
 
@@ -168,13 +162,11 @@ class Problem(_DenseModel):
 class OutputsProblem(_DenseModel):
     """One fit of several outputs."""
 
-    #: Targets, N x C.
+    #: Targets, N x C, and the noise precision of each output.
     targets: FloatArray
-    #: Noise precision of each output.
     beta: FloatArray
-    #: Whether all outputs have the same noise.
+    #: Whether all outputs have the same noise, and whether it was given.
     shared_noise: bool
-    #: Whether the noise was given.
     fixed: bool
     #: Whether each noise level is at its lower bound.
     at_floor: NDArray[np.bool_]

@@ -18,7 +18,7 @@ from .._checks.arguments import learning_argument
 from .._checks.targets import Training
 from .._data.design import evaluate
 from .._types import FloatArray, IntArray
-from ..kernels import Custom, Gaussian, Kernel, Laplacian, Linear, OnColumns, Polynomial, Sigmoid
+from ..kernels import Gaussian, Kernel, Laplacian, Linear, OnColumns, Polynomial, Sigmoid
 from ..kernels._parameters import column_stds, leaves
 
 #: Statuses, best first, with their remedies. Several fits have the worst status of them.
@@ -65,8 +65,7 @@ class OverfitWarning(ConvergenceWarning):  # type: ignore[misc] # scikit-learn c
     """The model has more than half as many parameters as rows: error bars are too small.
 
     Parameters are counted by sum_j (1 - alpha_j Sigma_jj), the number that the data determine; rows by their
-    number or the sum of their weights, whichever is less. It is a `sklearn.exceptions.ConvergenceWarning` and
-    thus a `UserWarning`, so that filters for how fits end see it too.
+    number or the sum of their weights, whichever is less.
     """
 
 
@@ -185,9 +184,6 @@ def _leaves_of(est: Any) -> Iterator[tuple[Kernel, IntArray]]:
             yield leaf, columns
 
 
-# --- too few functions ------------------------------------------------------------------------------
-
-
 def _cause_of_emptiness(est: Any, summary: RowSummary, unscaled: str | None) -> str:
     X, y, n, weight = summary.X, summary.y, summary.n_rows, summary.weight
     if y is not None and (y == y[:1]).all():
@@ -222,43 +218,33 @@ def _is_noise(est: Any, y: NDArray[Any] | None) -> bool:
 
 
 def _unsuited(est: Any, X: FloatArray | None) -> str | None:
-    """Return a message if the kernel is far too wide or far too narrow for these inputs."""
-    values = None if X is None or len(X) < 3 else _typical_values(est, X)
-    if values is None:
+    """Return a message if kernel values of pairs of rows, relative to the diagonal, are nearly all 1 or 0."""
+    kernel = getattr(est, "kernel_", None)
+    if X is None or kernel is None or len(X) < 3:
         return None
+    rows = _some_rows(X)
+    if isinstance(kernel, str) and X.shape[0] != X.shape[1]:  # rows of weight 0 are left out of X
+        return None
+    with np.errstate(all="ignore"):
+        if isinstance(kernel, str):
+            blocks = [X[np.ix_(rows, rows)]]
+        else:
+            blocks = [evaluate(one, X[rows], X[rows], 1) for one in est._kernels()]
+        sizes = [np.sqrt(np.abs(np.diagonal(block))) for block in blocks]
+        relative = [np.abs(block) / np.outer(size, size) for block, size in zip(blocks, sizes, strict=True)]
+    values = np.nan_to_num(np.stack(relative)[:, ~np.eye(len(rows), dtype=bool)], nan=0.0)
     wide = np.quantile(values, 0.05) > _WIDE_KERNEL_VALUE
     if not wide and np.quantile(values, 0.95) >= _NARROW_KERNEL_VALUE:
         return None
     fact = f"values are nearly {'the same' if wide else '0'} for all pairs of rows"
     if not _has_width(est):
-        remedy = "" if isinstance(est.kernel_, str) else ": centre and scale X (StandardScaler)"
+        remedy = "" if isinstance(kernel, str) else ": centre and scale X (StandardScaler)"
         return f"The kernel tells nothing about the rows, as its {fact}{remedy}"
     fault, remedy = ("wide", "narrower") if wide else ("narrow", "wider")
     return (
         f"The kernel is far too {fault} for these inputs, as its {fact}: scale X, or make the kernel "
         f"{remedy} ({_widths_of(est)})"
     )
-
-
-def _typical_values(est: Any, X: FloatArray) -> FloatArray | None:
-    """Return kernel values of pairs of rows, relative to those of each row with itself."""
-    rows, kernel = _some_rows(X), getattr(est, "kernel_", None)
-    if kernel is None or any(isinstance(leaf, Custom) for leaf, _ in _leaves_of(est)):
-        return None
-    with np.errstate(all="ignore"):
-        if not isinstance(kernel, str):
-            blocks = [evaluate(one, X[rows], X[rows], 1) for one in est._kernels()]
-        elif X.shape[0] == X.shape[1]:
-            blocks = [X[np.ix_(rows, rows)]]
-        else:  # rows of weight 0 are left out of X
-            return None
-        sizes = [np.sqrt(np.abs(np.diagonal(block))) for block in blocks]
-        relative = [np.abs(block) / np.outer(size, size) for block, size in zip(blocks, sizes, strict=True)]
-    typical: FloatArray = np.nan_to_num(np.stack(relative)[:, ~np.eye(len(rows), dtype=bool)], nan=0.0)
-    return typical
-
-
-# --- inputs that were not scaled --------------------------------------------------------------------
 
 
 def _unscaled(est: Any, X: FloatArray | None) -> str | None:
@@ -289,9 +275,6 @@ def _stds(X: FloatArray) -> FloatArray:
     return np.where(np.isfinite(stds), stds, 0.0)
 
 
-# --- too many functions -----------------------------------------------------------------------------
-
-
 def is_saturated(summary: RowSummary) -> bool:
     """Return whether the data determine more parameters than half of the rows."""
     return summary.size is not None and (summary.n_effective or 0.0) > summary.size / 2
@@ -316,9 +299,6 @@ def _overfit(est: Any, summary: RowSummary) -> str:
         cause += " or there is no noise; error bars are too small"
         remedy += ", or set noise_variance to the noise you expect"
     return f"{n} {_functions_of(est)} for {counted}: {cause}. {remedy}"
-
-
-# --- targets far from 0 -----------------------------------------------------------------------------
 
 
 def mean_excess(y: FloatArray, weights: FloatArray | None) -> FloatArray:
