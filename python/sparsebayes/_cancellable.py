@@ -28,8 +28,7 @@ def in_background(
     """Return ``work(pulse)``, computed on another thread, so that signal handlers can run meanwhile.
 
     If a handler raises, as for Ctrl-C, this function ends at once; the work, which must have no side effects,
-    ends at its next call of ``pulse``. This thread calls ``meanwhile`` every 50 ms with the number of calls of
-    ``pulse`` so far.
+    ends at its next call of ``pulse``. Every 50 ms ``meanwhile`` is called with the number of pulses so far.
     """
     cancelled, outcome, n_pulses = threading.Event(), Future[Result](), 0
 

@@ -249,16 +249,10 @@ class SummedStatistics(_Forwarding):
         self._cancelled: Callable[[], bool] | None = None
         if n_basis is None or likelihood is None:
             first = next(iter(parts), None)
-            if first is None:
-                raise ValueError("parts must hold at least one part")
-            if not (hasattr(first, "n_basis") and hasattr(first, "likelihood")):
-                raise TypeError(
-                    f"parts must have n_basis and likelihood, which {type(first).__name__} lacks; give them "
-                    "as arguments"
-                )
-            n_basis = first.n_basis if n_basis is None else n_basis
-            likelihood = first.likelihood if likelihood is None else likelihood
-        self.n_basis = check_integer("n_basis", n_basis, least=1)
+            n_basis = getattr(first, "n_basis", None) if n_basis is None else n_basis
+            likelihood = getattr(first, "likelihood", None) if likelihood is None else likelihood
+        remedy = ": the parts must have n_basis and likelihood, or give them as arguments"
+        self.n_basis = check_integer("n_basis", n_basis, least=1, remedy=remedy)
         self.likelihood = check_row_likelihood(likelihood)
 
     def _forward(self, method: Callable[..., Sums], **arguments: Any) -> Sums:

@@ -128,8 +128,7 @@ coef0 : float, default=0.0
     Seed for choosing an integer number of ``candidates``; nothing else is random.""",
     "memory_limit": r"""memory_limit : int or str, optional
     Bytes that a fit may use besides the data given, as a number or a text such as ``"2GiB"``. None: half of
-    the computer's memory, or of its container's. Rows that are read in chunks are processed in blocks that
-    fit; a dictionary that is too large is an error that names a possible number of candidates.""",
+    the computer's memory, or of its container's.""",
     "checkpoint": r"""checkpoint : str or path-like, optional
     File for the state of a fit that reads its rows in chunks (saved every few seconds) or its dictionary in
     blocks (saved before each sweep). After a crash the fit continues from it, to the same model bit for bit.
@@ -171,14 +170,14 @@ n_iter_ : int
     "kernel_attributes": r"""extra_coef_ : ndarray of shape (1 or n_classes, p)
     Weights of the extra columns, 0 where pruned; only with ``extra_basis``.
 extra_basis_ : transformer, callable, "linear" or None
-    What computes the extra columns: the fitted transformer, or ``extra_basis`` itself.
+    The fitted transformer, or ``extra_basis`` itself.
 {candidates_}
 kernel_ : kernel object, list of these, or "precomputed"
     The kernel with all its parameters, given or learned.
 inputs_ : dict of {str or int: float}
     Relevance of each input, by its name or number, the most important first: the root mean square slope of
     the prediction times the standard deviation of the input, relative to the largest. Only for a Gaussian
-    kernel with one width per input, as with ``gamma="ard"``, and rows in memory.
+    kernel with one width per input and rows in memory.
 {n_features_in_}""",
     "candidates_": r"""candidates_ : ndarray of shape (n_candidates, n_features)
     The centres, chosen or given; only with ``candidates``, and not with ``kernel="precomputed"``. If they
@@ -240,26 +239,20 @@ n_relevance_path_ : ndarray of shape (n_iter_ + 1,), int
 {n_features_in_}""",
     # Notes and references.
     "learning_notes": r"""
-With ``gamma="ard"``, ``gamma="learn"`` or ``optimize_kernel=True`` the kernel is learned. A Gaussian
-process on at most 300 rows proposes its parameters. These, variants with lengths closer to one another, and
-variants with all lengths longer or shorter are compared by cross-validation on at most 600 rows; the kernel
-with the largest log density of the rows left out is chosen. The evidence may be lower than that of the kernel
-given, because the evidence overfits narrow kernels. Widths start at 2 sqrt(n_features) times the standard
-deviation of each input; those of inputs that do not matter become large. The sign of a coef0 is kept, and 0
-stays 0; with more than two classes all share one kernel. The result does not depend on timing or threads.""",
+With ``gamma="ard"``, ``gamma="learn"`` or ``optimize_kernel=True`` a Gaussian process on at most 300 rows
+proposes parameters of the kernel, and cross-validation on at most 600 rows chooses among these and variants
+with shorter, longer or more equal lengths. The evidence, which overfits narrow kernels, may be lower than
+that of the kernel given. Widths start at 2 sqrt(n_features) times the standard deviation of each input; those
+of inputs that do not matter become large. With more than two classes all share one kernel.""",
     "variational_notes": r"""
-With ``scheme="variational"`` precisions (and noise) have a factorised posterior too, :math:`q(w) q(\alpha)
-q(\beta)`. ``alpha_`` (and ``beta_``) are expectations, ``mu_`` and ``sigma_`` belong to q(w), and
-``log_marginal_likelihood_`` and its path are the lower bound on :math:`\ln p(y)` of the functions in the
-model, with hyperpriors, which never falls. Functions are pruned as :math:`\langle\alpha_j\rangle` tends to
-infinity. The paper's vague priors are (1e-6, 1e-6). With (0, 0), their limit, the constants of the improper
-priors are omitted: the bound is then on the likelihood at the expected precisions.""",
+With ``scheme="variational"`` the posterior is :math:`q(w) q(\alpha) q(\beta)`: ``alpha_`` (and ``beta_``) are
+expectations, ``mu_`` and ``sigma_`` belong to q(w), and ``log_marginal_likelihood_`` is the lower bound on
+:math:`\ln p(y)` of the functions in the model. The paper's vague priors are (1e-6, 1e-6). With (0, 0), their
+limit, the constants of the improper priors are omitted.""",
     "block_notes": r"""
 A dictionary of more than 30,000 kernel functions is processed in blocks: the scheme runs on a working
-set of a few thousand, sweeps over the other candidates add those with a gain, and the last sweep, over all
-candidates, finds none. For kernels that are smooth at the scale of the data, sweeps use rigorous bounds, in
-L^2 operations per candidate (L: a few hundred landmarks) instead of N n_active. ``callback`` receives records
-with the action ``"sweep"``.""",
+set of a few thousand, sweeps over the other candidates add those with a gain, and the last sweep finds none.
+``callback`` receives records with the action ``"sweep"``.""",
     "tipping": r"""
 C. M. Bishop and M. E. Tipping (2000). Variational relevance vector machines. UAI, 46-53.
 
@@ -360,11 +353,6 @@ self
 Raises
 ------
 TypeError, ValueError
-    If an argument or a result of the provider is invalid, or if the estimator needs the rows themselves: for
-    ``gamma="scale"``, ``optimize_kernel=True``, ``keep_rows=True``, ``extra_basis``, a softmax of more than
-    two classes, or other candidates. Exceptions of the provider are passed on unchanged.
-
-See Also
---------
-sparsebayes.providers : Available providers, and what a new one has to implement.""",
+    If an argument or a result of the provider is invalid, or if the estimator needs the rows themselves, as
+    for ``gamma="scale"``. Exceptions of the provider are passed on unchanged.""",
 }
