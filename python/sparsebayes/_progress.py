@@ -65,18 +65,6 @@ def progress_bar(
 
 
 @dataclass
-class DisplayCallback:
-    """A callback that only displays: the core calls it at most every ``seconds`` and does not wait for it."""
-
-    step: CoreCallback
-    seconds: float = 0.1
-
-    def __call__(self, *step: Any) -> bool:
-        """Display a step."""
-        return self.step(*step)
-
-
-@dataclass
 class FitReporter:
     """Passes the steps of the core to the callback, the bar and the log of one estimator.
 
@@ -102,10 +90,7 @@ class FitReporter:
         self._title = title(self.estimator, self._fit, self.n_fits)
         LOG.debug("%s: fit begun, %d candidates", self._title, self.n_basis)
         with progress_bar(self.estimator.verbose, self._title, "steps") as self._show:
-            if self.estimator.callback is not None:
-                yield self._step
-            else:
-                yield None if self._show is None else DisplayCallback(self._step)
+            yield None if self.estimator.callback is None and self._show is None else self._step
 
     def end(self, status: str, n_iter: int, n_active: int, log_evidence: float) -> None:
         """Show and log the end of a fit."""
