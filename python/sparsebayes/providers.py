@@ -256,9 +256,11 @@ class SummedStatistics(_Forwarding):
         self.likelihood = check_row_likelihood(likelihood)
 
     def _forward(self, method: Callable[..., Sums], **arguments: Any) -> Sums:
+        return self._sum(method, *arguments.values())
+
+    def _sum(self, method: Callable[..., Sums], *arguments: Any) -> Sums:
         """Call a method of each part, and return the sum of the results."""
-        call = Call(method.__name__, tuple(arguments.values()))
-        results = iter((self._map or map)(call, self._parts))
+        results = iter((self._map or map)(Call(method.__name__, arguments), self._parts))
         total = next(results, None)
         if total is None:
             raise ValueError("parts must hold at least one part")

@@ -101,9 +101,8 @@ class Partitions(SummedStatistics):
         super().__init__(parts, map=map, n_basis=n_basis, likelihood="bernoulli")
         self._tasks, self._engine = parts, engine
 
-    def _forward(self, method: Callable[..., Any], **arguments: Any) -> Any:
-        call = Call(method.__name__, tuple(arguments.values()))
-        results = on_each(_call, self._tasks, shared(call))
+    def _sum(self, method: Callable[..., Any], *arguments: Any) -> Any:
+        results = on_each(_call, self._tasks, shared(Call(method.__name__, arguments)))
         return self._engine.result(_combined(partial(reduce, add), results), self._cancelled)
 
 
