@@ -80,7 +80,8 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> Any:
 
 def check_row_likelihood(value: object) -> Likelihood:
     """Return the likelihood of a provider."""
-    likelihood: Likelihood = check_choice("likelihood", value, get_args(Likelihood)[:-1])  # no multinomial
+    known = [name for name in get_args(Likelihood) if name != "multinomial"]
+    likelihood: Likelihood = check_choice("likelihood", value, known)
     return likelihood
 
 
