@@ -45,36 +45,12 @@ _LAZY_MODULES = {
 _LAZY = {name: module for module, names in _LAZY_MODULES.items() for name in names}
 _PUBLIC_MODULES = ("dask", "inspection", "kernels", "model_selection", "plot", "providers")
 
-__all__ = [
-    "GREVM",
-    "LREVM",
-    "MRVM1",
-    "MRVM2",
-    "RVC",
-    "RVR",
-    "VGREVM",
-    "GREVMRegressor",
-    "LREVMRegressor",
-    "NumericalError",
-    "OverfitWarning",
-    "Predictor",
-    "Progress",
-    "PyStatistics",
-    "SparseBayesClassifier",
-    "SparseBayesRegressor",
-    "StepRecord",
-    "SufficientStatistics",
-    "__version__",
-    "inspection",
-    "kernels",
-    "load",
-    "model_selection",
-    "plot",
-    "providers",
-    "register_onnx_converters",
-    "to_c",
-    "to_onnx",
-]
+__all__ = ["RVC", "RVR", "SparseBayesClassifier", "SparseBayesRegressor"]
+__all__ += ["GREVM", "LREVM", "MRVM1", "MRVM2", "VGREVM", "GREVMRegressor", "LREVMRegressor"]
+__all__ += ["NumericalError", "OverfitWarning", "Progress", "StepRecord"]
+__all__ += ["PyStatistics", "SufficientStatistics"]
+__all__ += ["Predictor", "load", "register_onnx_converters", "to_c", "to_onnx"]
+__all__ += ["__version__", "inspection", "kernels", "model_selection", "plot", "providers"]
 
 
 def __getattr__(name: str) -> Any:

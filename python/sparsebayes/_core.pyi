@@ -266,10 +266,8 @@ class RowPart:
         weights: NDArray[np.float64] | None = None,
         *,
         bias: bool = True,
-        stored: bool = False,
         likelihood: str = "gaussian",
         n_threads: int | None = None,
-        cancelled: Cancelled | None = None,
     ) -> RowPart: ...
     @property
     def n_basis(self) -> int: ...
