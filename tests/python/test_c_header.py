@@ -15,7 +15,7 @@ from c_program import PICKY, STRICT, ask, build, needs_compiler
 from export_problems import every_link, labels, numbers, rows, target
 from exports import same_regression
 from sparsebayes import GREVM, MRVM1, RVC, RVR, SparseBayesClassifier, SparseBayesRegressor, to_c
-from sparsebayes._export.c.source import Real, quote
+from sparsebayes._export.c_header import Real, quote
 from sparsebayes.kernels import Gaussian, Laplacian
 
 

@@ -21,24 +21,26 @@ from sparsebayes.kernels import (
     Laplacian,
     Linear,
     LinearSpline,
+    Matern32,
+    Matern52,
     OnColumns,
+    Periodic,
     Polynomial,
+    RationalQuadratic,
     Sigmoid,
 )
-from sparsebayes.kernels._parameters import (
-    bounds,
-    length_powers,
-    log_parameters,
-    natural,
-    with_all_log_parameters,
-    with_log_parameters,
-)
+from sparsebayes.kernels._base import bounds, with_all_log_parameters
 from sparsebayes.kernels._resolve import resolve
 from sparsebayes.model_selection import density_score
 
 KERNELS = [
     Gaussian(1.3),
     Gaussian((1.0, 2.0, 0.7)),
+    Matern32(1.3),
+    Matern52((1.0, 2.0, 0.7)),
+    RationalQuadratic(1.3, 0.6),
+    RationalQuadratic((1.0, 2.0, 0.7), 2.0),
+    Periodic(3.0, 1.2),
     Laplacian(0.4),
     Polynomial(3, 0.5, 0.8),
     Polynomial(2, 0.5, -0.8),
@@ -113,15 +115,15 @@ def test_the_evidence_is_the_density_under_the_covariance():
 
 @pytest.mark.parametrize("kernel", [*KERNELS, *ON_COLUMNS], ids=named)
 def test_logarithms_of_parameters_can_be_read_and_set(kernel):
-    theta = log_parameters(kernel)
-    again = with_log_parameters(kernel, theta)
+    theta = kernel._log_parameters()
+    again = kernel._with_log_parameters(theta)
     assert type(again) is type(kernel)
-    np.testing.assert_allclose(log_parameters(again), theta, rtol=1e-14)
+    np.testing.assert_allclose(again._log_parameters(), theta, rtol=1e-14)
     X = np.random.default_rng(0).normal(size=(9, 3))
     np.testing.assert_allclose(again(X, X), kernel(X, X), rtol=1e-12)
-    moved = with_log_parameters(kernel, theta + 0.3)
+    moved = kernel._with_log_parameters(theta + 0.3)
     assert not np.allclose(moved(X, X), kernel(X, X))
-    assert natural(kernel, X).shape == length_powers(kernel).shape == theta.shape
+    assert kernel._natural(X).shape == kernel._length_powers().shape == theta.shape
     assert (bounds(kernel, X)[:, 0] < bounds(kernel, X)[:, 1]).all()
 
 
@@ -364,8 +366,8 @@ def test_learned_widths_start_at_the_standard_deviations_of_the_inputs():
 @pytest.mark.parametrize(
     ("estimator", "words"),
     [
-        (RVR("linear", gamma="ard"), "'ard' is for kernel='rbf', got 'linear'"),
-        (RVR("poly", gamma="learn"), "'learn' is for kernel='rbf' or 'laplacian', got 'poly'"),
+        (RVR("linear", gamma="ard"), "'ard' is for kernel='rbf' or .*'matern32'.*, got 'linear'"),
+        (RVR("poly", gamma="learn"), "'learn' is for kernel='rbf' or .*'laplacian', got 'poly'"),
         (RVR("laplacian", gamma="ard"), "'ard' is for kernel='rbf'"),
         (RVC(Gaussian(1.0), gamma="ard"), "optimize_kernel=True"),
         (RVC("precomputed", gamma="ard"), "kernel='precomputed' has no parameters"),

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.base import clone
+from sklearn.gaussian_process import kernels as process
 from sklearn.metrics import pairwise
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -23,13 +24,17 @@ from sparsebayes.kernels import (
     Laplacian,
     Linear,
     LinearSpline,
+    Matern32,
+    Matern52,
     OnColumns,
+    Periodic,
     Polynomial,
     Product,
+    RationalQuadratic,
     Sigmoid,
     Sum,
 )
-from sparsebayes.kernels._parameters import column_stds
+from sparsebayes.kernels._base import column_stds
 from sparsebayes.kernels._resolve import resolve
 
 RNG = np.random.default_rng(0)
@@ -38,6 +43,10 @@ X, Z = RNG.normal(size=(7, 3)), RNG.normal(size=(5, 3))
 STANDARD = [
     Gaussian(1.5),
     Gaussian([0.5, 1.0, 2.0]),
+    Matern32(1.5),
+    Matern52([0.5, 1.0, 2.0]),
+    RationalQuadratic([0.5, 1.0, 2.0], 0.7),
+    Periodic(3.0, 1.5),
     Laplacian(0.3),
     Polynomial(3, 0.5, 1.0),
     Linear(),
@@ -57,6 +66,13 @@ points = arrays(np.float64, st.tuples(st.integers(1, 4), st.just(3)), elements=s
     [
         (Gaussian(2.0), pairwise.rbf_kernel(X, Z, gamma=0.25)),
         (Gaussian([0.5, 1.0, 2.0]), pairwise.rbf_kernel(X / [0.5, 1.0, 2.0], Z / [0.5, 1.0, 2.0], gamma=1.0)),
+        (Matern32(1.5), process.Matern(1.5 / 2**0.5, nu=1.5)(X, Z)),
+        (Matern52([0.5, 1.0, 2.0]), process.Matern(np.array([0.5, 1.0, 2.0]) / 2**0.5, nu=2.5)(X, Z)),
+        (RationalQuadratic(1.5, 0.7), process.RationalQuadratic(1.5 / 2**0.5, 0.7)(X, Z)),
+        (
+            OnColumns(Periodic(3.0, 1.5), 0),
+            process.ExpSineSquared(2**0.5 * np.pi * 1.5 / 3.0, 3.0)(X[:, :1], Z[:, :1]),
+        ),
         (Laplacian(0.3), pairwise.laplacian_kernel(X, Z, gamma=0.3)),
         (Polynomial(3, 0.5, 1.0), pairwise.polynomial_kernel(X, Z, degree=3, gamma=0.5, coef0=1.0)),
         (Linear(), X @ Z.T),
@@ -124,6 +140,11 @@ def test_distances_far_from_the_origin_are_exact():
         (lambda: Polynomial(2, coef0=np.inf), "coef0"),
         (lambda: Sigmoid(-1.0), "gamma"),
         (lambda: Sigmoid(1.0, "x"), "coef0"),
+        (lambda: Matern32([1.0, 2.0])(X, Z), "width"),
+        (lambda: Matern52(-1.0), "width"),
+        (lambda: RationalQuadratic(1.0, 0.0), "alpha"),
+        (lambda: Periodic(0.0, 1.0), "period"),
+        (lambda: Periodic(1.0, "x"), "width"),
         (lambda: Custom("rbf"), "function"),
         (lambda: Sum([]), "terms"),
         (lambda: Product(["rbf"]), "factors"),
@@ -143,6 +164,9 @@ def test_bad_arguments_are_refused_by_name(make, name):
     ("name", "expected"),
     [
         ("rbf", Gaussian(2.0)),
+        ("matern32", Matern32(2.0)),
+        ("matern52", Matern52(2.0)),
+        ("rational_quadratic", RationalQuadratic(2.0, 1.0)),
         ("laplacian", Laplacian(0.25)),
         ("poly", Polynomial(2, 0.25, 1.0)),
         ("linear", Linear()),

@@ -24,7 +24,7 @@ from sparsebayes.kernels import (
     Sigmoid,
     Sum,
 )
-from sparsebayes.kernels._parameters import bounds, length_powers, natural
+from sparsebayes.kernels._base import bounds
 from sparsebayes.kernels._resolve import resolve
 
 RNG = np.random.default_rng(0)
@@ -212,8 +212,8 @@ def test_fits_are_certified_and_those_of_the_columns_by_hand(kernel, kind):
 )
 def test_defaults_and_bounds_are_those_of_the_selected_columns(inner):
     kernel = OnColumns(inner, [1, 2])
-    np.testing.assert_allclose(natural(kernel, X), natural(inner, X[:, [1, 2]]), rtol=1e-13)
-    np.testing.assert_array_equal(length_powers(kernel), length_powers(inner))
+    np.testing.assert_allclose(kernel._natural(X), inner._natural(X[:, [1, 2]]), rtol=1e-13)
+    np.testing.assert_array_equal(kernel._length_powers(), inner._length_powers())
     np.testing.assert_allclose(bounds(kernel, X), bounds(inner, X[:, [1, 2]]), rtol=1e-13)
 
 

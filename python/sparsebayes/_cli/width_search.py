@@ -217,7 +217,7 @@ class WidthSearch:
     def _fit(self, width: Width, rows: Rows) -> Any:
         """Return a model fitted with this width."""
         from ..kernels import Gaussian
-        from ..kernels._parameters import column_stds
+        from ..kernels._base import column_stds
 
         if width is None:
             return self._fit_kernel(self.kernel, rows)

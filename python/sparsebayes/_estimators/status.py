@@ -18,8 +18,8 @@ from .._checks.arguments import learning_argument
 from .._checks.targets import Training
 from .._data.design import evaluate
 from .._types import FloatArray, IntArray
-from ..kernels import Custom, Gaussian, Kernel, Laplacian, Linear, OnColumns, Polynomial, Sigmoid
-from ..kernels._parameters import column_stds, leaves
+from ..kernels import Custom, Kernel, OnColumns
+from ..kernels._base import column_stds
 
 #: Statuses, best first, with their remedies. Several fits have the worst status of them.
 REMEDIES: Final = {
@@ -169,7 +169,7 @@ def _functions_of(est: Any) -> str:
 
 
 def _any_width(est: Any) -> bool:
-    return hasattr(est, "kernel_") and any(_has_width(leaf) for leaf, _ in _leaves_of(est))
+    return hasattr(est, "kernel_") and any(leaf._length_powers().any() for leaf, _ in _leaves_of(est))
 
 
 # --- too few functions ------------------------------------------------------------------------------
@@ -268,8 +268,7 @@ def _unscaled(est: Any, X: FloatArray | None) -> str | None:
     stds = _stds(X)
     for leaf, columns in _leaves_of(est):
         varying = columns[stds[columns] > 0.0]
-        scaled = isinstance(leaf, (Gaussian, Laplacian, Linear, Polynomial, Sigmoid))
-        if len(varying) < 2 or not scaled or np.size(getattr(leaf, "width", 1.0)) > 1:
+        if len(varying) < 2 or not leaf._has_one_scale():
             continue
         least, most = (varying[pick(stds[varying])] for pick in (np.argmin, np.argmax))
         if stds[most] > _MAX_STD_RATIO * stds[least]:
@@ -279,7 +278,7 @@ def _unscaled(est: Any, X: FloatArray | None) -> str | None:
                 f"The inputs have very different standard deviations, for which the kernel has one scale: "
                 f"{_column(names, most)} has the standard deviation {stds[most]:.3g}, "
                 f"{_column(names, least)} {stds[least]:.3g}. Scale X (StandardScaler)"
-                f"{widths if _has_width(leaf) else ''}"
+                f"{widths if leaf._length_powers().any() else ''}"
             )
     return None
 
@@ -293,15 +292,11 @@ def _stds(X: FloatArray) -> FloatArray:
 def _leaves_of(est: Any) -> Iterator[tuple[Kernel, IntArray]]:
     """Yield the elementary kernels of a model, and the columns of X that each of them uses."""
     for kernel in [] if isinstance(est.kernel_, str) else est._kernels():  # "precomputed" has none
-        for leaf in leaves(kernel):
+        for leaf in kernel._leaves():
             columns = np.arange(est.n_features_in_)
             while isinstance(leaf, OnColumns):
                 columns, leaf = columns[leaf.positions(len(columns))], leaf.inner()
             yield leaf, columns
-
-
-def _has_width(kernel: Kernel) -> bool:
-    return isinstance(kernel, (Gaussian, Laplacian))
 
 
 def _column(names: NDArray[Any] | None, column: int) -> str:

@@ -1,4 +1,4 @@
-"""A description of a fitted model that all exports share: everything that predictions need.
+"""A description of a fitted model that all exports share, and model files, which hold it.
 
 The basis functions are, in order, a constant, columns of x, and kernels about centres. Each output has a
 linear predictor of some of them, eta_c = sum_j w_cj phi_j(x). A link turns the linear predictors into means
@@ -7,6 +7,7 @@ or probabilities; covariances of the weights give error bars.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -14,12 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from .. import _core
 from .._estimators.base import SparseBayesEstimator
 from .._estimators.basis import ColumnBasis, KernelBasis
 from .._types import FloatArray, IntArray
-from ..kernels import Custom, Kernel, OnColumns, Product, Sum
+from ..kernels import Kernel, OnColumns
+from ..kernels._base import Combination
 from ..kernels._resolve import is_precomputed
 from ..multiclass import ProbitModel
+from ..predictor import Predictor
 from ..revm import EigenModel
 
 #: How means or probabilities follow from the linear predictors eta: see `ServedModel`.
@@ -67,6 +71,9 @@ class Centres:
         """Number of functions."""
         return len(self.points)
 
+
+#: Version of the format of model files; the core reads this version and all earlier ones.
+_FORMAT_VERSION = 1
 
 Block: TypeAlias = "Constant | Columns | Centres"
 
@@ -281,13 +288,78 @@ def flatten(kernel: Kernel, columns: IntArray, *, whole: bool = True) -> Kernel:
     """
     if isinstance(kernel, OnColumns):
         return flatten(kernel.inner(), columns[kernel.positions(len(columns))], whole=False)
-    if isinstance(kernel, Sum):
-        return Sum(tuple(flatten(term, columns, whole=whole) for term in kernel.terms))
-    if isinstance(kernel, Product):
-        return Product(tuple(flatten(factor, columns, whole=whole) for factor in kernel.factors))
-    if isinstance(kernel, Custom) or kernel.to_core() is None:
+    if isinstance(kernel, Combination):
+        return kernel._of_members(flatten(part, columns, whole=whole) for part in kernel._members)
+    if not kernel._is_in_core():
         raise ValueError(
             f"kernel {kernel!r} cannot be exported: it is evaluated by Python. Use the kernels of "
             "sparsebayes.kernels, their sums and products"
         )
     return kernel if whole else OnColumns(kernel, tuple(int(column) for column in columns))
+
+
+# --- model files --------------------------------------------------------------------------------------
+
+
+def to_predictor(est: Any) -> Predictor:
+    """Return a fitted estimator as a `Predictor`."""
+    model = describe(est)
+    return Predictor(_core.Predictor.from_parts(json.dumps(header(model)), tables(model)))
+
+
+def header(model: ServedModel) -> dict[str, Any]:
+    """Return everything but the numeric tables of a model, as JSON types."""
+    return {
+        "format_version": _FORMAT_VERSION,
+        "library_version": _core.__version__,
+        "estimator": model.estimator,
+        "n_features": model.n_features,
+        "feature_names": model.feature_names,
+        "classes": None if model.classes is None else _labels(model.classes),
+        "flat": model.flat,
+        "blocks": [_block(block) for block in model.blocks],
+        "outputs": [
+            None if model.has_all_functions(output) else output.functions.tolist() for output in model.outputs
+        ],
+        "link": model.link,
+        "uncertainty": model.uncertainty,
+        "n_quadrature": model.n_quadrature,
+    }
+
+
+def tables(model: ServedModel) -> dict[str, FloatArray]:
+    """Return the numeric tables of a model by name."""
+    found = {
+        f"points.{b}": block.points for b, block in enumerate(model.blocks) if isinstance(block, Centres)
+    }
+    found |= {f"weights.{c}": output.weights for c, output in enumerate(model.outputs)}
+    found |= {f"covariance.{i}": matrix for i, matrix in enumerate(model.covariances)}
+    if model.noise_variance is not None:
+        found["noise_variance"] = model.noise_variance
+    return {name: np.ascontiguousarray(table, dtype=np.float64) for name, table in found.items()}
+
+
+def _block(block: Block) -> Any:
+    if isinstance(block, Constant):
+        return "constant"
+    if isinstance(block, Columns):
+        columns = block.columns.tolist()
+        if not block.offsets.any():
+            return {"columns": columns}
+        return {"centred_columns": {"columns": columns, "offsets": block.offsets.tolist()}}
+    return {"centres": block.kernel._header()}
+
+
+def _labels(classes: NDArray[Any]) -> dict[str, Any]:
+    """Return labels as JSON types, and the name of their dtype."""
+    kind = classes.dtype.kind
+    if kind in "Mm":
+        values = classes.view(np.int64).tolist()
+    elif kind in "biufU" or (kind == "O" and all(isinstance(v, (str, bool, int, float)) for v in classes)):
+        values = classes.tolist()
+    else:
+        raise ValueError(
+            f"y has labels of type {classes.dtype}, which a model file cannot hold; fit with strings "
+            "or numbers"
+        )
+    return {"dtype": classes.dtype.str, "values": values}

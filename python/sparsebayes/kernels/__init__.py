@@ -24,7 +24,8 @@ from __future__ import annotations
 
 from ._base import Custom, Kernel, Product, Sum
 from ._columns import OnColumns
-from ._standard import Gaussian, Laplacian, Linear, LinearSpline, Polynomial, Sigmoid
+from ._inner_product import Linear, LinearSpline, Polynomial, Sigmoid
+from ._stationary import Gaussian, Laplacian, Matern32, Matern52, Periodic, RationalQuadratic
 
 __all__ = [
     "Custom",
@@ -33,9 +34,13 @@ __all__ = [
     "Laplacian",
     "Linear",
     "LinearSpline",
+    "Matern32",
+    "Matern52",
     "OnColumns",
+    "Periodic",
     "Polynomial",
     "Product",
+    "RationalQuadratic",
     "Sigmoid",
     "Sum",
 ]

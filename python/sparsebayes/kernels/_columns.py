@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from .._checks.arguments import NOT_NUMBERS, check_integer
 from .._checks.numbers import real_array
 from .._types import FloatArray, IntArray, KernelFunction
-from ._base import Custom, Kernel
+from ._base import Custom, Kernel, Pull
+
+if TYPE_CHECKING:
+    from .._export.onnx_graph import Value
 
 #: A checked selection: positions, names or a mask, or a slice of positions.
 Columns: TypeAlias = "tuple[int, ...] | tuple[str, ...] | tuple[bool, ...] | slice"
@@ -115,6 +118,41 @@ class OnColumns(Kernel):
 
     def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
         return self.inner()(self.select(x), self.select(z))
+
+    def _is_in_core(self) -> bool:
+        return False
+
+    def _header(self) -> Any:
+        return {"on_columns": {"columns": list(self.columns), "kernel": self.inner()._header()}}  # type: ignore[arg-type] # positions
+
+    def _leaves(self) -> Iterator[Kernel]:
+        yield from (OnColumns(leaf, self.columns) for leaf in self.inner()._leaves())
+
+    def _kind(self) -> tuple[object, ...]:
+        return (*self.inner()._kind(), repr(self.columns))
+
+    def _log_parameters(self) -> FloatArray:
+        return self.inner()._log_parameters()
+
+    def _with_log_parameters(self, theta: FloatArray) -> Kernel:
+        return replace(self, kernel=self.inner()._with_log_parameters(theta))
+
+    def _length_powers(self) -> FloatArray:
+        return self.inner()._length_powers()
+
+    def _natural(self, X: FloatArray, weights: FloatArray | None = None) -> FloatArray:
+        return self.inner()._natural(self.select(X), weights)
+
+    def _forward(self, X: FloatArray, Z: FloatArray) -> tuple[FloatArray, Pull]:
+        return self.inner()._forward(self.select(X), self.select(Z))
+
+    def _onnx(self, x: Value, points: FloatArray) -> Value:
+        columns = self.positions(points.shape[1])
+        return self.inner()._onnx(x.take(columns, 1), points[:, columns])
+
+    def _onnx_factors(self, x: Value, points: FloatArray) -> tuple[Value, FloatArray]:
+        columns = self.positions(points.shape[1])
+        return self.inner()._onnx_factors(x.take(columns, 1), points[:, columns])
 
     def check_features(self, n_features: int) -> None:
         """Raise ValueError if columns are missing, or the kernel needs another number of them."""

@@ -12,22 +12,18 @@ import numpy as np
 
 from .._checks.arguments import check_integer, check_real, is_learned
 from .._types import FloatArray, IntArray, KernelLike, KernelSpec
+from . import _inner_product, _stationary
 from ._base import Combination, Custom, Kernel
 from ._columns import OnColumns, find
-from ._parameters import natural, with_log_parameters
-from ._standard import Gaussian, Laplacian, Linear, LinearSpline, Polynomial, Sigmoid
+from ._inner_product import Linear
+from ._stationary import Radial
 
 #: Smallest gamma; its inverse is the largest.
 _MIN_GAMMA: Final = 1e-300
 
-#: Kernels by name, from (gamma, degree, coef0).
-_NAMED: Final[dict[str, Callable[[float, int, float], Kernel]]] = {
-    "rbf": lambda gamma, degree, coef0: Gaussian(gamma**-0.5),
-    "laplacian": lambda gamma, degree, coef0: Laplacian(gamma),
-    "poly": lambda gamma, degree, coef0: Polynomial(degree, gamma, coef0),
-    "sigmoid": lambda gamma, degree, coef0: Sigmoid(gamma, coef0),
-    "linear_spline": lambda gamma, degree, coef0: LinearSpline(),
-}
+_NAMED: Final = _stationary.NAMED | _inner_product.NAMED
+#: Each of them, to ask for its parameters.
+_EXAMPLES: Final = {name: make(1.0, 3, 1.0) for name, make in _NAMED.items()}
 
 
 def is_precomputed(kernel: object) -> bool:
@@ -112,7 +108,7 @@ def _resolve_one(kernel: KernelLike, inputs: _Inputs, degree_coef0: tuple[int, f
         return inputs.linear()
     if isinstance(kernel, Kernel):
         return copy(kernel)  # so that `set_params` of the given kernel does not change a fitted model
-    if isinstance(kernel, str) and kernel in ("rbf", "laplacian") and is_learned(inputs.given_gamma):
+    if isinstance(kernel, str) and kernel in _NAMED and is_learned(inputs.given_gamma):
         return _start(kernel, inputs)
     if isinstance(kernel, str) and kernel in _NAMED:
         return _NAMED[kernel](inputs.gamma, *degree_coef0)
@@ -139,7 +135,11 @@ def _check_learned(kernel: KernelSpec, gamma: object, *, learns: bool) -> None:
         )
     entries = kernel if isinstance(kernel, (list, tuple)) else [kernel]
     names = [name for entry in entries for name in _names_with_gamma(entry)]
-    learnable = ("rbf", "laplacian") if gamma == "learn" else ("rbf",)
+    learnable = [
+        name
+        for name, kernel in _EXAMPLES.items()
+        if (isinstance(kernel, Radial) if gamma == "ard" else kernel._length_powers().any())
+    ]
     if not names or not set(names) <= set(learnable):
         raise ValueError(
             f"gamma={gamma!r} is for kernel={' or '.join(map(repr, learnable))}, got {kernel!r}; give gamma "
@@ -150,14 +150,14 @@ def _check_learned(kernel: KernelSpec, gamma: object, *, learns: bool) -> None:
 def _start(kernel: str, inputs: _Inputs) -> Kernel:
     """Return the initial kernel of learning, with its natural lengths."""
     n_features, gamma = inputs.X.shape[1], inputs.given_gamma
-    start: Kernel = Laplacian(1.0)
-    if kernel == "rbf":
-        start = Gaussian(1.0 if gamma == "learn" else (1.0,) * n_features)
+    start = _EXAMPLES[kernel]
+    if gamma == "ard":
+        start = replace(start, width=(1.0,) * n_features)  # type: ignore[type-var] # a Radial dataclass
     with np.errstate(over="ignore", invalid="ignore"):
-        log_lengths = natural(start, inputs.X, inputs.weights)
+        log_lengths = start._natural(inputs.X, inputs.weights)
     if not (np.abs(log_lengths) < -0.5 * np.log(_MIN_GAMMA)).all():
         raise ValueError(f"gamma={gamma!r} needs the standard deviations of X, which overflow; rescale X")
-    return with_log_parameters(start, log_lengths)
+    return start._with_log_parameters(log_lengths)
 
 
 def _names_with_gamma(kernel: Any) -> Iterator[str]:
@@ -167,7 +167,7 @@ def _names_with_gamma(kernel: Any) -> Iterator[str]:
     elif isinstance(kernel, Combination):
         for part in kernel._members:
             yield from _names_with_gamma(part)
-    elif isinstance(kernel, str) and kernel in ("rbf", "laplacian", "poly", "sigmoid"):
+    elif isinstance(kernel, str) and kernel in _NAMED and _EXAMPLES[kernel]._learned:
         yield kernel
 
 

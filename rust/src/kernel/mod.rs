@@ -21,6 +21,30 @@ pub enum Kernel {
         /// Inverse squared widths.
         inverse_square_widths: Vec<f64>,
     },
+    /// Matern kernel of order 3/2: `(1 + r) exp(-r)`, `r^2 = 6 sum_d w_d (x_d - z_d)^2`.
+    Matern32 {
+        /// Inverse squared widths.
+        inverse_square_widths: Vec<f64>,
+    },
+    /// Matern kernel of order 5/2: `(1 + r + r^2 / 3) exp(-r)`, `r^2 = 10 sum_d w_d (x_d - z_d)^2`.
+    Matern52 {
+        /// Inverse squared widths.
+        inverse_square_widths: Vec<f64>,
+    },
+    /// `(1 + sum_d w_d (x_d - z_d)^2 / alpha)^-alpha`.
+    RationalQuadratic {
+        /// Inverse squared widths.
+        inverse_square_widths: Vec<f64>,
+        /// Exponent.
+        alpha: f64,
+    },
+    /// `exp(-(period / (pi width))^2 sum_d sin^2(pi (x_d - z_d) / period))`.
+    Periodic {
+        /// Period of every input.
+        period: f64,
+        /// Width, as that of a Gaussian kernel if the period is long.
+        width: f64,
+    },
     /// `exp(-gamma sum_d |x_d - z_d|)`.
     Laplacian {
         /// Inverse width.
@@ -94,10 +118,36 @@ impl Kernel {
                 ))
             }
         };
+        let positive = |name: &str, value: f64| {
+            if value > 0.0 {
+                finite(name, value)
+            } else {
+                Err(format!(
+                    "kernel parameter {name} must be positive, got {value}"
+                ))
+            }
+        };
         match self {
             Self::Gaussian {
                 inverse_square_widths: w,
+            }
+            | Self::Matern32 {
+                inverse_square_widths: w,
+            }
+            | Self::Matern52 {
+                inverse_square_widths: w,
             } => check_widths(w, n_features),
+            Self::RationalQuadratic {
+                inverse_square_widths: w,
+                alpha,
+            } => {
+                check_widths(w, n_features)?;
+                positive("alpha", *alpha)
+            }
+            Self::Periodic { period, width } => {
+                positive("period", *period)?;
+                positive("width", *width)
+            }
             Self::Laplacian { gamma } if *gamma < 0.0 => Err(format!(
                 "kernel parameter gamma must not be negative, got {gamma}"
             )),
@@ -147,6 +197,10 @@ impl Kernel {
     pub fn is_positive_definite(&self) -> bool {
         match self {
             Self::Gaussian { .. }
+            | Self::Matern32 { .. }
+            | Self::Matern52 { .. }
+            | Self::RationalQuadratic { .. }
+            | Self::Periodic { .. }
             | Self::Laplacian { .. }
             | Self::Linear
             | Self::CentredLinear { .. } => true,

@@ -1,6 +1,73 @@
-"""Templates of the C functions that compute linear predictors, their variances, and predictions."""
+"""Templates of the C functions that compute basis functions, linear predictors, and predictions."""
 
 from __future__ import annotations
+
+HEADER = """\
+/*
+$about
+ */
+#ifndef SPARSEBAYES_${NAME}_H
+#define SPARSEBAYES_${NAME}_H
+
+#include <math.h>
+#include <stddef.h>
+
+#define ${MACRO}_N_FEATURES $features
+#define ${MACRO}_N_$what $count
+
+typedef $type $REAL;
+
+$tables
+$functions
+#endif
+"""
+
+CENTRES = """\
+static inline void $name(const $REAL *x, $REAL *phi)
+{
+$gather    for (size_t j = 0; j < $n; j++) {
+        const $type *z = $points + $width * j;
+        phi[j] = $value;
+    }
+}
+"""
+
+GATHER = """\
+    $REAL at[$width];
+    for (size_t d = 0; d < $width; d++)
+        at[d] = x[$columns[d]];
+"""
+
+LEAF = """\
+static inline $REAL $name(const $REAL *x, const $type *z)
+{
+    $REAL s = $start;
+    for (size_t d = 0; d < $n; d++) {
+        $term
+    }
+    $ending
+}
+"""
+
+POWER = """\
+static inline $REAL ${NAME}_power_($REAL base, unsigned long degree)
+{
+    $REAL result = 1.0$f;
+    for (; degree > 0; degree >>= 1) {
+        if (degree & 1)
+            result *= base;
+        base *= base;
+    }
+    return result;
+}
+"""
+
+FUNCTIONS = """\
+/* The basis functions at x. */
+static inline void ${NAME}_functions_(const $REAL *x, $REAL *phi)
+{
+$body}
+"""
 
 #: ``$starts`` and ``$index`` are for outputs with all functions (n * c and j - starts(c)), or from tables.
 ETA = """\
