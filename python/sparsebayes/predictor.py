@@ -21,14 +21,15 @@ from ._types import FloatArray
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from ._core import Predictor as CorePredictor
+
 
 @documented
 class Predictor:
     """A fitted model that only predicts.
 
-    An estimator's ``to_predictor()`` or `sparsebayes.load` returns it. It is immutable, so that any number of
-    threads may use it at the same time; batches release the interpreter's lock. The prediction of a row is
-    the same, to the bit, alone and in a batch, for any ``n_jobs``. Predictors can be pickled.
+    An estimator's ``to_predictor()`` or `sparsebayes.load` returns it. It is immutable: any number of threads
+    may use it. The prediction of a row has the same bits alone and in a batch, for any ``n_jobs``.
 
     Attributes
     ----------
@@ -51,9 +52,6 @@ class Predictor:
     >>> served = RVR(gamma=0.5, noise_variance=1e-4).fit(X, np.sin(X[:, 0])).to_predictor()
     >>> round(served.predict_one([0.5]), 2)
     0.48
-    >>> mean, std = served.predict_std([[0.5], [1.0]])
-    >>> mean.shape, bool((std >= 0.01).all())
-    ((2,), True)
     """
 
     __slots__ = (
@@ -67,29 +65,21 @@ class Predictor:
         "n_functions_",
     )
 
-    def __init__(self, core: _core.Predictor) -> None:
+    _core: CorePredictor
+    _flat: bool
+    classes_: NDArray[Any] | None
+    estimator: str
+    feature_names_in_: NDArray[Any] | None
+    n_features_in_: int
+    n_functions_: int
+
+    def __init__(self, core: CorePredictor) -> None:
         header = json.loads(core.header)
         names = header["feature_names"]
-        fields: dict[str, Any] = {
-            "_core": core,
-            "_flat": header["flat"],
-            "estimator": header["estimator"],
-            "n_features_in_": core.n_features,
-            "n_functions_": core.n_functions,
-            "feature_names_in_": None if names is None else _frozen(np.array(names, dtype=object)),
-            "classes_": _labels(header["classes"]),
-        }
-        for name, value in fields.items():
+        names = None if names is None else _frozen(np.array(names, dtype=object))
+        values = (core, header["flat"], _labels(header["classes"]), header["estimator"], names)
+        for name, value in zip(self.__slots__[1:], (*values, core.n_features, core.n_functions), strict=True):
             object.__setattr__(self, name, value)
-
-    if TYPE_CHECKING:
-        _core: _core.Predictor
-        _flat: bool
-        classes_: NDArray[Any] | None
-        estimator: str
-        feature_names_in_: NDArray[Any] | None
-        n_features_in_: int
-        n_functions_: int
 
     def __setattr__(self, name: str, value: object) -> None:
         """Raise AttributeError: a predictor is immutable."""
@@ -113,8 +103,7 @@ class Predictor:
         Parameters
         ----------
         X : array-like of shape (n, n_features)
-            An array of any layout and numeric type, or a data frame or an Arrow table whose columns have the
-            names of the training data.
+            An array, or a data frame or Arrow table whose columns have the names of the training data.
         n_jobs : int, optional
             Threads for large batches; None or -1: one per core.
 
@@ -140,11 +129,6 @@ class Predictor:
         Returns
         -------
         mean, std : ndarray of shape (n,) or (n, n_outputs)
-
-        Raises
-        ------
-        TypeError, ValueError
-            As for ``predict``, and if the model predicts classes.
         """
         mean, std = self._evaluate(self._core.predict_std, X, n_jobs)
         return self._shaped(mean), self._shaped(std)
@@ -158,11 +142,6 @@ class Predictor:
         -------
         ndarray of shape (n, n_classes)
             Columns as in ``classes_``; rows sum to 1.
-
-        Raises
-        ------
-        TypeError, ValueError
-            As for ``predict``, and if the model does not predict classes.
         """
         if self.classes_ is None:
             raise ValueError(f"predict_proba is for classes; this {self.estimator} predicts numbers")
@@ -193,16 +172,8 @@ class Predictor:
 
         Returns
         -------
-        mean : float, or ndarray
-            Regression: the mean, or with several outputs means of shape (n_outputs,). Classification:
-            probabilities of shape (n_classes,).
-        std : float, or ndarray
-            Only if ``return_std``.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If x does not hold ``n_features_in_`` finite numbers.
+        float, or ndarray of shape (n_outputs,) or (n_classes,)
+            The mean, or the probabilities of classes; with ``return_std`` a tuple of mean and std.
         """
         if type(x) is not np.ndarray or x.dtype != np.float64 or not x.flags.carray:
             x = np.require(real_array("x", x), np.float64, PLAIN)
@@ -215,19 +186,9 @@ class Predictor:
     def predict_into(self, X: ArrayLike, out: FloatArray, *, n_jobs: int | None = None) -> None:
         """Write predictions into an existing array: means, or the probabilities of classes.
 
-        Parameters
-        ----------
-        X : array-like of shape (n, n_features)
+        {predictor_parameters}
         out : ndarray of float64, shape (n,), (n, n_outputs) or (n, n_classes)
-            In C order.
-        n_jobs : int, optional
-            As for ``predict``.
-
-        Raises
-        ------
-        TypeError, ValueError
-            As for ``predict``, and if ``out`` is not such an array or not writeable. If X has NaN or
-            infinities, part of ``out`` may have been written.
+            In C order. If X has NaN or infinities, part of it may have been written.
         """
         if not isinstance(out, np.ndarray) or out.dtype != np.float64:
             got = f"dtype {out.dtype}" if isinstance(out, np.ndarray) else type(out).__name__
@@ -253,13 +214,6 @@ class Predictor:
         ----------
         path : str or path-like
             Usually ends in ``.safetensors``; the format is safetensors for any name.
-
-        Raises
-        ------
-        OSError
-            If the file cannot be written.
-        TypeError, ValueError
-            If ``path`` is not a path.
         """
         path = check_file("path", path)
         with _file_errors(path):
@@ -273,19 +227,7 @@ class Predictor:
     def from_bytes(cls, content: bytes | bytearray | memoryview) -> Predictor:
         """Return the predictor in the result of `to_bytes` or the content of a model file.
 
-        Parameters
-        ----------
-        content : bytes-like
-            Checked like a file: see `sparsebayes.load`.
-
-        Returns
-        -------
-        Predictor
-
-        Raises
-        ------
-        TypeError, ValueError
-            If ``content`` is not bytes, or not a valid model of this version or an earlier one.
+        The content is checked like a file: see `sparsebayes.load`.
         """
         if not isinstance(content, (bytes, bytearray, memoryview)):
             raise TypeError(f"content must be bytes, as to_bytes returns them, got {type(content).__name__}")
@@ -333,10 +275,8 @@ def load(path: str | os.PathLike[str]) -> Predictor:
 
     Raises
     ------
-    OSError
-        If the file cannot be read.
-    TypeError, ValueError
-        If ``path`` is not a path, or the file is not a valid model file of this version or an earlier one.
+    OSError, ValueError
+        If the file cannot be read, or is not a valid model file of this version or an earlier one.
     """
     if isinstance(path, (bytes, bytearray, memoryview)):
         raise TypeError("path must be a path, got bytes; Predictor.from_bytes takes the content of a file")
@@ -377,23 +317,22 @@ def _labels(classes: dict[str, Any] | None) -> NDArray[Any] | None:
     values = classes["values"]
     try:
         dtype = np.dtype(classes["dtype"])
+        if dtype.kind not in "MmObiufU":
+            raise ValueError
         if dtype.kind in "Mm":
-            return _frozen(np.array(values, dtype=np.int64).view(dtype))
-        if dtype.kind == "O":
+            labels = np.array(values, dtype=np.int64).view(dtype)
+        elif dtype.kind == "O":
             labels = np.empty(len(values), dtype=object)
             labels[:] = values
-            return _frozen(labels)
-        if dtype.kind in "biufU":
+        else:
             # NumPy by default converts integers to floats if some are above 2**63.
             widest = {"u": np.uint64, "i": np.int64}.get(dtype.kind)
             labels = np.array(values, dtype=widest).astype(dtype)
-            # Older versions of NumPy convert numbers that do not fit into the dtype.
-            if labels.tolist() != values:
-                raise ValueError(f"{dtype} does not hold them")
-            return _frozen(labels)
+            if labels.tolist() != values:  # older NumPy converts numbers that do not fit into the dtype
+                raise ValueError
     except (AttributeError, OverflowError, TypeError, ValueError):
         raise ValueError("the labels of the classes are not of their type") from None
-    raise ValueError("a model cannot have labels of this type")
+    return _frozen(labels)
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:

@@ -117,6 +117,7 @@ def numbers(X, *, n_outputs=2):
 
 def every_link(X):
     mixed = [Gaussian(2.0), OnColumns(Polynomial(2), [0, 2]) * LinearSpline()]
+    mixed += [Matern32(2.0), Matern52([1.0, 2.0, 3.0]), RationalQuadratic(2.0, 0.7), Periodic(3.0, 2.0)]
     yield RVR(mixed, extra_basis="linear", noise_variance=0.02).fit(X, target(X))
     yield RVR(gamma=0.3).fit(X, numbers(X))
     yield SparseBayesRegressor(fit_intercept=False, likelihood="poisson").fit(X, np.round(np.exp(X[:, 0])))

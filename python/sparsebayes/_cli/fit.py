@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._progress import LOG
+from ..kernels._resolve import NAMED
 from . import encoding as _encoding
 from . import tables as _tables
 from .tables import Table, TableError, counted
@@ -27,7 +28,7 @@ _DOUBTFUL: Final = 3
 _FIXED_WIDTHS: Final = (4.0, 2.0, 1.0, 0.5, 0.25)
 _WIDTHS: Final = ("ard", *_FIXED_WIDTHS)
 _ESTIMATORS: Final = ("auto", "rvr", "rvc", "mrvm1", "mrvm2")
-_KERNELS: Final = ("rbf", "laplacian", "poly", "linear", "linear_spline")
+_KERNELS: Final = (*NAMED, "linear")
 #: Above `_MANY_ROWS` rows, this number of rows are the candidate centres.
 _MANY_ROWS: Final = 5000
 _CANDIDATES: Final = 500

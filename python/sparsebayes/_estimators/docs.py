@@ -96,18 +96,19 @@ Returns
 {predict_raises}""",
     # Parameters of estimators.
     "kernel_values": r"""kernel : str, kernel object, callable, or list of these, default="rbf"
-    ``"rbf"``, ``"laplacian"``, ``"poly"``, ``"linear"``, ``"sigmoid"``, ``"linear_spline"``; an object of
-    `sparsebayes.kernels`; a callable ``k(X, Z) -> (n, m)``; or ``"precomputed"``: X holds kernel values.""",
+    ``"rbf"``, ``"matern32"``, ``"matern52"``, ``"rational_quadratic"``, ``"laplacian"``, ``"poly"``,
+    ``"linear"``, ``"sigmoid"``, ``"linear_spline"``; an object of `sparsebayes.kernels`; a callable
+    ``k(X, Z) -> (n, m)``; or ``"precomputed"``: X holds kernel values.""",
     "kernel": r"""{kernel_values}
     A list makes a dictionary of every kernel centred at every training row.""",
     "composite_kernel": r"""{kernel_values}
     A list makes one composite kernel, a convex combination whose weights are learned;
     `sparsebayes.kernels.OnColumns` restricts a kernel to some of the columns.""",
     "gamma": r"""gamma : {"scale", "auto"} or positive float, default="scale"
-    Parameter of the kernels named ``"rbf"``, ``"laplacian"``, ``"poly"`` and ``"sigmoid"``. ``"scale"`` is
+    Parameter of kernels given by name; 1 / width^2 of those that have a width. ``"scale"`` is
     1 / (n_features * variance of X), ``"auto"`` 1 / n_features.""",
     "learned_gamma": r"""gamma : {"scale", "auto", "learn", "ard"} or positive float, default="scale"
-    Parameter of the kernels named ``"rbf"``, ``"laplacian"``, ``"poly"`` and ``"sigmoid"``. ``"scale"`` is
+    Parameter of kernels given by name; 1 / width^2 of those that have a width. ``"scale"`` is
     1 / (n_features * variance of X), ``"auto"`` 1 / n_features. ``"ard"`` learns one width of ``"rbf"`` for
     each input, and so finds out which inputs matter (``inputs_``). ``"learn"`` learns one width for all
     inputs, of ``"rbf"`` or ``"laplacian"``. Learning starts at 2 sqrt(n_features) times the standard
@@ -229,7 +230,7 @@ candidate_rows_ : ndarray of shape (n_candidates,), int
     The kernel with all its parameters, given or learned.""",
     "inputs_": r"""inputs_ : dict of {str or int: float}
     Relevance of each input, by its name or number, the most important first: the root mean square slope of
-    the prediction times the standard deviation of the input, relative to the largest. Only for a Gaussian
+    the prediction times the standard deviation of the input, relative to the largest. Only for one
     kernel with one width per input, as with ``gamma="ard"``, and rows in memory.""",
     "X_offset_": r"""X_offset_ : ndarray of shape (n_features,)
     Weighted mean that was subtracted from each column; 0 with ``fit_intercept=False``. ``mu_`` and ``sigma_``

@@ -18,26 +18,6 @@ from ..kernels import Kernel, OnColumns, Product, Sum
 from . import c_templates as templates
 from .description import Centres, Columns, Constant, ServedModel, describe, factor
 
-_FORMULAE = {
-    "identity": "mean eta, variance noise + v",
-    "log": "a count with mean exp(eta), variance exp(eta + v/2) + (e^v - 1) exp(2 eta + v)",
-    "logistic": "P(c) proportional to s(z_c), s(z) = 1 / (1 + e^-z), z = eta / sqrt(1 + pi v / 8)",
-    "softmax": "P(c) proportional to 1 / sum_d exp(-k_cd (eta_c - eta_d)), k_cd = 1 / sqrt(1 + pi v_cd / 8), "
-    "v_cd the variance of eta_c - eta_d",
-    "probit": "P(c) = E_u prod_(d != c) Phi(u + eta_c - eta_d), u standard normal",
-}
-_WITHOUT_VARIANCES = {
-    "identity": "mean eta",
-    "log": "a count with mean exp(eta)",
-    "logistic": "P(c) proportional to s(eta_c), s(z) = 1 / (1 + e^-z)",
-    "softmax": "P(c) proportional to exp(eta_c)",
-    "probit": _FORMULAE["probit"],
-}
-#: Standard deviations above these, or below their inverses, are computed in other units, because their
-#: squares might overflow or underflow.
-_MAX_STD = {"float": 1e6, "double": 1e100}
-
-
 #: Integer types, the ranges that the C standard guarantees, and their usual sizes.
 _INTEGERS = (
     ("unsigned char", 0, 255, 1),
@@ -53,18 +33,16 @@ _MATH = ("erfc", "exp", "expm1", "fabs", "fmin", "hypot", "log", "log1p", "sin",
 def to_c(est: Any, *, name: str = "model", dtype: str = "float", std: bool = True) -> str:
     r"""Return a fitted estimator as a C99 header that predicts without this package.
 
-    The header needs no memory allocation, no state and no library but libm; it also compiles as C++. All its
-    identifiers are ``static`` and begin with ``name``, so that a program can include several models, and the
-    same model in several files. Its first comment states the bytes of constant data. With ``name="model"`` it
-    has
+    The header has no state, allocates no memory and needs libm only; it also compiles as C++. All its
+    identifiers are ``static`` and begin with ``name``, so that a program can include several models. With
+    ``name="model"`` it has
 
     * ``MODEL_N_FEATURES`` and ``MODEL_N_OUTPUTS`` or ``MODEL_N_CLASSES``; ``model_real``, the type of the
       numbers;
     * regression: ``model_real model_predict(const model_real *x)``, or with several outputs ``void
       model_predict(x, model_real *mean)``; ``void model_predict_std(x, model_real *mean, model_real *sd)``;
     * classification: ``int model_predict_class(x)``, the index into ``classes_``; ``void
-      model_predict_proba(x, model_real *p)``; ``const char *model_class_name(int c)``, the label as text in
-      UTF-8.
+      model_predict_proba(x, model_real *p)``; ``const char *model_class_name(int c)``, in UTF-8.
 
     ``x`` is one row of X and must hold finite numbers.
 
@@ -73,10 +51,10 @@ def to_c(est: Any, *, name: str = "model", dtype: str = "float", std: bool = Tru
     est : estimator
         A fitted estimator of this package.
     name : str, default="model"
-        Prefix of the identifiers in the header: ASCII letters, digits and single underscores, at most 32.
+        Prefix of the identifiers: ASCII letters, digits and single underscores, at most 32.
     dtype : {"float", "double"}, default="float"
-        The type of the numbers. Predictions in "float" agree with the estimator's to about 1e-6 of the
-        largest term w_j phi_j: compare them where large terms cancel.
+        Type of the numbers. Predictions in "float" agree with the estimator's to about 1e-6 of the largest
+        term w_j phi_j: compare them where large terms cancel.
     std : bool, default=True
         Whether to include error bars. Their table has m^2 / 2 numbers for m functions. Without them
         regression has no ``model_predict_std``, and probabilities equal those of ``moderate=False``.
@@ -84,7 +62,7 @@ def to_c(est: Any, *, name: str = "model", dtype: str = "float", std: bool = Tru
     Returns
     -------
     str
-        The header, in ASCII.
+        The header, in ASCII. Its first comment states the bytes of constant data.
 
     Raises
     ------
@@ -94,21 +72,12 @@ def to_c(est: Any, *, name: str = "model", dtype: str = "float", std: bool = Tru
     NotFittedError
         If est is not fitted.
 
-    Notes
-    -----
-    Tables of small integers have small types: relevance vectors made of pixels take a byte per pixel.
-    Variances are equation 22 of Tipping (2001), from a triangular factor of the posterior covariance. The
-    probit's probabilities are integrated to rounding error, whatever ``n_quadrature`` is.
-
     Examples
     --------
     >>> import numpy as np
     >>> from sparsebayes import RVR, to_c
     >>> X = np.linspace(-5, 5, 50)[:, np.newaxis]
     >>> header = to_c(RVR(gamma=0.5, noise_variance=0.01).fit(X, np.sinc(X[:, 0])), name="sinc")
-    >>> print(*header.splitlines()[1:3], sep="\n")  # doctest: +ELLIPSIS
-     * RVR with 1 input and ... functions, written by sparsebayes ...
-     * Constant data: ... bytes in tables of float (4 bytes); code is not counted.
     >>> "static inline sinc_real sinc_predict(const sinc_real *x)" in header
     True
     """
@@ -144,10 +113,7 @@ class Real:
         return "f" if self.name == "float" else ""
 
     def literal(self, value: float) -> str:
-        """Return the shortest decimal that is read back as this number.
-
-        It is not hexadecimal, because C++ has no hexadecimal floats before 2017.
-        """
+        """Return the shortest decimal that is read back as this number (C++98 has no hexadecimal floats)."""
         with np.errstate(over="ignore", under="ignore"):
             rounded = self.dtype.type(value)
         assert np.isfinite(rounded)
@@ -188,27 +154,18 @@ class Source:
     #: Definitions of functions, each after those that it calls.
     definitions: list[str] = field(default_factory=list)
 
-    def table(self, role: str, values: ArrayLike) -> Table:
-        """Return a table of these numbers; equal tables are written once.
+    def table(self, role: str, values: ArrayLike, *, indices: bool = False) -> Table:
+        """Return a table of these numbers, or non-negative integers; equal tables are written once.
 
-        Integers have the smallest type that holds them.
+        Small integers have the smallest type that holds them: pixels take a byte each.
         """
         flat = np.ravel(np.asarray(values, dtype=np.float64))
-        integers = _integers(flat)
+        integers = _integers(flat) or (("unsigned long", 4) if indices else None)
         if integers is None:
             # Only the largest is checked: small numbers may underflow to 0.
             self.real.check(f"a number among the {role}", np.abs(flat).max())
-            texts = [self.real.literal(value) for value in flat]
-            return self._table(role, flat, f"{self.prefix}_real", self.real.dtype.itemsize, texts)
-        return self._table(role, flat, *integers, [str(int(value)) for value in flat])
-
-    def indices(self, role: str, values: ArrayLike) -> Table:
-        """Return a table of non-negative integers."""
-        flat = np.ravel(np.asarray(values, dtype=np.float64))
-        type_, size = _integers(flat) or ("unsigned long", 4)
-        return self._table(role, flat, type_, size, [str(int(value)) for value in flat])
-
-    def _table(self, role: str, flat: FloatArray, type_: str, size: int, texts: list[str]) -> Table:
+        type_, size = integers or (f"{self.prefix}_real", self.real.dtype.itemsize)
+        texts = [str(int(value)) if integers else self.real.literal(value) for value in flat]
         key = (type_, flat.tobytes())
         if key not in self.tables:
             name = f"{self.prefix}_{role}_{len(self.tables)}_"
@@ -238,10 +195,9 @@ class Source:
 
 def _integers(values: FloatArray) -> tuple[str, int] | None:
     """Return the smallest integer type of these numbers and its size; None if there is none."""
-    if np.all(values == np.trunc(values)):
-        for type_, lowest, highest, size in _INTEGERS:
-            if lowest <= values.min() and values.max() <= highest:
-                return type_, size
+    for type_, lowest, highest, size in _INTEGERS if np.all(values == np.trunc(values)) else ():
+        if lowest <= values.min() and values.max() <= highest:
+            return type_, size
     return None
 
 
@@ -253,9 +209,6 @@ class _Header:
         self._uncertain = std and model.uncertainty != "none"
         self._n_outputs = len(model.outputs)
         self._leaves: dict[tuple[Kernel, int, str], str] = {}
-        #: Numbers on the stack.
-        self._stack = max(model.n_functions, 1)
-        self._scratch = 0  # for columns of x
         #: Arguments of all templates of predictions.
         self._parts: dict[str, object] = {"functions": max(model.n_functions, 1), "outputs": self._n_outputs}
 
@@ -288,7 +241,6 @@ class _Header:
                 case Centres() if block.size > 0:
                     body += self._centres(block, start)
             start += block.size
-        self._stack += self._scratch
         self._source.definitions.append(self._source.fill(templates.FUNCTIONS, body=body))
 
     def _columns(self, block: Columns, start: int) -> str:
@@ -296,7 +248,7 @@ class _Header:
         if np.array_equal(block.columns, np.arange(first, first + n)):
             column = f"{first} + j"
         else:
-            column = f"{self._source.indices('columns', block.columns).name}[j]"
+            column = f"{self._source.table('columns', block.columns, indices=True).name}[j]"
         less = f" - {self._source.table('offsets', block.offsets).name}[j]" if block.offsets.any() else ""
         return f"    for (size_t j = 0; j < {n}; j++)\n        phi[{start} + j] = x[{column}]{less};\n"
 
@@ -308,9 +260,8 @@ class _Header:
         name = f"{source.prefix}_centres_{len(source.definitions)}_"
         gather, at = "", "x"
         if len(used) < n_features:
-            columns = source.indices("columns", used).name
+            columns = source.table("columns", used, indices=True).name
             gather, at = source.fill(templates.GATHER, width=len(used), columns=columns), "at"
-            self._scratch = max(self._scratch, len(used))
         value = self._value(block.kernel, used, points, at)
         parts = {"name": name, "gather": gather, "n": block.size, "type": points.type, "points": points.name}
         source.definitions.append(source.fill(templates.CENTRES, width=len(used), value=value, **parts))
@@ -331,7 +282,7 @@ class _Header:
         # Positions among the columns used, so that kernels on equally many leading columns share one.
         columns, index = np.searchsorted(used, _columns_of(kernel, self._model.n_features)), "d"
         if not np.array_equal(columns, np.arange(len(columns))):
-            index = f"{source.indices('columns', columns).name}[d]"
+            index = f"{source.table('columns', columns, indices=True).name}[d]"
         key = (inner, len(columns), index + type_)
         if key not in self._leaves:
             name = self._leaves[key] = f"{source.prefix}_kernel_{len(self._leaves)}_"
@@ -347,9 +298,10 @@ class _Header:
         if all(map(self._model.has_all_functions, outputs)):
             starts = f"{self._model.n_functions} * c"
         else:
-            at = self._source.indices("at", np.concatenate([output.functions for output in outputs])).name
+            functions = np.concatenate([output.functions for output in outputs])
+            at = self._source.table("at", functions, indices=True).name
             ends = np.cumsum([0, *(len(output.functions) for output in outputs)])
-            starts, index = f"{self._source.indices('starts', ends).name}[c]", f"{at}[j]"
+            starts, index = f"{self._source.table('starts', ends, indices=True).name}[c]", f"{at}[j]"
         weights = self._table("weights", np.concatenate([output.weights for output in outputs])).name
         self._parts |= {"index": index}
         return self._fill(templates.ETA, starts=starts, weights=weights)
@@ -358,11 +310,11 @@ class _Header:
         """Return a table of these numbers; C has no empty tables."""
         return self._source.table(role, values if len(values) > 0 else [0.0])
 
-    def _variances(self, roots: list[FloatArray]) -> str:
-        """Return the definition of ``NAME_variances_(phi, v)``; the roots are R, the covariances R^T R."""
+    def _variances(self) -> str:
+        """Return the definition of ``NAME_variances_(phi, v)``."""
+        roots = _roots(self._model)
         joint, n = self._model.uncertainty == "joint", self._n_outputs
         n_variances = n * (n - 1) // 2 if joint else n
-        self._stack += n_variances
         self._parts["variances"] = n_variances
         packed = [root[np.triu_indices(len(root), 0, root.shape[1])] for root in roots]
         table = self._table("factors", np.concatenate(packed))
@@ -372,47 +324,28 @@ class _Header:
         return self._fill(templates.JOINT_VARIANCES if joint else templates.VARIANCES, **parts)
 
     def _regression(self) -> list[str]:
-        self._stack += self._n_outputs
         counts = self._model.link == "log"
         mean = self._fill("$exp(eta[0])") if counts else "eta[0]"
-        found = [
-            self._fill(templates.MEAN, mean=mean) if self._n_outputs == 1 else self._fill(templates.MEANS)
-        ]
+        found = [self._fill(templates.MEAN if self._n_outputs == 1 else templates.MEANS, mean=mean)]
         if not self._uncertain:
             return found
-        roots, units, noise = self._in_units()
-        found.append(self._variances(roots))
+        found.append(self._variances())
         if counts:
             return [*found, self._fill(templates.COUNT_STD)]
-        unit = "" if np.all(units == 1.0) else f"{self._source.table('units', units).name}[c] * "
+        assert self._model.noise_variance is not None
+        noise = np.broadcast_to(self._model.noise_variance, self._n_outputs)
         self._source.real.check("noise variance", noise)
-        level = self._source.table("noise", noise).name
-        return [*found, self._fill(templates.STD, unit=unit, noise=level)]
-
-    def _in_units(self) -> tuple[list[FloatArray], FloatArray, FloatArray]:
-        """Return roots, units of the standard deviations (powers of 2 divide exactly), and noise."""
-        model, roots = self._model, _roots(self._model)
-        given = np.zeros(1) if model.noise_variance is None else model.noise_variance
-        noise = np.broadcast_to(given, self._n_outputs)
-        sizes = np.sqrt(noise)
-        if len(roots) == 1:  # one matrix, one unit
-            sizes = np.full(self._n_outputs, sizes.max())
-        large = _MAX_STD[self._source.real.name]
-        ordinary = (sizes == 0.0) | ((sizes > 1.0 / large) & (sizes < large))
-        units = np.where(ordinary, 1.0, 2.0 ** np.round(np.log2(np.where(ordinary, 1.0, sizes))))
-        return [root / unit for root, unit in zip(roots, units, strict=False)], units, noise / units**2
+        return [*found, self._fill(templates.STD, noise=self._source.table("noise", noise).name)]
 
     def _classification(self) -> list[str]:
         model = self._model
         assert model.classes is not None
         self._parts["classes"] = len(model.classes)
-        self._stack += 2 * self._n_outputs
         found, moderation = [], ""
         if self._uncertain:
-            found.append(self._variances(_roots(model)))
+            found.append(self._variances())
             moderation = self._fill(templates.MODERATION)
         if self._uncertain and model.link == "softmax":
-            self._stack += self._n_outputs
             found.append(self._fill(templates.SOFTMAX_SCORES))
         else:
             found.append(self._fill(templates.SCORES, moderation=moderation))
@@ -423,8 +356,6 @@ class _Header:
 
     def _probabilities(self) -> str:
         link, n = self._model.link, self._n_outputs
-        if link == "probit" and n == 2:
-            return self._fill(templates.PROBIT_OF_TWO)
         prepare, weigh = "", self._fill(templates.EXPONENTIALS)
         if link == "logistic":
             prepare = self._fill(templates.LOG_ODDS if n == 1 else templates.LOG_SIGMOID)
@@ -440,32 +371,25 @@ class _Header:
         """Return the lines of the first comment."""
         model, real = self._model, self._source.real
         size, width = sum(table.size for table in self._source.tables.values()), real.dtype.itemsize
-        counts = [_count(model.n_features, "input")]
-        if model.classes is None:
-            counts += [_count(self._n_outputs, "output")] * (self._n_outputs > 1)
-        else:
-            counts.append(f"{len(model.classes)} classes")
+        n_variances = int(self._parts.get("variances", 0))  # type: ignore[call-overload] # an integer
+        stack = width * (model.n_functions + model.n_features + n_variances + 3 * self._n_outputs)
+        results = "outputs" if model.classes is None else "classes"
+        n_results = self._n_outputs if model.classes is None else len(model.classes)
         lines = [
-            f"{plain(model.estimator)} with {', '.join(counts)} and {_count(model.n_functions, 'function')}, "
-            f"written by sparsebayes {plain(__version__)}.",
+            f"{plain(model.estimator)}: inputs {model.n_features}, {results} {n_results}, functions "
+            f"{model.n_functions}. Written by sparsebayes {plain(__version__)}.",
             f"Constant data: {size} bytes in tables of {real.name} ({width} bytes); code is not counted.",
+            f"Stack: {stack} bytes of arrays at most. No allocation, no state; needs libm.",
         ]
         if model.classes is not None:
             strings = sum(len(encode(label)) + 1 for label in model.classes)
             lines.append(f"Names of the classes, if they are used: {strings} bytes, and a pointer each.")
-        stack = width * self._stack
-        lines.append(f"Stack: {stack} bytes of arrays at most. No allocation, no state; needs libm.")
-        eta = "eta = sum_j w_j phi_j(x)" + (", v = |R phi|^2 its variance" if self._uncertain else "")
-        formula = (_FORMULAE if self._uncertain else _WITHOUT_VARIANCES)[model.link]
-        lines += ["", *wrap(f"{eta}: {formula}.", 110), *self._kernels()]
+        kernels = (block.kernel for block in model.blocks if isinstance(block, Centres))
+        texts = dict.fromkeys(plain(repr(kernel)) for kernel in kernels)
+        lines += [f"phi: {text[:100] + ' ...' * (len(text) > 100)}" for text in texts]
         if model.feature_names is not None:
             lines += ["", *(f"x[{d}]: {quote(name)}" for d, name in enumerate(model.feature_names))]
         return [f" * {line}".rstrip() for line in lines]
-
-    def _kernels(self) -> list[str]:
-        kernels = [block.kernel for block in self._model.blocks if isinstance(block, Centres)]
-        texts = dict.fromkeys(plain(repr(kernel)) for kernel in kernels)
-        return [f"phi: {text[:100] + ' ...' * (len(text) > 100)}" for text in texts]
 
 
 def _columns_of(leaf: Kernel, n_features: int) -> IntArray:
@@ -482,17 +406,12 @@ def _roots(model: ServedModel) -> list[FloatArray]:
 
 
 def probit_step(n_classes: int, real: str) -> float:
-    """Return the distance between the nodes of the probit's integral.
+    """Return the distance between the nodes of the probit's integral, a power of 2: its multiples are exact.
 
-    It is a power of 2, so that its multiples are exact. The largest measured error of a probability is 1e-13
-    with "double" and 4e-7 with "float".
+    The largest measured error of a probability is 1e-13 with "double" and 4e-7 with "float".
     """
     few, many = (14, 300) if real == "float" else (3, 30)
     return 0.5 if n_classes <= few else 0.25 if n_classes <= many else 0.125
-
-
-def _count(n: int, what: str) -> str:
-    return f"{n} {what}{'s' * (n != 1)}"
 
 
 def quote(label: Any) -> str:

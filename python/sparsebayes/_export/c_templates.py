@@ -163,7 +163,7 @@ static inline void ${NAME}_predict_std(const $REAL *x, $REAL *mean, $REAL *sd)
     ${NAME}_eta_(x, phi, mean);
     ${NAME}_variances_(phi, v);
     for (size_t c = 0; c < $outputs; c++)
-        sd[c] = $unit$sqrt($noise[c] + v[c]);
+        sd[c] = $sqrt($noise[c] + v[c]);
 }
 """
 
@@ -287,18 +287,6 @@ LOG_ODDS = """\
 LOG_SIGMOID = """\
     for (size_t c = 0; c < $outputs; c++)
         p[c] = (p[c] < 0.0$f ? p[c] : 0.0$f) - $log1p($exp(-$fabs(p[c])));
-"""
-
-PROBIT_OF_TWO = """\
-/* Writes the probabilities of both classes, Phi((eta_c - eta_d) / sqrt 2). */
-static inline void ${NAME}_predict_proba(const $REAL *x, $REAL *p)
-{
-    $REAL half;
-    ${NAME}_scores_(x, p);
-    half = (p[1] - p[0]) / 2.0$f;
-    p[0] = $erfc(half) / 2.0$f;
-    p[1] = $erfc(-half) / 2.0$f;
-}
 """
 
 PROBIT = """\

@@ -12,7 +12,6 @@ from scipy.special import erfcx
 
 from .._checks.arguments import check_integer
 from .._core import __version__
-from .._types import FloatArray
 from .description import ServedModel, describe, factor
 from .onnx_graph import Basis, Graph, Value
 
@@ -44,13 +43,11 @@ def to_onnx(est: Any, *, dtype: DTypeLike = "float64", opset: int = OLDEST_OPSET
     The graph has one input, ``X`` of shape (n, n_features) for any n, and as outputs what the estimator
     predicts:
 
-    * regression: ``mean`` and ``std``, as ``predict(X, return_std=True)`` returns them, (n,) or
-      (n, n_outputs);
-    * classification: ``label``, (n,), and ``probabilities``, (n, n_classes), as ``predict`` and
-      ``predict_proba`` return them. Integer and boolean labels are int64; all others are strings,
-      ``str(label)``.
+    * regression: ``mean`` and ``std``, as ``predict(X, return_std=True)`` returns them;
+    * classification: ``label``, (n,), and ``probabilities``, (n, n_classes). Integer and boolean labels are
+      int64; all others are strings, ``str(label)``.
 
-    The graph uses standard operators only. Rows are not checked: a row with NaN has NaN results.
+    Rows are not checked: a row with NaN has NaN results.
 
     Parameters
     ----------
@@ -59,11 +56,9 @@ def to_onnx(est: Any, *, dtype: DTypeLike = "float64", opset: int = OLDEST_OPSET
         ``kernel="precomputed"`` X is the kernel between rows and the training rows.
     dtype : {"float64", "float32"}, default="float64"
         Precision of X, of the arithmetic and of the results. Results in single precision are within about
-        1e-4 of the estimator's, relative to their scale, unless large weights cancel. Many devices support
-        single precision only.
+        1e-4 of the estimator's, relative to their scale, unless large weights cancel.
     opset : int, default=13
-        Version of the operator set that the model requires. The operators used are the same in all versions
-        from 13 (2020) on.
+        Version of the operator set that the model requires, 13 (2020) or later.
 
     Returns
     -------
@@ -74,21 +69,19 @@ def to_onnx(est: Any, *, dtype: DTypeLike = "float64", opset: int = OLDEST_OPSET
     ------
     ImportError
         If onnx is not installed: ``pip install sparsebayes[onnx]``.
-    TypeError
-        If est is not an estimator of this package; for a pipeline see `register_onnx_converters`.
+    TypeError, ValueError
+        If est is not an estimator of this package (for a pipeline see `register_onnx_converters`), if only
+        Python can evaluate its functions, or if numbers are too large for ``dtype``.
     NotFittedError
         If est is not fitted.
-    ValueError
-        If the model has functions that only Python can evaluate, or numbers too large for ``dtype``.
 
     Notes
     -----
-    Probabilities of `MRVM1` and `MRVM2` are computed by a quadrature in the graph, exact to 1e-10, not with
-    the estimator's ``n_quadrature``.
+    Probabilities of `MRVM1` and `MRVM2` are computed by a quadrature in the graph, exact to 1e-10.
 
-    Temporary memory for each row of a batch: m * d numbers for m kernels on d inputs, 2 ** 14 at most; 59 for
-    each class of a probit; for a softmax the number of weights for each pair of classes. Pass rows in batches
-    of a few thousand.
+    Pass rows in batches of a few thousand. Temporary memory for each row: m * d numbers for m kernels on d
+    inputs, 2 ** 14 at most; 59 for each class of a probit; for a softmax the number of weights for each pair
+    of classes.
 
     Examples
     --------
@@ -104,7 +97,18 @@ def to_onnx(est: Any, *, dtype: DTypeLike = "float64", opset: int = OLDEST_OPSET
     ``InferenceSession("model.onnx").run(None, {"X": X})``.
     """
     require("onnx", "sparsebayes.to_onnx")
-    precision, version = _check_dtype(dtype), _check_opset(opset)
+    from onnx.defs import onnx_opset_version
+
+    try:
+        precision = np.dtype(dtype)
+    except (TypeError, UnicodeError):
+        raise TypeError(f"dtype must be 'float64' or 'float32', got {dtype!r}") from None
+    if dtype is None or precision not in (np.dtype(np.float64), np.dtype(np.float32)):
+        raise ValueError(f"dtype must be 'float64' or 'float32', got {dtype!r}")
+    precision = precision.newbyteorder("=")
+    version = check_integer("opset", opset, least=OLDEST_OPSET)
+    if version > (newest := onnx_opset_version()):
+        raise ValueError(f"opset must be at most {newest}, the newest that onnx knows here, got {version}")
     model = describe(est)
     graph = Graph(precision, model.n_features)
     for name, value in build(graph, model, flat=model.flat).items():
@@ -127,13 +131,14 @@ def build(graph: Graph, model: ServedModel, *, flat: bool) -> dict[str, Value]:
     Those of a regression are (n, n_outputs), or (n,) if ``flat``.
     """
     if model.classes is not None:
-        index, probabilities = classification(graph, model)
-        return {"label": labels(graph, index, model.classes), "probabilities": probabilities}
-    mean, std = regression(graph, model)
+        index, probabilities = _classification(graph, model)
+        label = graph.apply("Gather", graph.constant(stored_classes(model.classes)), index, axis=0)
+        return {"label": label, "probabilities": probabilities}
+    mean, std = _regression(graph, model)
     return {"mean": mean.squeeze(1), "std": std.squeeze(1)} if flat else {"mean": mean, "std": std}
 
 
-def regression(graph: Graph, model: ServedModel) -> tuple[Value, Value]:
+def _regression(graph: Graph, model: ServedModel) -> tuple[Value, Value]:
     """Return mean and standard deviation, each (n, n_outputs)."""
     basis = Basis(graph, model.blocks)
     eta, v = _predictors(basis, model), _variances(graph, basis, model)
@@ -156,7 +161,7 @@ def _std_of_counts(eta: Value, v: Value | None) -> Value:
     return root * ((v * 0.5).map("Exp") + over_dispersion).map("Sqrt")
 
 
-def classification(graph: Graph, model: ServedModel) -> tuple[Value, Value]:
+def _classification(graph: Graph, model: ServedModel) -> tuple[Value, Value]:
     """Return the index of the most probable class, (n,), and the probabilities, (n, n_classes)."""
     assert model.classes is not None
     basis = Basis(graph, model.blocks)
@@ -176,11 +181,6 @@ def classification(graph: Graph, model: ServedModel) -> tuple[Value, Value]:
     p = (z.minimum(0.0) - ((-z.map("Abs")).map("Exp") + 1.0).map("Log")).map("Softmax", axis=1)
     # Like the estimators: compare scores without covariances, probabilities with them.
     return _winner(z if v is None else p), p
-
-
-def labels(graph: Graph, index: Value, classes: NDArray[np.generic]) -> Value:
-    """Return the labels at these indices: see `stored_classes`."""
-    return graph.apply("Gather", graph.constant(stored_classes(classes)), index, axis=0)
 
 
 def stored_classes(classes: NDArray[np.generic]) -> NDArray[np.generic]:
@@ -229,24 +229,18 @@ def _moderated_softmax(graph: Graph, basis: Basis, model: ServedModel, eta: Valu
     n_classes = len(model.outputs)
     if model.uncertainty == "none" or model.covariances[0].size == 0:
         return eta
-    # All pairs of classes, and the pair (0, 0).
-    first, second = (np.append(at, 0) for at in np.triu_indices(n_classes, 1))
-    n_pairs = len(first)
     root = np.sqrt(np.pi / 8.0) * factor(model.covariances[0]).T
     functions = [output.functions for output in model.outputs]
     roots = np.split(root, np.cumsum([len(at) for at in functions])[:-1])
     along = [basis.linear(basis.placed(at, rows)) for at, rows in zip(functions, roots, strict=True)]
     G = graph.join([value.expand_dims(1) for value in along], 1)  # (n, n_classes, n_weights)
-    v = (G.take(first, 1) - G.take(second, 1)).squared().sum(2)
-    t = (eta.take(first, 1) - eta.take(second, 1)) / (v + 1.0).map("Sqrt")
-    # Row c of the table holds kappa_cd (eta_d - eta_c), 0 at d = c, so that its log softmax there is ln p_c.
-    table = np.full((n_classes, n_classes), n_pairs - 1)
-    table[second, first] = np.arange(n_pairs)
-    table[first, second] = np.arange(n_pairs) + n_pairs
-    np.fill_diagonal(table, n_pairs - 1)
-    rows = graph.join([t, -t], 1).take(table, 1).map("LogSoftmax", axis=2)
-    flat = graph.apply("Reshape", rows, graph.integers([0, n_classes**2]))
-    return flat.take(np.arange(n_classes) * (n_classes + 1), 1)
+    c, d = np.divmod(np.arange(n_classes**2), n_classes)
+    v = (G.take(c, 1) - G.take(d, 1)).squared().sum(2)
+    t = (eta.take(d, 1) - eta.take(c, 1)) / (v + 1.0).map("Sqrt")
+    # kappa_cd (eta_d - eta_c) is 0 at d = c, so that the log softmax of row c there is ln p_c.
+    table = graph.apply("Reshape", t, graph.integers([0, n_classes, n_classes])).map("LogSoftmax", axis=2)
+    flat = graph.apply("Reshape", table, graph.integers([0, n_classes**2]))
+    return flat.take(np.flatnonzero(c == d), 1)
 
 
 def log_cdf(x: Value) -> Value:
@@ -255,9 +249,14 @@ def log_cdf(x: Value) -> Value:
     ``Erf`` has no such precision, and in onnxruntime no implementation in double precision. Phi(-|x|) is
     exp(-x^2 / 2) times a smooth function of (|x| - k) / (|x| + k), here a Chebyshev interpolant.
     """
+
+    def tail(s: Any) -> Any:  # exp(x^2 / 2) Phi(-x) for x >= 0
+        return 0.5 * erfcx(_TAIL_CENTRE * (1.0 + s) / (1.0 - s) / np.sqrt(2.0))
+
+    degree = _TAIL_DEGREE[x.graph.dtype.name]
+    first, *rest = chebyshev.cheb2poly(chebyshev.chebinterpolate(tail, degree))[::-1]
     size = x.map("Abs")
     s = (size - _TAIL_CENTRE) / (size + _TAIL_CENTRE)
-    first, *rest = _tail_coefficients(_TAIL_DEGREE[x.graph.dtype.name])[::-1]
     scaled = s * first + rest[0]
     for coefficient in rest[1:]:
         scaled = scaled * s + coefficient
@@ -265,16 +264,6 @@ def log_cdf(x: Value) -> Value:
     log_body = (-log_tail.map("Exp") + 1.0).map("Log")
     negative = x.graph.apply("Less", x, x.graph.real(0.0))
     return x.graph.apply("Where", negative, log_tail, log_body)
-
-
-def _tail_coefficients(degree: int) -> FloatArray:
-    """Return the coefficients in s, lowest first, of exp(x^2 / 2) Phi(-x) for x >= 0."""
-
-    def tail(s: Any) -> Any:
-        return 0.5 * erfcx(_TAIL_CENTRE * (1.0 + s) / (1.0 - s) / np.sqrt(2.0))
-
-    coefficients: FloatArray = chebyshev.cheb2poly(chebyshev.chebinterpolate(tail, degree))
-    return coefficients
 
 
 def probit(scores: Value, winner: Value, n_classes: int) -> Value:
@@ -346,26 +335,6 @@ def element_type(dtype: np.dtype[Any]) -> int:
     return int(helper.np_dtype_to_tensor_dtype(dtype))
 
 
-def _check_dtype(dtype: DTypeLike) -> np.dtype[Any]:
-    try:
-        checked = np.dtype(dtype)
-    except (TypeError, UnicodeError):
-        raise TypeError(f"dtype must be 'float64' or 'float32', got {dtype!r}") from None
-    if dtype is None or checked not in (np.dtype(np.float64), np.dtype(np.float32)):
-        raise ValueError(f"dtype must be 'float64' or 'float32', got {dtype!r}")
-    return checked.newbyteorder("=")
-
-
-def _check_opset(opset: object) -> int:
-    from onnx.defs import onnx_opset_version
-
-    checked = check_integer("opset", opset, least=OLDEST_OPSET)
-    if checked > onnx_opset_version():
-        newest = onnx_opset_version()
-        raise ValueError(f"opset must be at most {newest}, the newest that onnx knows here, got {checked}")
-    return checked
-
-
 # --- converters for skl2onnx -------------------------------------------------------------------------
 
 
@@ -373,18 +342,14 @@ def register_onnx_converters() -> None:
     """Let skl2onnx convert the estimators of this package, in pipelines and on their own.
 
     Call this function once before ``skl2onnx.to_onnx`` or ``skl2onnx.convert_sklearn``. The graph has the
-    outputs of `to_onnx`, in the precision of the types or rows that are passed to skl2onnx, single for
-    integers. Pass ``options={"zipmap": False}`` to skl2onnx to get class probabilities as an array; by
-    default it returns a dictionary for each row, in single precision only.
+    outputs of `to_onnx` in the precision of the types or rows that are passed to skl2onnx, single for
+    integers; a regressor inside an ensemble has only its mean. Pass ``options={"zipmap": False}`` to get
+    class probabilities as an array; by default they are dictionaries in single precision.
 
     Raises
     ------
     ImportError
         If skl2onnx is not installed: ``pip install skl2onnx``.
-
-    Notes
-    -----
-    Inside an ensemble of scikit-learn a regressor has one output, its mean.
 
     Examples
     --------
@@ -405,13 +370,8 @@ def register_onnx_converters() -> None:
     from .. import classification, multiclass, regression, revm
 
     regressors = [regression.RVR, regression.SparseBayesRegressor, revm.GREVMRegressor, revm.LREVMRegressor]
-    classifiers = [
-        classification.RVC,
-        classification.SparseBayesClassifier,
-        multiclass.MRVM1,
-        multiclass.MRVM2,
-    ]
-    classifiers += [revm.GREVM, revm.LREVM, revm.VGREVM]
+    classifiers = [classification.RVC, classification.SparseBayesClassifier, multiclass.MRVM1]
+    classifiers += [multiclass.MRVM2, revm.GREVM, revm.LREVM, revm.VGREVM]
     for estimator in (*regressors, *classifiers):
         labels = estimator in classifiers
         update_registered_converter(

@@ -1,6 +1,7 @@
 r"""Kernels: what they are, how they combine, and their values in plain NumPy.
 
 Kernel objects compare by value and are hashable and picklable; ``kernel(X, Z)`` is the matrix of values.
+Invalid parameters raise TypeError or ValueError, and so do X or Z with columns that a kernel cannot use.
 ``+`` and ``*`` combine kernels into sums and products:
 
 >>> from sparsebayes.kernels import Gaussian, Linear

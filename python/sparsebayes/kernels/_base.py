@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from .. import _core
 from .._checks.arguments import check_flag
-from .._checks.numbers import called, column_means, real_array
+from .._checks.numbers import any_array, called, column_means, real_array
 from .._types import FloatArray, KernelFunction
 
 if TYPE_CHECKING:
@@ -48,23 +48,7 @@ class Kernel:
     _learned: ClassVar[Mapping[str, int]] = {}
 
     def __call__(self, X: ArrayLike, Z: ArrayLike) -> FloatArray:
-        """Evaluate the kernel for every pair of rows.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, n_features)
-        Z : array-like of shape (m, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n, m)
-
-        Raises
-        ------
-        TypeError, ValueError
-            If X or Z is not a matrix of real numbers, or has a number of columns other than that of the other
-            matrix or of the kernel.
-        """
+        """Return k of every row of X, (n, n_features), and every row of Z, (m, n_features): (n, m)."""
         x, z = real_array("X", X), real_array("Z", Z)
         if x.ndim != 2 or z.ndim != 2 or x.shape[1] != z.shape[1]:
             raise ValueError(
@@ -86,7 +70,7 @@ class Kernel:
 
     def _is_in_core(self) -> bool:
         """Return whether fits let the core evaluate this kernel."""
-        return True
+        return all(part._is_in_core() for part in self._parts().values())
 
     def _header(self) -> Any:
         """Return this kernel as JSON types, in the form of the core and of model files."""
@@ -113,7 +97,8 @@ class Kernel:
 
     def _log_parameters(self) -> FloatArray:
         """Return the logarithms of the absolute values of all continuous parameters."""
-        return _joined(np.log(np.abs(value)) for value in self._learned_values().values())
+        own = [np.log(np.abs(value)) for value in self._learned_values().values()]
+        return _joined(own + [part._log_parameters() for part in self._parts().values()])
 
     def _with_log_parameters(self, theta: FloatArray) -> Kernel:
         """Return the kernel with other values of its continuous parameters."""
@@ -122,11 +107,15 @@ class Kernel:
             part = np.copysign(np.exp(theta[start : start + len(value)]), value).tolist()
             new[name] = tuple(part) if isinstance(getattr(self, name), tuple) else part[0]
             start += len(value)
-        return replace(self, **new) if new else self  # type: ignore[type-var] # a dataclass
+        kernel = replace(self, **new) if new else self  # type: ignore[type-var] # a dataclass
+        parts = self._parts()
+        values = with_all_log_parameters(list(parts.values()), theta[start:])
+        return kernel._of_parts(dict(zip(parts, values, strict=True)))
 
     def _length_powers(self) -> FloatArray:
         """Return the power of a length in each parameter."""
-        return _joined(np.full(len(v), self._learned[name]) for name, v in self._learned_values().items())
+        own = [np.full(len(v), float(self._learned[name])) for name, v in self._learned_values().items()]
+        return _joined(own + [part._length_powers() for part in self._parts().values()])
 
     def _natural(self, X: FloatArray, weights: FloatArray | None = None) -> FloatArray:
         """Return log parameters in proportion to the standard deviations of X.
@@ -162,15 +151,8 @@ class Kernel:
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters by name, as in scikit-learn.
 
-        Parameters
-        ----------
-        deep : bool, default=True
-            Whether to include the parameters of parts: ``k1``, ``k1__width``, ``k2`` etc. of a sum or
-            product, ``kernel__width`` of `OnColumns`.
-
-        Returns
-        -------
-        dict
+        ``deep``: also those of the parts: ``k1``, ``k1__width``, ``k2`` etc. of a sum or product,
+        ``kernel__width`` of `OnColumns`.
         """
         own = {field.name: getattr(self, field.name) for field in fields(self)} if is_dataclass(self) else {}
         if check_flag("deep", deep):
@@ -180,24 +162,11 @@ class Kernel:
         return own
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters by the names of `get_params`, as a grid search does.
+        """Set parameters by the names of `get_params`, as a grid search does, and return this kernel.
 
         This changes the kernel in place, for all estimators, sums, sets and dictionaries that hold it. Fitted
-        models and clones hold copies. Parts of a sum, product or `OnColumns` are replaced, not changed.
-
-        Parameters
-        ----------
-        **params
-            New values, checked as in the constructor; after an error nothing has changed.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        TypeError, ValueError
-            If there is no such parameter, or its value is invalid.
+        models and clones hold copies. Parts of a sum, product or `OnColumns` are replaced, not changed. After
+        a TypeError or ValueError nothing has changed.
         """
         new = self._with(params)
         for name in self.get_params(deep=False):
@@ -283,9 +252,6 @@ class Combination(Kernel):
     def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
         return reduce(self._operation, (kernel(x, z) for kernel in self._members))
 
-    def _is_in_core(self) -> bool:
-        return all(kernel._is_in_core() for kernel in self._members)
-
     def _header(self) -> Any:
         return {self._core_name: [kernel._header() for kernel in self._members]}
 
@@ -293,27 +259,20 @@ class Combination(Kernel):
         for kernel in self._members:
             yield from kernel._leaves()
 
-    def _log_parameters(self) -> FloatArray:
-        return _joined(kernel._log_parameters() for kernel in self._members)
-
-    def _with_log_parameters(self, theta: FloatArray) -> Kernel:
-        return self._of_members(with_all_log_parameters(self._members, theta))
-
-    def _length_powers(self) -> FloatArray:
-        return _joined(kernel._length_powers() for kernel in self._members)
-
     def _natural(self, X: FloatArray, weights: FloatArray | None = None) -> FloatArray:
         return _joined(kernel._natural(X, weights) for kernel in self._members)
 
     def _forward(self, X: FloatArray, Z: FloatArray) -> tuple[FloatArray, Pull]:
         values, pulls = zip(*(kernel._forward(X, Z) for kernel in self._members), strict=True)
-        return reduce(self._operation, values), lambda D: _joined(
-            pull(slope) for pull, slope in zip(pulls, self._slopes(D, values), strict=True)
-        )
 
-    def _slopes(self, D: FloatArray, values: Sequence[FloatArray]) -> Iterable[FloatArray]:
-        """Return dL/dK of each part, given dL/dK of the combination and the values of the parts."""
-        raise NotImplementedError
+        def pull(D: FloatArray) -> FloatArray:
+            slopes = [D] * len(values)
+            if isinstance(self, Product):  # not K divided by the factor, which may be 0
+                others = [[v for j, v in enumerate(values) if j != i] for i in range(len(values))]
+                slopes = [reduce(np.multiply, rest, D) for rest in others]
+            return _joined(pull(slope) for pull, slope in zip(pulls, slopes, strict=True))
+
+        return reduce(self._operation, values), pull
 
     def _onnx(self, x: Value, points: FloatArray) -> Value:
         value: Value = reduce(self._operation, (kernel._onnx(x, points) for kernel in self._members))
@@ -334,9 +293,6 @@ class Sum(Combination):
 
     _core_name, _field, _operation = "sum", "terms", staticmethod(operator.add)
 
-    def _slopes(self, D: FloatArray, values: Sequence[FloatArray]) -> Iterable[FloatArray]:
-        return [D] * len(values)
-
     def __repr__(self) -> str:
         return " + ".join(map(repr, self.terms))
 
@@ -355,11 +311,6 @@ class Product(Combination):
 
     _core_name, _field, _operation = "product", "factors", staticmethod(operator.mul)
 
-    def _slopes(self, D: FloatArray, values: Sequence[FloatArray]) -> Iterable[FloatArray]:
-        # Not K divided by the factor, which may be 0.
-        for i in range(len(values)):
-            yield reduce(operator.mul, (value for j, value in enumerate(values) if j != i), D)
-
     def __repr__(self) -> str:
         return " * ".join(
             f"({factor!r})" if isinstance(factor, Sum) else repr(factor) for factor in self.factors
@@ -375,11 +326,6 @@ class Custom(Kernel):
     function : callable
         Called with float64 arrays of shapes (n, n_features) and (m, n_features), copies that it may change;
         returns real, finite values of shape (n, m).
-
-    Raises
-    ------
-    TypeError
-        If function is not callable.
 
     Examples
     --------
@@ -403,26 +349,18 @@ class Custom(Kernel):
 
     def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
         found = called("kernel", self.function, x.copy(order="C"), z.copy(order="C"))
-        try:
-            values = np.asarray(found)
-        except ValueError as error:  # lists of unequal lengths
-            raise ValueError(f"a kernel function must return an array: {error}") from None
+        values = any_array("the values of a kernel function", found)
+        given = "; the one given as kernel returned"
         if values.shape != (len(x), len(z)):
             raise ValueError(
                 f"a kernel function must return an array of shape {(len(x), len(z))}, one row per row of X "
-                f"and one column per row of Z; the one given as kernel returned shape {values.shape}"
+                f"and one column per row of Z{given} shape {values.shape}"
             )
         if values.dtype.kind not in "fiub":
-            raise TypeError(
-                "a kernel function must return real numbers; "
-                f"the one given as kernel returned dtype {values.dtype}"
-            )
+            raise TypeError(f"a kernel function must return real numbers{given} dtype {values.dtype}")
         result = values.astype(np.float64)
         if not np.isfinite(result).all():
-            raise ValueError(
-                "a kernel function must return finite values; "
-                "the one given as kernel returned NaN or infinity"
-            )
+            raise ValueError(f"a kernel function must return finite values{given} NaN or infinity")
         return result
 
 
@@ -452,9 +390,9 @@ def _flatten(name: str, kernels: Iterable[Kernel], kind: type[Combination]) -> t
 
 def with_all_log_parameters(kernels: Sequence[Kernel], theta: FloatArray) -> list[Kernel]:
     """Return these kernels with other values of their parameters, given one kernel after another."""
-    ends = np.cumsum([len(kernel._log_parameters()) for kernel in kernels])
-    parts = np.split(theta, ends[:-1])
-    return [kernel._with_log_parameters(part) for kernel, part in zip(kernels, parts, strict=True)]
+    ends = np.cumsum([len(kernel._log_parameters()) for kernel in kernels], dtype=int)
+    parts = np.split(theta, ends)  # the last of them is empty
+    return [kernel._with_log_parameters(part) for kernel, part in zip(kernels, parts, strict=False)]
 
 
 def bounds(kernel: Kernel, X: FloatArray) -> FloatArray:

@@ -38,16 +38,10 @@ class OnColumns(Kernel):
         estimator finds in the DataFrame of ``fit``. Order and repetitions matter. Inside another
         ``OnColumns`` they refer to the columns that it selects.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If columns is invalid or empty; in an evaluation or fit, if X lacks the columns or the kernel needs
-        another number of them.
-
     Notes
     -----
-    Fits store all N times N values of such a kernel. In ``kernel_`` of a fitted estimator names have become
-    positions, so that predictions take arrays too.
+    Fits store all N times N values of such a kernel. ``kernel_`` of a fitted estimator has positions instead
+    of names.
 
     Examples
     --------
@@ -55,15 +49,6 @@ class OnColumns(Kernel):
     >>> kernel = OnColumns(Gaussian(1.0), [0, 1]) + OnColumns(Linear(), -1)
     >>> kernel([[0.0, 0.0, 2.0]], [[0.0, 1.0, 3.0]]).round(3)
     array([[6.368]])
-
-    A list of several makes a dictionary with the functions of each:
-
-    >>> from sparsebayes import RVR
-    >>> X = np.random.default_rng(0).normal(size=(50, 3))
-    >>> y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2]
-    >>> model = RVR([OnColumns("rbf", 0), OnColumns("poly", [1, 2])], degree=2, noise_variance=0.01)
-    >>> model.fit(X, y).score(X, y) > 0.99
-    True
     """
 
     kernel: Kernel | KernelFunction | str
@@ -131,15 +116,6 @@ class OnColumns(Kernel):
     def _kind(self) -> tuple[object, ...]:
         return (*self.inner()._kind(), repr(self.columns))
 
-    def _log_parameters(self) -> FloatArray:
-        return self.inner()._log_parameters()
-
-    def _with_log_parameters(self, theta: FloatArray) -> Kernel:
-        return replace(self, kernel=self.inner()._with_log_parameters(theta))
-
-    def _length_powers(self) -> FloatArray:
-        return self.inner()._length_powers()
-
     def _natural(self, X: FloatArray, weights: FloatArray | None = None) -> FloatArray:
         return self.inner()._natural(self.select(X), weights)
 
@@ -190,19 +166,26 @@ def check_columns(columns: Any) -> Columns:
     raise TypeError(f"columns must be {_KINDS}, all entries of one kind; got {columns!r}")
 
 
-def positions(columns: Columns, n_features: int) -> IntArray:
-    """Return the positions among ``n_features`` columns, counted from 0; ValueError for names."""
-    all_positions: IntArray = np.arange(check_integer("n_features", n_features, least=0))
+def positions(columns: Columns, n_features: int, feature_names: Sequence[str] | None = None) -> IntArray:
+    """Return the positions among ``n_features`` columns with these names, counted from 0."""
+    check_integer("n_features", n_features, least=0)
     if isinstance(columns, slice):
-        chosen = all_positions[columns]
+        chosen: IntArray = np.arange(n_features)[columns]
         if len(chosen) == 0:
             raise ValueError(f"columns={columns} selects none of the {n_features} columns of X")
         return chosen
-    if names := _names(columns):
-        raise ValueError(
-            f"columns are given by name, {_listed(names)}, which an estimator finds in the DataFrame "
-            "of fit; give their positions here"
-        )
+    if names := [column for column in columns if isinstance(column, str)]:
+        if feature_names is None:
+            raise ValueError(
+                f"columns are given by name, {_listed(names)}, but X has no names of columns; fit a "
+                "DataFrame whose column names are all strings, or give positions"
+            )
+        known = list(feature_names)
+        if missing := [name for name in names if name not in known]:
+            raise ValueError(f"columns {_listed(missing)} are not in X, whose columns are {_listed(known)}")
+        if double := [name for name in names if known.count(name) > 1]:
+            raise ValueError(f"columns {_listed(double)} are in X more than once; give positions")
+        return np.array([known.index(name) for name in names])
     if isinstance(columns[0], bool):
         if len(columns) != n_features:
             raise ValueError(
@@ -211,33 +194,9 @@ def positions(columns: Columns, n_features: int) -> IntArray:
             )
         return np.flatnonzero(columns)
     numbered = [int(column) for column in columns]
-    missing = [column for column in numbered if not -n_features <= column < n_features]
-    if missing:
-        raise ValueError(f"columns must lie among the {n_features} columns of X; got {_listed(missing)}")
-    return all_positions[numbered]
-
-
-def find(columns: Columns, n_features: int, feature_names: Sequence[str] | None) -> IntArray:
-    """Return the positions among columns with these names; None: X has no names."""
-    names = _names(columns)
-    if not names:
-        return positions(columns, n_features)
-    if feature_names is None:
-        raise ValueError(
-            f"columns are given by name, {_listed(names)}, but X has no names of columns; fit a DataFrame "
-            "whose column names are all strings, or give positions"
-        )
-    known = list(feature_names)
-    if missing := [name for name in names if name not in known]:
-        raise ValueError(f"columns {_listed(missing)} are not in X, whose columns are {_listed(known)}")
-    if double := [name for name in names if known.count(name) > 1]:
-        raise ValueError(f"columns {_listed(double)} are in X more than once; give positions")
-    return np.array([known.index(name) for name in names])
-
-
-def _names(columns: Columns) -> list[str]:
-    """Return the names if these columns are given by name, else an empty list."""
-    return [] if isinstance(columns, slice) else [column for column in columns if isinstance(column, str)]
+    if outside := [column for column in numbered if not -n_features <= column < n_features]:
+        raise ValueError(f"columns must lie among the {n_features} columns of X; got {_listed(outside)}")
+    return np.arange(n_features)[numbered]
 
 
 def _is_integer(value: object) -> bool:

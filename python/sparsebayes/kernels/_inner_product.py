@@ -81,17 +81,6 @@ class Polynomial(_Affine):
     degree : int, from 1 to 2**32 - 1
     gamma : positive float
     coef0 : float
-
-    Raises
-    ------
-    TypeError, ValueError
-        If degree is not an integer from 1 to 2**32 - 1, gamma not a positive number, or coef0 not a finite
-        number.
-
-    Examples
-    --------
-    >>> Polynomial(2, gamma=1.0, coef0=1.0)([[1.0, 2.0]], [[3.0, -1.0]])
-    array([[4.]])
     """
 
     degree: int = 3
@@ -122,16 +111,6 @@ class Sigmoid(_Affine):
     ----------
     gamma : positive float
     coef0 : float
-
-    Raises
-    ------
-    TypeError, ValueError
-        If gamma is not a positive number or coef0 not a finite one.
-
-    Examples
-    --------
-    >>> Sigmoid(0.5)([[1.0]], [[1.0]]).round(3)
-    array([[0.462]])
     """
 
     gamma: float = 1.0
@@ -160,11 +139,6 @@ class Linear(Kernel):
         None: 0; but estimators with ``fit_intercept=True`` replace None by the mean of their centres (the
         distinct training rows, unless ``candidates`` are given), so that a constant added to a column of X
         does not change the model.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the offset is not a sequence of finite numbers.
 
     Examples
     --------
@@ -223,11 +197,6 @@ class LinearSpline(Kernel):
     """The linear spline kernel of Tipping (2001), a product over inputs.
 
     Each factor is 1 + x z + x z m - (x + z) m^2 / 2 + m^3 / 3 with m = min(x, z).
-
-    Examples
-    --------
-    >>> LinearSpline()([[1.0]], [[2.0]]).round(3)
-    array([[3.833]])
     """
 
     _core_name = "linear_spline"

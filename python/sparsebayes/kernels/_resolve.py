@@ -14,16 +14,17 @@ from .._checks.arguments import check_integer, check_real, is_learned
 from .._types import FloatArray, IntArray, KernelLike, KernelSpec
 from . import _inner_product, _stationary
 from ._base import Combination, Custom, Kernel
-from ._columns import OnColumns, find
+from ._columns import OnColumns, positions
 from ._inner_product import Linear
 from ._stationary import Radial
 
 #: Smallest gamma; its inverse is the largest.
 _MIN_GAMMA: Final = 1e-300
 
-_NAMED: Final = _stationary.NAMED | _inner_product.NAMED
+#: Kernels by name, from (gamma, degree, coef0); "linear" is another name, without parameters.
+NAMED: Final = _stationary.NAMED | _inner_product.NAMED
 #: Each of them, to ask for its parameters.
-_EXAMPLES: Final = {name: make(1.0, 3, 1.0) for name, make in _NAMED.items()}
+_EXAMPLES: Final = {name: make(1.0, 3, 1.0) for name, make in NAMED.items()}
 
 
 def is_precomputed(kernel: object) -> bool:
@@ -99,7 +100,7 @@ class _Inputs:
 
 def _resolve_one(kernel: KernelLike, inputs: _Inputs, degree_coef0: tuple[int, float]) -> Kernel:
     if isinstance(kernel, OnColumns):
-        columns = find(kernel.columns, inputs.X.shape[1], inputs.names)
+        columns = positions(kernel.columns, inputs.X.shape[1], inputs.names)
         inner = _resolve_one(kernel.kernel, inputs.at(columns), degree_coef0)
         return OnColumns(inner, tuple(columns.tolist()))
     if isinstance(kernel, Combination):
@@ -108,17 +109,17 @@ def _resolve_one(kernel: KernelLike, inputs: _Inputs, degree_coef0: tuple[int, f
         return inputs.linear()
     if isinstance(kernel, Kernel):
         return copy(kernel)  # so that `set_params` of the given kernel does not change a fitted model
-    if isinstance(kernel, str) and kernel in _NAMED and is_learned(inputs.given_gamma):
+    if isinstance(kernel, str) and kernel in NAMED and is_learned(inputs.given_gamma):
         return _start(kernel, inputs)
-    if isinstance(kernel, str) and kernel in _NAMED:
-        return _NAMED[kernel](inputs.gamma, *degree_coef0)
+    if isinstance(kernel, str) and kernel in NAMED:
+        return NAMED[kernel](inputs.gamma, *degree_coef0)
     if is_precomputed(kernel):
         raise ValueError(
             "kernel='precomputed' cannot be combined; put the columns of several kernels side by side"
         )
     if callable(kernel) and not isinstance(kernel, type):
         return Custom(kernel)
-    names = ", ".join(map(repr, [*_NAMED, "linear", "precomputed"]))
+    names = ", ".join(map(repr, [*NAMED, "linear", "precomputed"]))
     kind = ValueError if isinstance(kernel, str) else TypeError
     raise kind(
         f"kernel must be one of {names}, a kernel object, a callable k(X, Z), or a list of these; "
@@ -167,7 +168,7 @@ def _names_with_gamma(kernel: Any) -> Iterator[str]:
     elif isinstance(kernel, Combination):
         for part in kernel._members:
             yield from _names_with_gamma(part)
-    elif isinstance(kernel, str) and kernel in _NAMED and _EXAMPLES[kernel]._learned:
+    elif isinstance(kernel, str) and kernel in NAMED and _EXAMPLES[kernel]._learned:
         yield kernel
 
 

@@ -149,11 +149,6 @@ class Gaussian(Radial):
     ----------
     width : positive float, or one per input
 
-    Raises
-    ------
-    TypeError, ValueError
-        If a width is not a positive number.
-
     Examples
     --------
     >>> Gaussian(2.0)([[0.0], [2.0]], [[0.0]]).round(3)
@@ -186,17 +181,6 @@ class Matern32(Radial):
     Parameters
     ----------
     width : positive float, or one per input
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a width is not a positive number.
-
-    Examples
-    --------
-    >>> Matern32(2.0)([[0.0], [2.0]], [[0.0]]).round(3)
-    array([[1.   ],
-           [0.298]])
     """
 
     width: float | tuple[float, ...]
@@ -226,17 +210,6 @@ class Matern52(Radial):
     Parameters
     ----------
     width : positive float, or one per input
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a width is not a positive number.
-
-    Examples
-    --------
-    >>> Matern52(2.0)([[0.0], [2.0]], [[0.0]]).round(3)
-    array([[1.   ],
-           [0.317]])
     """
 
     width: float | tuple[float, ...]
@@ -270,17 +243,6 @@ class RationalQuadratic(Radial):
     ----------
     width : positive float, or one per input
     alpha : positive float, default=1.0
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a width or alpha is not a positive number.
-
-    Examples
-    --------
-    >>> RationalQuadratic(2.0, alpha=1.0)([[0.0], [2.0]], [[0.0]])
-    array([[1. ],
-           [0.5]])
     """
 
     width: float | tuple[float, ...]
@@ -321,11 +283,6 @@ class Periodic(Kernel):
     ----------
     period, width : positive float
         In the units of the inputs.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If period or width is not a positive number.
 
     References
     ----------
@@ -400,16 +357,6 @@ class Laplacian(Kernel):
     Parameters
     ----------
     gamma : positive float
-
-    Raises
-    ------
-    TypeError, ValueError
-        If gamma is not a positive number.
-
-    Examples
-    --------
-    >>> Laplacian(0.5)([[0.0]], [[2.0]]).round(3)
-    array([[0.368]])
     """
 
     gamma: float
