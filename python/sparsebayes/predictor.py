@@ -33,14 +33,10 @@ class Predictor:
 
     Attributes
     ----------
-    n_features_in_ : int
-        Number of columns of X.
-    feature_names_in_ : ndarray of str, or None
-        Names of the columns of X in the fit, if it had any.
-    classes_ : ndarray, or None
-        Labels of the classes, in their original type; None for regression.
-    n_functions_ : int
-        Number of basis functions.
+    n_features_in_, n_functions_ : int
+        Number of columns of X, and of basis functions.
+    feature_names_in_, classes_ : ndarray, or None
+        Names of the columns of X in the fit; labels of the classes, in their original type.
     estimator : str
         Name of the estimator's class.
 
@@ -82,20 +78,15 @@ class Predictor:
             object.__setattr__(self, name, value)
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Raise AttributeError: a predictor is immutable."""
         raise AttributeError(f"a Predictor is immutable: cannot set {name!r}")
 
     def __reduce__(self) -> tuple[Callable[[bytes], Predictor], tuple[bytes]]:
-        """Return the content of a pickle: the bytes of a model file."""
         return Predictor.from_bytes, (self.to_bytes(),)
 
     def __repr__(self) -> str:
-        """Return a summary in one line."""
-        kind = "" if self.classes_ is None else f", {len(self.classes_)} classes"
-        return (
-            f"<Predictor of {self.estimator}: {self.n_features_in_} features, "
-            f"{self.n_functions_} functions{kind}>"
-        )
+        sizes = f"{self.n_features_in_} features, {self.n_functions_} functions"
+        sizes += "" if self.classes_ is None else f", {len(self.classes_)} classes"
+        return f"<Predictor of {self.estimator}: {sizes}>"
 
     def predict(self, X: ArrayLike, *, n_jobs: int | None = None) -> NDArray[Any]:
         """Predict targets: means of regression, or the labels of the most probable classes.

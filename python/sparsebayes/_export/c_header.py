@@ -37,8 +37,7 @@ def to_c(est: Any, *, name: str = "model", dtype: str = "float", std: bool = Tru
     identifiers are ``static`` and begin with ``name``, so that a program can include several models. With
     ``name="model"`` it has
 
-    * ``MODEL_N_FEATURES`` and ``MODEL_N_OUTPUTS`` or ``MODEL_N_CLASSES``; ``model_real``, the type of the
-      numbers;
+    * ``MODEL_N_FEATURES``, ``MODEL_N_OUTPUTS`` or ``MODEL_N_CLASSES``; ``model_real``, the type of numbers;
     * regression: ``model_real model_predict(const model_real *x)``, or with several outputs ``void
       model_predict(x, model_real *mean)``; ``void model_predict_std(x, model_real *mean, model_real *sd)``;
     * classification: ``int model_predict_class(x)``, the index into ``classes_``; ``void
@@ -66,11 +65,9 @@ def to_c(est: Any, *, name: str = "model", dtype: str = "float", std: bool = Tru
 
     Raises
     ------
-    TypeError, ValueError
-        If an argument is invalid, if only Python can evaluate the basis functions (callable kernels, extra
-        basis functions other than "linear"), or if numbers of the model are out of the range of ``dtype``.
-    NotFittedError
-        If est is not fitted.
+    TypeError, ValueError, NotFittedError
+        If est is not a fitted estimator of this package, if only Python can evaluate its functions (callable
+        kernels, ``extra_basis`` other than "linear"), or if numbers are out of the range of ``dtype``.
 
     Examples
     --------
@@ -294,16 +291,15 @@ class _Header:
 
     def _predictors(self) -> str:
         """Return the definition of the linear predictors."""
-        outputs, starts, index = self._model.outputs, "", self._source.fill("j - ${NAME}_starts_(c)")
-        if all(map(self._model.has_all_functions, outputs)):
-            starts = f"{self._model.n_functions} * c"
-        else:
+        outputs, index = self._model.outputs, self._source.fill("j - ${NAME}_starts_(c)")
+        starts = f"{self._model.n_functions} * c"
+        if not all(map(self._model.has_all_functions, outputs)):
             functions = np.concatenate([output.functions for output in outputs])
             at = self._source.table("at", functions, indices=True).name
             ends = np.cumsum([0, *(len(output.functions) for output in outputs)])
             starts, index = f"{self._source.table('starts', ends, indices=True).name}[c]", f"{at}[j]"
         weights = self._table("weights", np.concatenate([output.weights for output in outputs])).name
-        self._parts |= {"index": index}
+        self._parts["index"] = index
         return self._fill(templates.ETA, starts=starts, weights=weights)
 
     def _table(self, role: str, values: FloatArray) -> Table:
@@ -314,7 +310,7 @@ class _Header:
         """Return the definition of ``NAME_variances_(phi, v)``."""
         roots = _roots(self._model)
         joint, n = self._model.uncertainty == "joint", self._n_outputs
-        n_variances = n * (n - 1) // 2 if joint else n
+        n_variances = n * n if joint else n
         self._parts["variances"] = n_variances
         packed = [root[np.triu_indices(len(root), 0, root.shape[1])] for root in roots]
         table = self._table("factors", np.concatenate(packed))

@@ -112,7 +112,7 @@ static inline void ${NAME}_variances_(const $REAL *phi, $REAL *v)
 """
 
 JOINT_VARIANCES = """\
-/* Variances of eta_c - eta_d for d < c, at v[c * (c - 1) / 2 + d]. */
+/* Variances of eta_c - eta_d at v[c * $outputs + d]. */
 static inline void ${NAME}_variances_(const $REAL *phi, $REAL *v)
 {
     const $type *r = $factors;
@@ -121,16 +121,17 @@ static inline void ${NAME}_variances_(const $REAL *phi, $REAL *v)
         v[k] = 0.0$f;
     for (size_t i = 0; i < ${NAME}_starts_($outputs); i++) {
         $REAL part[$outputs];
-        $REAL *to = v;
         while (i >= ${NAME}_starts_(first + 1))
             first++;
         for (size_t c = 0; c < $outputs; c++) {
-            const size_t from = c == first ? i : ${NAME}_starts_(c);
+            size_t j = c == first ? i : ${NAME}_starts_(c);
             part[c] = 0.0$f;
-            for (size_t j = from; c >= first && j < ${NAME}_starts_(c + 1); j++)
+            for (; c >= first && j < ${NAME}_starts_(c + 1); j++)
                 part[c] += *r++ * phi[$index];
-            for (size_t d = 0; d < c; d++, to++)
-                *to += (part[c] - part[d]) * (part[c] - part[d]);
+        }
+        for (size_t k = 0; k < $variances; k++) {
+            const $REAL t = part[k / $outputs] - part[k % $outputs];
+            v[k] += t * t;
         }
     }
 }
@@ -202,30 +203,20 @@ MODERATION = """\
 """
 
 SOFTMAX_SCORES = """\
-/* k_cd (eta_d - eta_c) */
-static inline $REAL ${NAME}_gap_(const $REAL *eta, const $REAL *k, size_t c, size_t d)
-{
-    if (c == d)
-        return 0.0$f;
-    return (eta[d] - eta[c]) * (d < c ? k[c * (c - 1) / 2 + d] : k[d * (d - 1) / 2 + c]);
-}
-
 /* -ln sum_d exp(-k_cd (eta_c - eta_d)), k_cd = (1 + pi v_cd / 8)^(-1/2), v_cd = Var(eta_c - eta_d). */
 static inline void ${NAME}_scores_(const $REAL *x, $REAL *log_p)
 {
     $REAL phi[$functions], eta[$outputs], v[$variances];
     ${NAME}_eta_(x, phi, eta);
     ${NAME}_variances_(phi, v);
-    for (size_t k = 0; k < $variances; k++)
-        v[k] = 1.0$f / $sqrt(1.0$f + 0.39269908169872414$f * v[k]);
     for (size_t c = 0; c < $outputs; c++) {
-        $REAL largest = 0.0$f, sum = 0.0$f;
+        $REAL *t = v + c * $outputs, largest = 0.0$f, sum = 0.0$f;
         for (size_t d = 0; d < $outputs; d++) {
-            const $REAL t = ${NAME}_gap_(eta, v, c, d);
-            largest = t > largest ? t : largest;
+            t[d] = (eta[d] - eta[c]) / $sqrt(1.0$f + 0.39269908169872414$f * t[d]);
+            largest = t[d] > largest ? t[d] : largest;
         }
         for (size_t d = 0; d < $outputs; d++)
-            sum += $exp(${NAME}_gap_(eta, v, c, d) - largest);
+            sum += $exp(t[d] - largest);
         log_p[c] = -largest - $log(sum);
     }
 }

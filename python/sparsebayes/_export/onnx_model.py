@@ -66,27 +66,21 @@ def to_onnx(est: Any, *, dtype: DTypeLike = "float64", opset: int = OLDEST_OPSET
     ------
     ImportError
         If onnx is not installed: ``pip install sparsebayes[onnx]``.
-    TypeError, ValueError
-        If est is not an estimator of this package, if only Python can evaluate its functions, or if numbers
-        are too large for ``dtype``.
-    NotFittedError
-        If est is not fitted.
+    TypeError, ValueError, NotFittedError
+        If est is not a fitted estimator of this package, or its functions or numbers cannot be exported.
 
     Notes
     -----
-    Probabilities of `MRVM1` and `MRVM2` are computed by a quadrature in the graph, exact to 1e-10.
-
     Pass rows in batches of a few thousand. Temporary memory for each row: m * d numbers for m kernels on d
     inputs, 2 ** 14 at most; 59 for each class of a probit; for a softmax the number of weights for each pair
-    of classes.
+    of classes. Probabilities of `MRVM1` and `MRVM2` are integrated to 1e-10.
 
     Examples
     --------
     >>> import numpy as np
     >>> from sparsebayes import RVR, to_onnx
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(-5, 5, (50, 1))
-    >>> model = to_onnx(RVR(gamma=0.5).fit(X, np.sinc(X[:, 0]) + 0.1 * rng.normal(size=50)))
+    >>> X = np.linspace(-5, 5, 50)[:, np.newaxis]
+    >>> model = to_onnx(RVR(gamma=0.5, noise_variance=0.01).fit(X, np.sinc(X[:, 0])))
     >>> [output.name for output in model.graph.output]
     ['mean', 'std']
 
@@ -117,7 +111,7 @@ def to_onnx(est: Any, *, dtype: DTypeLike = "float64", opset: int = OLDEST_OPSET
         ]
     else:
         index, probabilities = _classification(graph, model)
-        labels = stored_classes(model.classes)
+        labels = _stored(model.classes)
         label = graph.apply("Gather", graph.constant(labels), index, axis=0)
         outputs = [
             ("label", label, labels.dtype, []),
@@ -171,11 +165,10 @@ def _classification(graph: Graph, model: ServedModel) -> tuple[Value, Value]:
     return _winner(z if v is None else p), p
 
 
-def stored_classes(classes: NDArray[np.generic]) -> NDArray[np.generic]:
+def _stored(classes: NDArray[np.generic]) -> NDArray[np.generic]:
     """Return labels as ONNX types: integers and booleans as int64, all others as strings."""
-    if classes.dtype.kind in "iub" and np.array_equal(classes.astype(np.int64), classes):
-        return classes.astype(np.int64)
-    if classes.dtype.kind == "f" and np.all(np.abs(classes) < 2.0**53) and np.all(classes % 1 == 0):
+    whole = classes.dtype.kind == "f" and np.all(np.abs(classes) < 2.0**53) and np.all(classes % 1 == 0)
+    if whole or (classes.dtype.kind in "iub" and np.array_equal(classes.astype(np.int64), classes)):
         return classes.astype(np.int64)
     return np.array([str(label) for label in classes.tolist()], dtype=object)
 

@@ -204,15 +204,12 @@ class Kernel:
         return self
 
     def __sklearn_clone__(self) -> Self:
-        """Return a copy that shares no kernel with this one."""
         return deepcopy(self)
 
     def __add__(self, other: object) -> Sum:
-        """Return the sum of two kernels."""
         return Sum((self, _kernel("+", other)))
 
     def __mul__(self, other: object) -> Product:
-        """Return the product of two kernels."""
         return Product((self, _kernel("*", other)))
 
 

@@ -171,8 +171,32 @@ class Gaussian(Radial):
         return (-v).map("Exp")
 
 
+class _Matern(Radial):
+    """(1 + r + b r^2) exp(-r) with r = sqrt(a v)."""
+
+    __slots__ = ()
+
+    _a: ClassVar[float]
+    _b: ClassVar[float]
+
+    def _profile(self, v: FloatArray) -> tuple[FloatArray, FloatArray]:
+        r = np.sqrt(self._a * v)
+        near, decay = np.minimum(r, _MAX_RADIUS), np.exp(-r)
+        slope = 0.5 * self._a * (1.0 - 2.0 * self._b + self._b * near) * decay
+        return (1.0 + near + self._b * near**2) * decay, slope
+
+    def _c_profile(self, source: Source, v: str) -> str:
+        a, b = source.real.literal(self._a), source.real.literal(self._b)
+        return f"s = $fmin($sqrt({a} * {v}), 1000.0$f); return (1.0$f + s + {b} * s * s) * $exp(-s);"
+
+    def _onnx_profile(self, v: Value) -> Value:
+        r = (v * self._a).map("Sqrt")
+        near = r.minimum(_MAX_RADIUS)
+        return (near + near.squared() * self._b + 1.0) * (-r).map("Exp")
+
+
 @dataclass(frozen=True, slots=True)
-class Matern32(Radial):
+class Matern32(_Matern):
     """The Matern kernel of order 3/2, ``(1 + r) exp(-r)`` with ``r = sqrt(6) |x - z| / width``.
 
     For functions with kinks, rougher than those of `Gaussian`. With one width per input, ``r^2 = 6 sum_d (x_d
@@ -185,23 +209,11 @@ class Matern32(Radial):
 
     width: float | tuple[float, ...]
 
-    _core_name = "matern32"
-
-    def _profile(self, v: FloatArray) -> tuple[FloatArray, FloatArray]:
-        r = np.sqrt(6.0 * v)
-        decay = np.exp(-r)
-        return (1.0 + np.minimum(r, _MAX_RADIUS)) * decay, 3.0 * decay
-
-    def _c_profile(self, source: Source, v: str) -> str:
-        return f"s = $fmin($sqrt(6.0$f * {v}), 1000.0$f); return (1.0$f + s) * $exp(-s);"
-
-    def _onnx_profile(self, v: Value) -> Value:
-        r = (v * 6.0).map("Sqrt")
-        return (r.minimum(_MAX_RADIUS) + 1.0) * (-r).map("Exp")
+    _core_name, _a, _b = "matern32", 6.0, 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Matern52(Radial):
+class Matern52(_Matern):
     """The Matern kernel of order 5/2, ``(1 + r + r^2 / 3) exp(-r)`` with ``r = sqrt(10) |x - z| / width``.
 
     Between `Matern32` and `Gaussian` in smoothness. With one width per input, ``r^2 = 10 sum_d (x_d - z_d)^2
@@ -214,21 +226,7 @@ class Matern52(Radial):
 
     width: float | tuple[float, ...]
 
-    _core_name = "matern52"
-
-    def _profile(self, v: FloatArray) -> tuple[FloatArray, FloatArray]:
-        r = np.sqrt(10.0 * v)
-        near, decay = np.minimum(r, _MAX_RADIUS), np.exp(-r)
-        return (1.0 + near + near**2 / 3.0) * decay, 5.0 / 3.0 * (1.0 + near) * decay
-
-    def _c_profile(self, source: Source, v: str) -> str:
-        radius = f"s = $fmin($sqrt(10.0$f * {v}), 1000.0$f);"
-        return f"{radius} return (1.0$f + s + s * s / 3.0$f) * $exp(-s);"
-
-    def _onnx_profile(self, v: Value) -> Value:
-        r = (v * 10.0).map("Sqrt")
-        near = r.minimum(_MAX_RADIUS)
-        return (near + near.squared() * (1.0 / 3.0) + 1.0) * (-r).map("Exp")
+    _core_name, _a, _b = "matern52", 10.0, 1.0 / 3.0
 
 
 @dataclass(frozen=True, slots=True)
