@@ -56,7 +56,7 @@ KERNELS = {
     "column": OnColumns(Gaussian(1.5), [2]) * OnColumns(Laplacian(0.1), [0, 0]),
     "inside": OnColumns(Gaussian([1.0, 2.0]) + OnColumns(Linear(), [1]), [2, 1]),
     "cycles": OnColumns(Periodic(2.0, 0.5), [1]) * Matern52(3.0) + OnColumns(Matern32([1.0, 2.0]), [2, 0]),
-    "in-sum": OnColumns(Laplacian(0.5), [-1]) + Gaussian(1.0) * OnColumns(Linear(), slice(0, 2)),
+    "in-sum": OnColumns(Laplacian(0.5), [-1]) + Gaussian(1.0) * OnColumns(Linear(), range(2)),
     "list": [Gaussian(2.0), OnColumns(Polynomial(2), [0, 2]), Gaussian(0.7), Linear()],
 }
 REGRESSORS = [

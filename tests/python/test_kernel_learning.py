@@ -56,9 +56,9 @@ LEARNABLE = [kernel for kernel in KERNELS if kernel != Polynomial(2, 0.3)]
 ON_COLUMNS = [
     OnColumns(Gaussian(1.3), [0, 2]),
     OnColumns(Gaussian((1.0, 0.7)), [2, 1]),
-    OnColumns(Laplacian(0.4) * Gaussian(2.0) + Polynomial(2, 0.5, 0.8), slice(1, 3)),
+    OnColumns(Laplacian(0.4) * Gaussian(2.0) + Polynomial(2, 0.5, 0.8), range(1, 3)),
     OnColumns(OnColumns(Sigmoid(0.3, -0.4), -1), [0, 1]) + Gaussian(2.0),
-    OnColumns(Gaussian(1.0), [True, False, True]) * OnColumns(Laplacian(0.2), 1),
+    OnColumns(Gaussian(1.0), [0, 2]) * OnColumns(Laplacian(0.2), 1),
 ]
 
 

@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike
 from .._checks.arguments import check_flag
 from .._core import __version__
 from .._types import FloatArray, IntArray
-from ..kernels import Kernel, OnColumns, Product, Sum
+from ..kernels import Kernel, OnColumns, Sum
+from ..kernels._base import Combination
 from . import c_templates as templates
 from .description import Centres, Columns, Constant, ServedModel, describe, factor
 
@@ -266,11 +267,9 @@ class _Header:
 
     def _value(self, kernel: Kernel, used: IntArray, points: Table, at: str) -> str:
         """Return an expression for k(x, z)."""
-        match kernel:
-            case Sum():
-                return "(" + " + ".join(self._value(part, used, points, at) for part in kernel.terms) + ")"
-            case Product():
-                return " * ".join(self._value(part, used, points, at) for part in kernel.factors)
+        if isinstance(kernel, Combination):
+            sign = " + " if isinstance(kernel, Sum) else " * "
+            return f"({sign.join(self._value(part, used, points, at) for part in kernel._members)})"
         return f"{self._leaf(kernel, used, points.type)}({at}, z)"
 
     def _leaf(self, kernel: Kernel, used: IntArray, type_: str) -> str:

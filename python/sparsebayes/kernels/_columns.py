@@ -17,13 +17,11 @@ from ._base import Custom, Kernel, Pull
 if TYPE_CHECKING:
     from .._export.onnx_graph import Value
 
-#: A checked selection: positions, names or a mask, or a slice of positions.
-Columns: TypeAlias = "tuple[int, ...] | tuple[str, ...] | tuple[bool, ...] | slice"
-
-_KINDS = "positions, names, a mask with a bool for each column of X, or a slice of positions"
+#: A checked selection, positions or names.
+Columns: TypeAlias = "tuple[int, ...] | tuple[str, ...]"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class OnColumns(Kernel):
     """A kernel evaluated on some of the columns of X.
 
@@ -33,10 +31,10 @@ class OnColumns(Kernel):
         Its inputs are the columns selected. A name, such as ``"rbf"``, takes its parameters from the
         estimator, where ``gamma="scale"`` and ``"auto"`` refer to the columns selected; the kernel cannot be
         evaluated before.
-    columns : int, str, slice, or list of int, bool or str
-        Positions, negative ones counting from the end; a bool for each column of X; or names, which an
-        estimator finds in the DataFrame of ``fit``. Order and repetitions matter. Inside another
-        ``OnColumns`` they refer to the columns that it selects.
+    columns : int, str, or list of int or str
+        Positions, negative ones counting from the end; or names, which an estimator finds in the DataFrame of
+        ``fit``. Order and repetitions matter. Inside another ``OnColumns`` they refer to the columns that it
+        selects.
 
     Notes
     -----
@@ -64,16 +62,6 @@ class OnColumns(Kernel):
             raise TypeError(f"kernel must be a kernel object, a callable k(X, Z), or a name; got {kernel!r}")
         object.__setattr__(self, "kernel", kernel)
         object.__setattr__(self, "columns", check_columns(self.columns))
-
-    def __eq__(self, other: object) -> bool:
-        return self._key() == other._key() if isinstance(other, OnColumns) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self._key())
-
-    def _key(self) -> tuple[object, str]:
-        # As text, because True equals 1, and slices have no hash before Python 3.12.
-        return self.kernel, repr(self.columns)
 
     def _parts(self) -> dict[str, Kernel]:
         return {"kernel": self.kernel} if isinstance(self.kernel, Kernel) else {}
@@ -108,7 +96,7 @@ class OnColumns(Kernel):
         return False
 
     def _header(self) -> Any:
-        return {"on_columns": {"columns": list(self.columns), "kernel": self.inner()._header()}}  # type: ignore[arg-type] # positions
+        return {"on_columns": {"columns": list(self.columns), "kernel": self.inner()._header()}}
 
     def _leaves(self) -> Iterator[Kernel]:
         yield from (OnColumns(leaf, self.columns) for leaf in self.inner()._leaves())
@@ -142,38 +130,26 @@ class OnColumns(Kernel):
 
 
 def check_columns(columns: Any) -> Columns:
-    """Return a selection as tuple or slice; TypeError if it is invalid, ValueError if it is empty."""
-    if isinstance(columns, slice):
-        if columns.step == 0:
-            raise ValueError(f"columns must be a slice with a step other than 0, got {columns}")
-        return slice(*(_bound(part) for part in (columns.start, columns.stop, columns.step)))
+    """Return a selection as a tuple; TypeError if it is invalid, ValueError if it is empty."""
     if isinstance(columns, str) or _is_integer(columns):
         columns = [columns]
     iterable = isinstance(columns, Iterable) and getattr(columns, "ndim", 1) == 1
-    if not iterable or isinstance(columns, (bytes, Mapping, Set)):
-        raise TypeError(f"columns must be {_KINDS}; got {columns!r}")
-    entries = tuple(columns)
+    entries = tuple(columns) if iterable and not isinstance(columns, (bytes, Mapping, Set)) else (None,)
     if not entries:
         raise ValueError("columns must name at least one column, got none")
     if all(isinstance(entry, str) for entry in entries):
         return tuple(map(str, entries))
-    if all(isinstance(entry, (bool, np.bool_)) for entry in entries):
-        if not any(entries):
-            raise ValueError("columns must name at least one column, got a mask that is False throughout")
-        return tuple(map(bool, entries))
     if all(map(_is_integer, entries)):
         return tuple(map(int, entries))
-    raise TypeError(f"columns must be {_KINDS}, all entries of one kind; got {columns!r}")
+    raise TypeError(
+        f"columns must be positions or names, all entries of one kind; got {columns!r} "
+        "(numpy.flatnonzero(mask) returns the positions of a mask)"
+    )
 
 
 def positions(columns: Columns, n_features: int, feature_names: Sequence[str] | None = None) -> IntArray:
     """Return the positions among ``n_features`` columns with these names, counted from 0."""
     check_integer("n_features", n_features, least=0)
-    if isinstance(columns, slice):
-        chosen: IntArray = np.arange(n_features)[columns]
-        if len(chosen) == 0:
-            raise ValueError(f"columns={columns} selects none of the {n_features} columns of X")
-        return chosen
     if names := [column for column in columns if isinstance(column, str)]:
         if feature_names is None:
             raise ValueError(
@@ -186,13 +162,6 @@ def positions(columns: Columns, n_features: int, feature_names: Sequence[str] | 
         if double := [name for name in names if known.count(name) > 1]:
             raise ValueError(f"columns {_listed(double)} are in X more than once; give positions")
         return np.array([known.index(name) for name in names])
-    if isinstance(columns[0], bool):
-        if len(columns) != n_features:
-            raise ValueError(
-                f"columns is a mask of {len(columns)} entries, but X has {n_features} columns; "
-                "give one for each"
-            )
-        return np.flatnonzero(columns)
     numbered = [int(column) for column in columns]
     if outside := [column for column in numbered if not -n_features <= column < n_features]:
         raise ValueError(f"columns must lie among the {n_features} columns of X; got {_listed(outside)}")
@@ -201,12 +170,6 @@ def positions(columns: Columns, n_features: int, feature_names: Sequence[str] | 
 
 def _is_integer(value: object) -> bool:
     return isinstance(value, numbers.Integral) and not isinstance(value, NOT_NUMBERS)
-
-
-def _bound(value: object) -> int | None:
-    if value is not None and not _is_integer(value):
-        raise TypeError(f"columns: a slice of columns takes positions, got {value!r} in it; list names")
-    return None if value is None else int(value)  # type: ignore[call-overload] # an integer
 
 
 def _listed(columns: Iterable[object]) -> str:

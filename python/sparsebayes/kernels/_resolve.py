@@ -82,9 +82,6 @@ class _Inputs:
     given_gamma: float | str
     middle: Callable[[], FloatArray] | None
 
-    def linear(self) -> Linear:
-        return Linear() if self.middle is None else Linear(tuple(self.middle().tolist()))
-
     @cached_property
     def gamma(self) -> float:
         if is_learned(self.given_gamma):
@@ -105,14 +102,15 @@ def _resolve_one(kernel: KernelLike, inputs: _Inputs, degree_coef0: tuple[int, f
         return OnColumns(inner, tuple(columns.tolist()))
     if isinstance(kernel, Combination):
         return kernel._of_members(_resolve_one(part, inputs, degree_coef0) for part in kernel._members)
-    if _is_not_centred(kernel):
-        return inputs.linear()
+    if isinstance(kernel, str) and kernel == "linear":
+        kernel = Linear()
+    if isinstance(kernel, Linear) and kernel.offset is None and inputs.middle is not None:
+        return Linear(tuple(inputs.middle().tolist()))
     if isinstance(kernel, Kernel):
         return copy(kernel)  # so that `set_params` of the given kernel does not change a fitted model
-    if isinstance(kernel, str) and kernel in NAMED and is_learned(inputs.given_gamma):
-        return _start(kernel, inputs)
     if isinstance(kernel, str) and kernel in NAMED:
-        return NAMED[kernel](inputs.gamma, *degree_coef0)
+        learned = is_learned(inputs.given_gamma)
+        return _start(kernel, inputs) if learned else NAMED[kernel](inputs.gamma, *degree_coef0)
     if is_precomputed(kernel):
         raise ValueError(
             "kernel='precomputed' cannot be combined; put the columns of several kernels side by side"
@@ -172,13 +170,6 @@ def _names_with_gamma(kernel: Any) -> Iterator[str]:
         yield kernel
 
 
-def _is_not_centred(kernel: Any) -> bool:
-    """Tell whether this is a linear kernel without offset."""
-    if isinstance(kernel, Linear):
-        return kernel.offset is None
-    return isinstance(kernel, str) and kernel == "linear"
-
-
 def _gamma(gamma: float | str, X: FloatArray, sample_weight: FloatArray | None) -> float:
     """Return gamma as in scikit-learn's SVMs; a row of weight w counts w times."""
     if not isinstance(gamma, str):
@@ -197,13 +188,11 @@ def _gamma(gamma: float | str, X: FloatArray, sample_weight: FloatArray | None) 
         return 1.0 / float(X.shape[1])
     if gamma != "scale":
         raise ValueError(f"gamma must be 'scale', 'auto', 'learn', 'ard' or a positive number, got {gamma!r}")
-    row_weights = np.ones(len(X)) if sample_weight is None else sample_weight
     with np.errstate(over="ignore", invalid="ignore"):
-        mean = np.average(X.mean(axis=1), weights=row_weights)
-        variance = float(np.average(((X - mean) ** 2).mean(axis=1), weights=row_weights))
-    if not np.isfinite(X.shape[1] * variance):
-        raise ValueError("gamma='scale' needs the variance of X, which overflows; rescale X")
+        mean = np.average(X.mean(axis=1), weights=sample_weight)
+        variance = float(np.average(((X - mean) ** 2).mean(axis=1), weights=sample_weight))
     scale = X.shape[1] * variance
-    if 0.0 < scale < _MIN_GAMMA:
-        raise ValueError(f"gamma='scale' needs the variance of X, which is {variance:g}; rescale X")
+    if not np.isfinite(scale) or 0.0 < scale < _MIN_GAMMA:
+        problem = f"is {variance:g}" if np.isfinite(scale) else "overflows"
+        raise ValueError(f"gamma='scale' needs the variance of X, which {problem}; rescale X")
     return 1.0 / scale if scale > 0.0 else 1.0
