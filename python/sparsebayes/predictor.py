@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 from . import _core
 from ._checks.arguments import check_file, check_flag, check_n_jobs
 from ._checks.numbers import PLAIN, column_names, naming_column, real_array
-from ._estimators.docs import documented
 from ._types import FloatArray
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from ._core import Predictor as CorePredictor
 
 
-@documented
 class Predictor:
     """A fitted model that only predicts.
 
@@ -113,41 +111,19 @@ class Predictor:
         return labels
 
     def predict_std(self, X: ArrayLike, *, n_jobs: int | None = None) -> tuple[FloatArray, FloatArray]:
-        """Predict means and standard deviations of regression targets.
-
-        {predictor_parameters}
-
-        Returns
-        -------
-        mean, std : ndarray of shape (n,) or (n, n_outputs)
-        """
+        """Predict means and standard deviations of regression targets, each as `predict` returns means."""
         mean, std = self._evaluate(self._core.predict_std, X, n_jobs)
         return self._shaped(mean), self._shaped(std)
 
     def predict_proba(self, X: ArrayLike, *, n_jobs: int | None = None) -> FloatArray:
-        """Return class probabilities.
-
-        {predictor_parameters}
-
-        Returns
-        -------
-        ndarray of shape (n, n_classes)
-            Columns as in ``classes_``; rows sum to 1.
-        """
+        """Return class probabilities of shape (n, n_classes), with columns as in ``classes_``."""
         if self.classes_ is None:
             raise ValueError(f"predict_proba is for classes; this {self.estimator} predicts numbers")
         probabilities: FloatArray = self._evaluate(self._core.predict, X, n_jobs)
         return probabilities
 
     def decision_function(self, X: ArrayLike, *, n_jobs: int | None = None) -> FloatArray:
-        """Return linear predictors, as the estimator's ``decision_function``.
-
-        {predictor_parameters}
-
-        Returns
-        -------
-        ndarray of shape (n,) or (n, n_outputs)
-        """
+        """Return linear predictors of shape (n,) or (n, n_outputs), as the estimator does."""
         values: FloatArray = self._evaluate(self._core.decision, X, n_jobs)
         return values[:, 0] if values.shape[1] == 1 else values
 
@@ -175,11 +151,9 @@ class Predictor:
         return self._core.predict_one(x, return_std)
 
     def predict_into(self, X: ArrayLike, out: FloatArray, *, n_jobs: int | None = None) -> None:
-        """Write predictions into an existing array: means, or the probabilities of classes.
+        """Write means, or the probabilities of classes, into an array of float64 in C order.
 
-        {predictor_parameters}
-        out : ndarray of float64, shape (n,), (n, n_outputs) or (n, n_classes)
-            In C order. If X has NaN or infinities, part of it may have been written.
+        If X has NaN or infinities, this raises ValueError, and part of ``out`` may have been written.
         """
         if not isinstance(out, np.ndarray) or out.dtype != np.float64:
             got = f"dtype {out.dtype}" if isinstance(out, np.ndarray) else type(out).__name__
@@ -199,13 +173,7 @@ class Predictor:
             self._core.predict_into(rows, table, n_threads=check_n_jobs(n_jobs))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a model file; an existing file is replaced only when the new one is complete.
-
-        Parameters
-        ----------
-        path : str or path-like
-            Usually ends in ``.safetensors``; the format is safetensors for any name.
-        """
+        """Write a model file in the format safetensors; an existing file is replaced once it is complete."""
         path = check_file("path", path)
         with _file_errors(path):
             self._core.save(path)
@@ -250,19 +218,10 @@ class Predictor:
 
 
 def load(path: str | os.PathLike[str]) -> Predictor:
-    """Load a model file.
+    """Load a model file, written by ``save`` of an estimator or a `Predictor` of this or an earlier version.
 
     Nothing in the file is executed and everything is checked, so that untrusted files are safe to load.
-
-    Parameters
-    ----------
-    path : str or path-like
-        A file written by ``save`` of an estimator or a `Predictor`, by this or any earlier version.
-        `Predictor.from_bytes` reads the content of a file.
-
-    Returns
-    -------
-    Predictor
+    `Predictor.from_bytes` reads the content of a file.
 
     Raises
     ------

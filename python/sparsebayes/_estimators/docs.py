@@ -365,11 +365,6 @@ NotFittedError
     Before ``fit``.
 TypeError, ValueError
     If X is not a finite numeric matrix with the columns that ``fit`` saw.""",
-    "predictor_parameters": """Parameters
-----------
-X : array-like of shape (n, n_features)
-n_jobs : int, optional
-    As for ``predict``.""",
     "probabilities": r"""ndarray of shape (n, n_classes)
     Columns as in ``classes_``; rows sum to 1.""",
     "labels": r"""ndarray of shape (n,)

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from string import Template
 from textwrap import wrap
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -130,14 +130,11 @@ class Real:
             )
 
 
-@dataclass(frozen=True)
-class Table:
-    """A constant array."""
+class Table(NamedTuple):
+    """A constant array: its name, type of elements, size in bytes, and definition."""
 
     name: str
-    #: Type of the elements.
     type: str
-    #: Size in bytes.
     size: int
     definition: str
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, Final, Literal, TypeAlias, cast
+from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,11 +50,9 @@ class Constant:
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns of x, each minus its offset."""
+    """Columns of x, at non-negative positions, each minus its offset."""
 
-    #: Non-negative positions.
     columns: IntArray
-    #: One offset for each column.
     offsets: FloatArray
 
     @property
@@ -65,12 +63,12 @@ class Columns:
 
 @dataclass(frozen=True)
 class Centres:
-    """A kernel about points, k(x, z_j)."""
+    """A kernel about points, k(x, z_j), with points of shape (size, n_features).
 
-    #: A kernel that the core evaluates, made of sums and products; `OnColumns`, with non-negative positions,
-    #: wraps only simple kernels.
+    The core evaluates the kernel. `OnColumns`, with non-negative positions, wraps only elementary kernels.
+    """
+
     kernel: Kernel
-    #: Shape (size, n_features).
     points: FloatArray
 
     @property
@@ -79,17 +77,12 @@ class Centres:
         return len(self.points)
 
 
-#: Version of the format of model files; the core reads this version and all earlier ones.
-_FORMAT_VERSION = 1
-
-Block: TypeAlias = "Constant | Columns | Centres"
+Block: TypeAlias = Constant | Columns | Centres
 
 
-@dataclass(frozen=True)
-class Output:
-    """A linear predictor, eta = weights . phi[functions]."""
+class Output(NamedTuple):
+    """A linear predictor, eta = weights . phi[functions], with ascending indices into all functions."""
 
-    #: Ascending indices into the concatenated functions of all blocks.
     functions: IntArray
     weights: FloatArray
 
@@ -102,7 +95,7 @@ class ServedModel:
 
     * ``"identity"``: the mean is eta, its variance noise_variance + v.
     * ``"log"``: a count; the mean is exp(eta), its variance exp(eta + v/2) + (e^v - 1) exp(2 eta + v).
-    * ``"logistic"``: z = eta / sqrt(1 + pi v / 8). One output: two classes of
+    * ``"logistic"``: z = eta / sqrt(1 + pi v / 8). One output: the two classes have the
       probabilities sigma(-z), sigma(z); several: sigma(z_c) divided by their sum (through logarithms).
     * ``"softmax"``: p_c proportional to 1 / sum_d exp(-k_cd (eta_c - eta_d)), k_cd = (1 + pi v_cd / 8)^(-1/2)
       with v_cd the variance of that difference.
@@ -277,6 +270,9 @@ def flatten(kernel: Kernel, columns: IntArray, *, whole: bool = True) -> Kernel:
 
 
 # --- model files --------------------------------------------------------------------------------------
+
+#: Version of the format; the core reads this version and all earlier ones.
+_FORMAT_VERSION = 1
 
 
 def to_predictor(est: Any) -> Predictor:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import Any, TypeAlias, Union
+from typing import Any, NamedTuple, TypeAlias, Union
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,8 +28,7 @@ Term: TypeAlias = Callable[["Value", FloatArray, slice], "Value"]
 _MAX_DIFFERENCES = 2**14
 
 
-@dataclass(frozen=True)
-class Node:
+class Node(NamedTuple):
     """An operator with one output."""
 
     op: str
