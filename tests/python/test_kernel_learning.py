@@ -220,6 +220,25 @@ def test_the_width_of_a_sparse_model_is_recovered():
         assert model.kernel_.width == pytest.approx(1.5, rel=0.2)
 
 
+@pytest.mark.parametrize("period", [6.6, 7.3])
+def test_a_period_is_learned_from_a_value_close_to_it(period):
+    t = np.arange(0.0, 60.0, 0.7)[:, None]
+    angle = 2.0 * np.pi * t[:, 0] / 7.0
+    y = np.sin(angle) + 0.5 * np.cos(2.0 * angle) + 0.1 * np.random.default_rng(0).normal(size=len(t))
+    model = RVR(Periodic(period, 3.0), optimize_kernel=True).fit(t, y)
+    assert model.kernel_.period == pytest.approx(7.0, rel=2e-3)
+
+
+@pytest.mark.parametrize("name", ["matern32", "matern52", "rational_quadratic"])
+def test_named_kernels_learn_one_width_for_each_input(name):
+    X = np.random.default_rng(0).normal(size=(80, 3))
+    y = np.sin(2.0 * X[:, 0]) + 0.3 * X[:, 1] + 0.1 * np.random.default_rng(1).normal(size=80)
+    model = RVR(name, gamma="ard").fit(X, y)
+    assert len(model.kernel_.width) == 3
+    assert list(model.inputs_) == [0, 1, 2]
+    assert model.inputs_[2] < 0.1
+
+
 def friedman(seed):
     """Draw Friedman's first function, of which five of ten inputs matter: 240 noisy rows, 1000 noise-free."""
     rng = np.random.default_rng(seed)

@@ -18,6 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from reference import kernel_matrix, linear_spline
 from sparsebayes import GREVM, MRVM1, RVC, RVR
 from sparsebayes._checks.numbers import column_means
+from sparsebayes.inspection import certificate
 from sparsebayes.kernels import (
     Custom,
     Gaussian,
@@ -201,6 +202,15 @@ def test_the_fitted_kernel_is_published(surface):
     assert RVR(["linear", Gaussian(1.0)]).fit(data, target).kernel_ == both
     assert RVR("linear", fit_intercept=False).fit(data, target).kernel_ == Linear()
     assert RVR("precomputed").fit(data @ data.T, target).kernel_ == "precomputed"
+
+
+@pytest.mark.parametrize("kernel", STANDARD[2:6], ids=repr)
+def test_fits_are_certified_with_the_values_of_numpy(kernel):
+    data = np.random.default_rng(1).normal(size=(60, 3))
+    target = np.sin(2.0 * data[:, 0]) + 0.1 * np.random.default_rng(2).normal(size=60)
+    found = certificate(RVR(kernel).fit(data, target), data, target)
+    assert found.max_log_alpha_change < 1e-5
+    assert found.max_gain_outside < 1e-6
 
 
 NESTED = Gaussian([1.0, 2.0]) + Linear() * OnColumns(Laplacian(0.5), [0])

@@ -46,6 +46,8 @@ class Kernel:
     #: Continuous parameters, which can be learned through their logarithms (a 0 remains 0, others keep their
     #: sign), and the power of a length in each: 1 for a width, -1 for an inverse width, or 0.
     _learned: ClassVar[Mapping[str, int]] = {}
+    #: Largest changes of the logs of parameters whose value is known in advance but for a small error.
+    _max_log_changes: ClassVar[Mapping[str, float]] = {}
 
     def __call__(self, X: ArrayLike, Z: ArrayLike) -> FloatArray:
         """Return k of every row of X, (n, n_features), and every row of Z, (m, n_features): (n, m)."""
@@ -114,8 +116,15 @@ class Kernel:
 
     def _length_powers(self) -> FloatArray:
         """Return the power of a length in each parameter."""
-        own = [np.full(len(v), float(self._learned[name])) for name, v in self._learned_values().items()]
-        return _joined(own + [part._length_powers() for part in self._parts().values()])
+        return _joined([np.full(n, power) for n, power, _ in self._about_learned()])
+
+    def _about_learned(self) -> list[tuple[int, float, float]]:
+        """Return length, power of a length and largest change of each learned parameter."""
+        own = [
+            (len(value), float(self._learned[name]), self._max_log_changes.get(name, np.inf))
+            for name, value in self._learned_values().items()
+        ]
+        return own + [about for part in self._parts().values() for about in part._about_learned()]
 
     def _natural(self, X: FloatArray, weights: FloatArray | None = None) -> FloatArray:
         """Return log parameters in proportion to the standard deviations of X.
@@ -399,9 +408,9 @@ def bounds(kernel: Kernel, X: FloatArray) -> FloatArray:
     # one evenly spaced input the natural width of N rows is about N/4 of these distances.
     below = np.where(power != 0.0, np.clip(np.log(len(X) / 4.0), 1.0, _MAX_LOG_DECREASE), _MAX_LOG_DECREASE)
     above = np.full(len(centre), _MAX_LOG_INCREASE)
-    return np.column_stack(
-        [centre - np.where(power < 0.0, above, below), centre + np.where(power < 0.0, below, above)]
-    )
+    most = _joined([np.full(n, change) for n, _, change in kernel._about_learned()])
+    least, largest = np.where(power < 0.0, (above, below), (below, above))
+    return np.column_stack([centre - np.minimum(least, most), centre + np.minimum(largest, most)])
 
 
 def column_stds(X: FloatArray, weights: FloatArray | None) -> FloatArray:

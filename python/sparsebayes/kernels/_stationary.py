@@ -299,6 +299,7 @@ class Periodic(Kernel):
 
     _core_name = "periodic"
     _learned: ClassVar = {"period": 0, "width": 1}
+    _max_log_changes: ClassVar = {"period": 0.2}
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "period", _length("period", self.period))

@@ -88,6 +88,26 @@ pub enum Kernel {
     },
 }
 
+fn finite(name: &str, value: f64) -> Result<(), String> {
+    if value.is_finite() {
+        Ok(())
+    } else {
+        Err(format!(
+            "kernel parameter {name} must be finite, got {value}"
+        ))
+    }
+}
+
+fn positive(name: &str, value: f64) -> Result<(), String> {
+    if value > 0.0 && value.is_finite() {
+        Ok(())
+    } else {
+        Err(format!(
+            "kernel parameter {name} must be positive and finite, got {value}"
+        ))
+    }
+}
+
 fn check_widths(inverse_squares: &[f64], n_features: usize) -> Result<(), String> {
     let got = inverse_squares.len();
     if got != 1 && got != n_features {
@@ -109,41 +129,11 @@ impl Kernel {
     /// # Errors
     /// A message that names the parameter and the remedy.
     pub fn validate(&self, n_features: usize) -> Result<(), String> {
-        let finite = |name: &str, value: f64| {
-            if value.is_finite() {
-                Ok(())
-            } else {
-                Err(format!(
-                    "kernel parameter {name} must be finite, got {value}"
-                ))
-            }
-        };
-        let positive = |name: &str, value: f64| {
-            if value > 0.0 {
-                finite(name, value)
-            } else {
-                Err(format!(
-                    "kernel parameter {name} must be positive, got {value}"
-                ))
-            }
-        };
+        if let Some(w) = self.inverse_square_widths() {
+            check_widths(w, n_features)?;
+        }
         match self {
-            Self::Gaussian {
-                inverse_square_widths: w,
-            }
-            | Self::Matern32 {
-                inverse_square_widths: w,
-            }
-            | Self::Matern52 {
-                inverse_square_widths: w,
-            } => check_widths(w, n_features),
-            Self::RationalQuadratic {
-                inverse_square_widths: w,
-                alpha,
-            } => {
-                check_widths(w, n_features)?;
-                positive("alpha", *alpha)
-            }
+            Self::RationalQuadratic { alpha, .. } => positive("alpha", *alpha),
             Self::Periodic { period, width } => {
                 positive("period", *period)?;
                 positive("width", *width)
@@ -156,7 +146,11 @@ impl Kernel {
                 finite("gamma", *gamma)?;
                 finite("coef0", *coef0)
             }
-            Self::Linear | Self::LinearSpline => Ok(()),
+            Self::Gaussian { .. }
+            | Self::Matern32 { .. }
+            | Self::Matern52 { .. }
+            | Self::Linear
+            | Self::LinearSpline => Ok(()),
             Self::CentredLinear { offset } => {
                 if offset.len() != n_features {
                     let got = offset.len();
@@ -188,6 +182,26 @@ impl Kernel {
                 }
                 kernel.validate(columns.len())
             }
+        }
+    }
+
+    /// The inverse squared widths of a kernel of the weighted distance.
+    fn inverse_square_widths(&self) -> Option<&[f64]> {
+        match self {
+            Self::Gaussian {
+                inverse_square_widths: w,
+            }
+            | Self::Matern32 {
+                inverse_square_widths: w,
+            }
+            | Self::Matern52 {
+                inverse_square_widths: w,
+            }
+            | Self::RationalQuadratic {
+                inverse_square_widths: w,
+                ..
+            } => Some(w),
+            _ => None,
         }
     }
 
