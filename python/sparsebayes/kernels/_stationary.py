@@ -199,7 +199,7 @@ class _Matern(Radial):
 class Matern32(_Matern):
     """The Matern kernel of order 3/2, ``(1 + r) exp(-r)`` with ``r = sqrt(6) |x - z| / width``.
 
-    For functions with kinks, rougher than those of `Gaussian`. With one width per input, ``r^2 = 6 sum_d (x_d
+    For rough functions, which can be differentiated only once. With one width per input, ``r^2 = 6 sum_d (x_d
     - z_d)^2 / width_d^2``. Rasmussen & Williams (2006), equation 4.17, with l = width / sqrt(2).
 
     Parameters
