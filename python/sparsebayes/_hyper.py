@@ -25,16 +25,7 @@ from ._data.design import DenseDesign, Design, KernelDesign, Layout, evaluate
 from ._estimators.probabilities import log_normalised
 from ._types import FloatArray, IntArray, Likelihood, Settings
 from .kernels import Kernel
-from .kernels._parameters import (
-    bounds,
-    forward,
-    kind,
-    leaves,
-    length_powers,
-    log_parameters,
-    natural,
-    with_all_log_parameters,
-)
+from .kernels._base import bounds, with_all_log_parameters
 from .kernels._resolve import is_precomputed
 
 #: L-BFGS iterations. Measured: docs/notebook/kernel-learning.md.
@@ -113,7 +104,7 @@ class CovarianceEvidence:
         """Return the covariance of each kernel, and the function from dL/dK to dL/d(log parameters)."""
         parts = []
         for kernel, squared in zip(kernels, self._squared, strict=True):
-            K, pull = forward(kernel, self._X, self._X)
+            K, pull = kernel._forward(self._X, self._X)
             parts.append(_square(K, pull) if squared else (K, pull))
         return parts
 
@@ -299,7 +290,7 @@ class _Learner:
         self, kernels: list[Kernel], splits: list[_Split], directions: tuple[int, ...]
     ) -> list[_Candidate]:
         """Return candidates with all lengths multiplied by growing factors, while predictions improve."""
-        powers = np.concatenate([length_powers(kernel) for kernel in self.kernels])
+        powers = np.concatenate([kernel._length_powers() for kernel in self.kernels])
         theta, step = _parameters(kernels), powers * _LENGTH_STEP
         found = [self._candidate(kernels, splits)]
         for direction in directions if step.any() else ():
@@ -319,13 +310,15 @@ class _Learner:
     @cached_property
     def _natural(self) -> FloatArray:
         """Natural log parameters for the data, with the given proportions of kernels of the same kind."""
-        parts = [leaf for kernel in self.kernels for leaf in leaves(kernel) if len(log_parameters(leaf)) > 0]
-        means = [float(log_parameters(leaf).mean()) for leaf in parts]
+        parts = [
+            leaf for kernel in self.kernels for leaf in kernel._leaves() if len(leaf._log_parameters()) > 0
+        ]
+        means = [float(leaf._log_parameters().mean()) for leaf in parts]
         suggested = []
         for leaf, mean in zip(parts, means, strict=True):
             # Kernels with equal starts would stay equal.
-            alike = [other for part, other in zip(parts, means, strict=True) if kind(part) == kind(leaf)]
-            suggested.append(natural(leaf, self.data.X, self.data.weights) + mean - np.mean(alike))
+            alike = [other for part, other in zip(parts, means, strict=True) if part._kind() == leaf._kind()]
+            suggested.append(leaf._natural(self.data.X, self.data.weights) + mean - np.mean(alike))
         return np.concatenate(suggested)
 
     def _proposal(self, kernels: list[Kernel]) -> FloatArray:
@@ -442,4 +435,4 @@ def _functions(kernels: list[Kernel], data: LearningData, active: NDArray[np.int
 
 
 def _parameters(kernels: list[Kernel]) -> FloatArray:
-    return np.concatenate([log_parameters(kernel) for kernel in kernels])
+    return np.concatenate([kernel._log_parameters() for kernel in kernels])

@@ -1,4 +1,4 @@
-"""No module imports, directly or through others, a module that imports it; calls do not pass through many layers."""
+"""No module imports a module that imports it, directly or through others."""
 
 import ast
 import re
@@ -12,7 +12,9 @@ ROOT = Path(__file__).parents[2]
 def python_imports():
     """Return the modules of the package that each module imports, except for type checkers."""
     package = ROOT / "python"
-    files = {".".join(file.relative_to(package).with_suffix("").parts): file for file in package.rglob("*.py")}
+    files = {
+        ".".join(file.relative_to(package).with_suffix("").parts): file for file in package.rglob("*.py")
+    }
     files = {name.removesuffix(".__init__"): file for name, file in files.items()}
     return {name: imported_by(name, file, files) for name, file in files.items()}
 
@@ -37,7 +39,7 @@ class without_type_checking(ast.NodeTransformer):
 
 
 def rust_uses():
-    """Return the modules of the crate that each module uses; a folder's `mod.rs` counts apart from its files."""
+    """Return the modules of the crate that each module uses, except for tests."""
     source = ROOT / "rust" / "src"
     files = {"::".join(file.relative_to(source).with_suffix("").parts): file for file in source.rglob("*.rs")}
     uses = {}

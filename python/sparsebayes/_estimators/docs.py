@@ -79,15 +79,6 @@ noise_variance : positive float, optional
     Variance of the noise; None: estimated.
 {revm_n_jobs}
 {verbose}""",
-    # Groups of attributes, and sections of methods.
-    "kernel_attributes": "{extra_coef_}\n{candidates_}\n{kernel_}\n{inputs_}\n{n_features_in_}",
-    "labels_fit_sections": """Parameters
-----------
-{X_fit}
-{y_labels}
-{sample_weight}
-
-{fit_sections}""",
     "targets_fit_sections": """Parameters
 ----------
 {X_fit}
@@ -106,39 +97,15 @@ ndarray of shape (n,) or (n, n_classes)
     Two classes: one number, positive for the second. More: a column for each class.
 
 {predict_raises}""",
-    "fit_sections": """Returns
--------
-self
-
-{fit_raises}
-
-{fit_warns}""",
-    "predict_sections": """Parameters
-----------
-{X}
-
-Returns
--------
-{labels}
-
-{predict_raises}""",
-    "predict_proba_sections": """Parameters
-----------
-{X}
-
-Returns
--------
-{probabilities}
-
-{predict_raises}""",
     # Parameters of estimators.
     "kernel_values": r"""kernel : str, kernel object, callable, or list of these, default="rbf"
-    ``"rbf"``, ``"laplacian"``, ``"poly"``, ``"linear"``, ``"sigmoid"``, ``"linear_spline"``; an object of
-    `sparsebayes.kernels`; a callable ``k(X, Z) -> (n, m)``; or ``"precomputed"``: X holds kernel values.""",
+    ``"rbf"``, ``"matern32"``, ``"matern52"``, ``"rational_quadratic"``, ``"laplacian"``, ``"poly"``,
+    ``"linear"``, ``"sigmoid"``, ``"linear_spline"``; an object of `sparsebayes.kernels`; a callable
+    ``k(X, Z) -> (n, m)``; or ``"precomputed"``: X holds kernel values.""",
     "kernel": r"""{kernel_values}
     A list makes a dictionary of every kernel centred at every training row.""",
     "gamma": r"""gamma : {"scale", "auto"} or positive float, default="scale"
-    Parameter of the kernels named ``"rbf"``, ``"laplacian"``, ``"poly"`` and ``"sigmoid"``. ``"scale"`` is
+    Parameter of kernels given by name; 1 / width^2 of those that have a width. ``"scale"`` is
     1 / (n_features * variance of X), ``"auto"`` 1 / n_features.""",
     "degree_coef0": r"""degree : int, default=3
     Degree of the kernel named ``"poly"``.
@@ -228,8 +195,8 @@ kernel_ : kernel object, list of these, or "precomputed"
     The kernel with all its parameters, given or learned.
 inputs_ : dict of {str or int: float}
     Relevance of each input, by its name or number, the most important first: the root mean square slope of
-    the prediction times the standard deviation of the input, relative to the largest. Only for a Gaussian
-    kernel with one width per input and rows in memory.
+    the prediction times the standard deviation of the input, relative to the largest. Only for one
+    kernel with one width per input, as with ``gamma="ard"``, and rows in memory.
 {n_features_in_}""",
     "candidates_": r"""candidates_ : ndarray of shape (n_candidates, n_features)
     The centres, chosen or given; only with ``candidates``, and not with ``kernel="precomputed"``. If they
@@ -388,19 +355,12 @@ Returns
 {probabilities}
 
 {predict_raises}""",
-    "probabilities": r"""ndarray of shape (n, n_classes)
-    Columns as in ``classes_``; rows sum to 1.""",
     "predict_raises": r"""Raises
 ------
 NotFittedError
     Before ``fit``.
 TypeError, ValueError
     If X is not a finite numeric matrix with the columns that ``fit`` saw.""",
-    "predictor_parameters": r"""Parameters
-----------
-X : array-like of shape (n, n_features)
-n_jobs : int, optional
-    As for ``predict``.""",
     "probabilities": r"""ndarray of shape (n, n_classes)
     Columns as in ``classes_``; rows sum to 1.""",
     "labels": r"""ndarray of shape (n,)

@@ -18,8 +18,8 @@ from .._checks.arguments import learning_argument
 from .._checks.targets import Training
 from .._data.design import evaluate
 from .._types import FloatArray, IntArray
-from ..kernels import Gaussian, Kernel, Laplacian, Linear, OnColumns, Polynomial, Sigmoid
-from ..kernels._parameters import column_stds, leaves
+from ..kernels import Kernel, OnColumns
+from ..kernels._base import column_stds
 
 #: Statuses, best first, with their remedies. Several fits have the worst status of them.
 REMEDIES: Final = {
@@ -39,9 +39,6 @@ REMEDIES: Final = {
 #: Statuses of models that can be overfitted.
 _AT_AN_OPTIMUM: Final = ("converged", "noise_floor", "alpha_floor", "stalled")
 _CONSTANT: Final = "y is constant, and so is the model; its error bars are meaningless"
-#: Kernels that have a width, and kernels that have one scale for all inputs.
-_WITH_WIDTH: Final = (Gaussian, Laplacian)
-_WITH_SCALE: Final = (*_WITH_WIDTH, Linear, Polynomial, Sigmoid)
 #: Largest ratio of the standard deviations of two inputs that one scale can suit.
 _MAX_STD_RATIO: Final = 1e3
 #: Number of rows for standard deviations, and for kernel values.
@@ -169,7 +166,7 @@ def _functions_of(est: Any) -> str:
 
 
 def _has_width(est: Any) -> bool:
-    return any(isinstance(leaf, _WITH_WIDTH) for leaf, _ in _leaves_of(est))
+    return any(leaf._length_powers().any() for leaf, _ in _leaves_of(est))
 
 
 def _leaves_of(est: Any) -> Iterator[tuple[Kernel, IntArray]]:
@@ -177,7 +174,7 @@ def _leaves_of(est: Any) -> Iterator[tuple[Kernel, IntArray]]:
     if isinstance(getattr(est, "kernel_", ""), str):  # no kernel, or "precomputed"
         return
     for kernel in est._kernels():
-        for leaf in leaves(kernel):
+        for leaf in kernel._leaves():
             columns = np.arange(est.n_features_in_)
             while isinstance(leaf, OnColumns):
                 columns, leaf = columns[leaf.positions(len(columns))], leaf.inner()
@@ -254,7 +251,7 @@ def _unscaled(est: Any, X: FloatArray | None) -> str | None:
     stds = _stds(X)
     for leaf, columns in _leaves_of(est):
         varying = columns[stds[columns] > 0.0]
-        if not isinstance(leaf, _WITH_SCALE) or len(varying) < 2 or np.size(getattr(leaf, "width", 1.0)) > 1:
+        if len(varying) < 2 or not leaf._has_one_scale():
             continue
         least, most = (varying[pick(stds[varying])] for pick in (np.argmin, np.argmax))
         if stds[most] > _MAX_STD_RATIO * stds[least]:
@@ -264,7 +261,7 @@ def _unscaled(est: Any, X: FloatArray | None) -> str | None:
                 f"The inputs have very different standard deviations, for which the kernel has one scale: "
                 f"column {names[most]!r} has the standard deviation {stds[most]:.3g}, "
                 f"column {names[least]!r} {stds[least]:.3g}. Scale X (StandardScaler)"
-                f"{widths if isinstance(leaf, _WITH_WIDTH) else ''}"
+                f"{widths if leaf._length_powers().any() else ''}"
             )
     return None
 
