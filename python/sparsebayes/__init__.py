@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ._data.statistics import SufficientStatistics
     from ._estimators.status import OverfitWarning
     from ._export.c_header import to_c
-    from ._export.onnx_model import to_onnx
+    from ._export.onnx_model import register_onnx_converters, to_onnx
     from .classification import RVC, SparseBayesClassifier
     from .multiclass import MRVM1, MRVM2
     from .providers import PyStatistics
@@ -33,7 +33,7 @@ _LAZY_MODULES = {
     "_data.statistics": ["SufficientStatistics"],
     "_estimators.status": ["OverfitWarning"],
     "_export.c_header": ["to_c"],
-    "_export.onnx_model": ["to_onnx"],
+    "_export.onnx_model": ["register_onnx_converters", "to_onnx"],
     "classification": ["RVC", "SparseBayesClassifier"],
     "multiclass": ["MRVM1", "MRVM2"],
     "providers": ["PyStatistics"],
@@ -47,7 +47,7 @@ __all__ = ["RVC", "RVR", "SparseBayesClassifier", "SparseBayesRegressor"]
 __all__ += ["GREVM", "LREVM", "MRVM1", "MRVM2", "VGREVM", "GREVMRegressor", "LREVMRegressor"]
 __all__ += ["NumericalError", "OverfitWarning", "Progress", "StepRecord"]
 __all__ += ["PyStatistics", "SufficientStatistics"]
-__all__ += ["Predictor", "load", "to_c", "to_onnx"]
+__all__ += ["Predictor", "load", "register_onnx_converters", "to_c", "to_onnx"]
 __all__ += ["__version__", "inspection", "kernels", "model_selection", "plot", "providers"]
 
 

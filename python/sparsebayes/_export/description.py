@@ -193,14 +193,14 @@ def _describe_posterior(est: SparseBayesEstimator) -> ServedModel:
     )
 
 
-def _describe_dense(est: ProbitModel | EigenModel) -> ServedModel:
+def _describe_dense(est: ProbitModel | EigenClassifier | EigenRegressor) -> ServedModel:
     """Describe a model whose outputs have all functions."""
     blocks: list[Block] = [Constant()] if est.fit_intercept else []
     weights = [est._bias[:, np.newaxis]] if est.fit_intercept else []
     if is_precomputed(est.kernel_):
         blocks += _columns(est.relevance_)
         weights.append(est.dual_coef_)
-    elif isinstance(est, EigenModel):
+    elif isinstance(est, (EigenClassifier, EigenRegressor)):
         blocks += [_centres(kernel, est.relevance_vectors_) for kernel in est._kernels()]
         weights.append(est.dual_coef_)
     else:

@@ -147,6 +147,10 @@ class Graph:
         self.nodes.append(Node(op, tuple(value.name for value in inputs), output, attributes))
         return Value(self, output)
 
+    def publish(self, value: Value, name: str) -> None:
+        """Give a value the name of an output."""
+        self.nodes.append(Node("Identity", (value.name,), name, {}))
+
     def real(self, values: Operand) -> Value:
         """Return real numbers in the precision of the graph; ValueError if one is too large for it."""
         if isinstance(values, Value):

@@ -1,10 +1,9 @@
-"""Fitted models as ONNX graphs. Only this module imports onnx, inside functions."""
+"""Fitted models as ONNX graphs, and converters for skl2onnx. onnx is imported inside functions only."""
 
 from __future__ import annotations
 
 import json
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.polynomial import chebyshev
@@ -14,13 +13,11 @@ from scipy.special import erfcx
 from .._checks.arguments import check_integer
 from .._core import __version__
 from .description import ServedModel, describe, factor
-from .onnx_graph import Basis, Graph, Node, Value
+from .onnx_graph import Basis, Graph, Value
 
 if TYPE_CHECKING:
     import onnx
 
-#: Name, value, type and shape of an output; the shape is that of a row.
-Output: TypeAlias = tuple[str, Value, "np.dtype[Any]", list[int]]
 #: First operator set in which every operator used has its present form; onnxruntime 1.6 supports it.
 OLDEST_OPSET = 13
 #: The polynomial of the tail is in s = (|x| - k) / (|x| + k); this is k.
@@ -32,6 +29,12 @@ _TAIL_DEGREE = {"float64": 20, "float32": 10}
 _NODES = np.arange(-7.0, 7.6, 0.25)
 _SPACING = 0.25
 _LOG_ROOT_TWO_PI = 0.5 * np.log(2.0 * np.pi)
+#: The options of skl2onnx for a classifier: the form of the probabilities, and whether to return labels.
+_CLASSIFIER_OPTIONS = {
+    "zipmap": [True, False, "columns"],
+    "output_class_labels": [False, True],
+    "nocl": [True, False],
+}
 
 
 def to_onnx(est: Any, *, dtype: DTypeLike = "float64", opset: int = OLDEST_OPSET) -> onnx.ModelProto:
@@ -67,7 +70,8 @@ def to_onnx(est: Any, *, dtype: DTypeLike = "float64", opset: int = OLDEST_OPSET
     ImportError
         If onnx is not installed: ``pip install sparsebayes[onnx]``.
     TypeError, ValueError, NotFittedError
-        If est is not a fitted estimator of this package, or its functions or numbers cannot be exported.
+        If est is not a fitted estimator of this package (for a pipeline see `register_onnx_converters`), or its
+        functions or numbers cannot be exported.
 
     Notes
     -----
@@ -87,8 +91,7 @@ def to_onnx(est: Any, *, dtype: DTypeLike = "float64", opset: int = OLDEST_OPSET
     ``onnx.save(model, "model.onnx")`` writes it to a file; onnxruntime runs it:
     ``InferenceSession("model.onnx").run(None, {"X": X})``.
     """
-    if find_spec("onnx") is None:
-        raise ImportError("sparsebayes.to_onnx needs onnx: run `pip install sparsebayes[onnx]`")
+    require("onnx", "sparsebayes.to_onnx")
     from onnx.defs import onnx_opset_version
 
     try:
@@ -103,21 +106,31 @@ def to_onnx(est: Any, *, dtype: DTypeLike = "float64", opset: int = OLDEST_OPSET
         raise ValueError(f"opset must be at most {newest}, the newest that onnx knows here, got {version}")
     model = describe(est)
     graph = Graph(precision, model.n_features)
-    if model.classes is None:
-        mean, std = (value.squeeze(1) if model.flat else value for value in _regression(graph, model))
-        outputs: list[Output] = [
-            (name, value, graph.dtype, [] if model.flat else [len(model.outputs)])
-            for name, value in (("mean", mean), ("std", std))
-        ]
-    else:
+    for name, value in build(graph, model, flat=model.flat).items():
+        graph.publish(value, name)
+    return _model_proto(graph, model, version)
+
+
+def require(package: str, caller: str) -> None:
+    """Raise ImportError with the remedy if a package is not installed."""
+    from importlib.util import find_spec
+
+    if find_spec(package) is None:
+        remedy = "sparsebayes[onnx]" if package == "onnx" else package
+        raise ImportError(f"{caller} needs {package}, which is not installed: run `pip install {remedy}`")
+
+
+def build(graph: Graph, model: ServedModel, *, flat: bool) -> dict[str, Value]:
+    """Add a model to the graph and return its outputs by name.
+
+    Those of a regression are (n, n_outputs), or (n,) if ``flat``.
+    """
+    if model.classes is not None:
         index, probabilities = _classification(graph, model)
-        labels = _stored(model.classes)
-        label = graph.apply("Gather", graph.constant(labels), index, axis=0)
-        outputs = [
-            ("label", label, labels.dtype, []),
-            ("probabilities", probabilities, graph.dtype, [len(labels)]),
-        ]
-    return _model_proto(graph, model, outputs, version)
+        label = graph.apply("Gather", graph.constant(_stored(model.classes)), index, axis=0)
+        return {"label": label, "probabilities": probabilities}
+    mean, std = _regression(graph, model)
+    return {"mean": mean.squeeze(1), "std": std.squeeze(1)} if flat else {"mean": mean, "std": std}
 
 
 def _regression(graph: Graph, model: ServedModel) -> tuple[Value, Value]:
@@ -263,23 +276,30 @@ def probit(scores: Value, winner: Value) -> Value:
     return mass / mass.sum(1, keep=True)
 
 
-def _model_proto(graph: Graph, model: ServedModel, outputs: list[Output], opset: int) -> onnx.ModelProto:
+def outputs_of(model: ServedModel, dtype: np.dtype[Any]) -> list[tuple[str, np.dtype[Any], list[int]]]:
+    """Return name, type and shape of the outputs of the graph of a model; the shape is that of a row."""
+    if model.classes is not None:
+        label = ("label", _stored(model.classes).dtype, list[int]())
+        return [label, ("probabilities", dtype, [len(model.classes)])]
+    shape = [] if model.flat else [len(model.outputs)]
+    return [("mean", dtype, shape), ("std", dtype, shape)]
+
+
+def _model_proto(graph: Graph, model: ServedModel, opset: int) -> onnx.ModelProto:
     from onnx import helper, numpy_helper
 
-    def info(name: str, dtype: np.dtype[Any], shape: list[int]) -> onnx.ValueInfoProto:
-        return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(dtype), ["n", *shape])
-
-    for name, value, _, _ in outputs:
-        graph.nodes.append(Node("Identity", (value.name,), name, {}))
-    nodes = [
-        helper.make_node(node.op, node.inputs, [node.output], name=node.output, **node.attributes)
-        for node in graph.nodes
-    ]
+    x = helper.make_tensor_value_info(graph.x.name, element_type(graph.dtype), ["n", graph.n_features])
     proto = helper.make_graph(
-        nodes,
+        [
+            helper.make_node(node.op, node.inputs, [node.output], name=node.output, **node.attributes)
+            for node in graph.nodes
+        ],
         model.estimator,
-        [info(graph.x.name, graph.dtype, [graph.n_features])],
-        [info(name, dtype, shape) for name, _, dtype, shape in outputs],
+        [x],
+        [
+            helper.make_tensor_value_info(name, element_type(dtype), ["n", *shape])
+            for name, dtype, shape in outputs_of(model, graph.dtype)
+        ],
         [numpy_helper.from_array(values, name) for name, values in graph.constants.items()],
     )
     opsets = [helper.make_opsetid("", opset)]
@@ -295,3 +315,156 @@ def _model_proto(graph: Graph, model: ServedModel, outputs: list[Output], opset:
         about["feature_names"] = json.dumps(model.feature_names)
     helper.set_model_props(result, about)
     return result
+
+
+def element_type(dtype: np.dtype[Any]) -> int:
+    """Return ONNX's number for a type."""
+    from onnx import helper
+
+    return int(helper.np_dtype_to_tensor_dtype(dtype))
+
+
+# --- converters for skl2onnx -------------------------------------------------------------------------
+
+
+def register_onnx_converters() -> None:
+    """Let skl2onnx convert the estimators of this package, in pipelines and on their own.
+
+    Call this function once before ``skl2onnx.to_onnx`` or ``skl2onnx.convert_sklearn``. The graph has the
+    outputs of `to_onnx` in the precision of the types or rows that are passed to skl2onnx, single for
+    integers; a regressor inside an ensemble has only its mean. Pass ``options={"zipmap": False}`` to get
+    class probabilities as an array; by default they are dictionaries in single precision.
+
+    Raises
+    ------
+    ImportError
+        If skl2onnx is not installed: ``pip install skl2onnx``.
+
+    Examples
+    --------
+    >>> import numpy as np, skl2onnx
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from sparsebayes import RVC, register_onnx_converters
+    >>> X = np.random.default_rng(0).normal(size=(60, 2))
+    >>> pipeline = make_pipeline(StandardScaler(), RVC(gamma=0.5)).fit(X, X[:, 0] * X[:, 1] > 0)
+    >>> register_onnx_converters()
+    >>> model = skl2onnx.to_onnx(pipeline, X[:1], options={"zipmap": False})
+    >>> [output.name for output in model.graph.output]
+    ['label', 'probabilities']
+    """
+    require("skl2onnx", "sparsebayes.register_onnx_converters")
+    from skl2onnx import update_registered_converter
+
+    from .. import classification, multiclass, regression, revm
+
+    regressors = [regression.RVR, regression.SparseBayesRegressor, revm.GREVMRegressor, revm.LREVMRegressor]
+    classifiers = [classification.RVC, classification.SparseBayesClassifier, multiclass.MRVM1]
+    classifiers += [multiclass.MRVM2, revm.GREVM, revm.LREVM, revm.VGREVM]
+    for estimator in (*regressors, *classifiers):
+        labels = estimator in classifiers
+        update_registered_converter(
+            estimator,
+            f"SparseBayes{estimator.__name__}",
+            _set_types,
+            _convert,
+            parser=None if labels else _parse_regressor,
+            options=_CLASSIFIER_OPTIONS if labels else None,
+        )
+
+
+def _parse_regressor(scope: Any, model: Any, inputs: list[Any], custom_parsers: Any = None) -> Any:
+    """Declare the outputs mean and standard deviation; `_set_types` sets their shapes later."""
+    operator = scope.declare_local_operator(f"SparseBayes{type(model).__name__}", model)
+    operator.inputs = inputs
+    kind = _tensor_type(_precision(inputs[0]))
+    for name in ("mean", "std"):
+        operator.outputs.append(scope.declare_local_variable(name, kind()))
+    return operator.outputs
+
+
+def _set_types(operator: Any) -> None:
+    if len(operator.inputs) != 1:
+        raise ValueError(
+            f"{type(operator.raw_operator).__name__} takes one input in a graph, of all features, and not "
+            f"{len(operator.inputs)}; join columns first, for instance by a ColumnTransformer"
+        )
+    model, dtype = describe(operator.raw_operator), _precision(operator.inputs[0])
+    n_rows, n_columns = operator.inputs[0].type.shape
+    if n_columns not in (None, model.n_features):
+        raise ValueError(
+            f"{model.estimator} was fitted to {model.n_features} features, but its input in the graph has "
+            f"{n_columns}; give the shape [None, {model.n_features}]"
+        )
+    for output, (_, kind, shape) in zip(operator.outputs, outputs_of(model, dtype), strict=False):
+        columns = [1] if _is_nested(operator) and not shape else shape
+        output.set_type(_tensor_type(kind)([n_rows, *columns]))
+
+
+def _convert(scope: Any, operator: Any, container: Any) -> None:
+    if container.target_opset_onnx < OLDEST_OPSET:
+        raise ValueError(
+            f"target_opset must be at least {OLDEST_OPSET}, got {container.target_opset_onnx}: the operators "
+            "used had other forms before"
+        )
+    model = describe(operator.raw_operator)
+    graph = Graph(_precision(operator.inputs[0]), model.n_features)
+    results = build(graph, model, flat=model.flat and not _is_nested(operator))
+    names = {graph.x.name: _rows(scope, operator, container, graph.dtype)}
+    for (name, value), output in zip(results.items(), operator.outputs, strict=False):
+        graph.publish(value, name)
+        names[name] = output.full_name
+    _copy(graph, names, scope, container)
+
+
+def _copy(graph: Graph, names: dict[str, str], scope: Any, container: Any) -> None:
+    """Copy the graph to ``container``; ``names`` maps its input and outputs to their names there."""
+    for name, values in graph.constants.items():
+        names[name] = scope.get_unique_variable_name(f"sparsebayes_{name}")
+        container.add_initializer(
+            names[name], element_type(values.dtype), list(values.shape), values.ravel().tolist()
+        )
+    for node in graph.nodes:
+        if node.output not in names:
+            names[node.output] = scope.get_unique_variable_name(f"sparsebayes_{node.output}")
+        container.add_node(
+            node.op,
+            [names[name] for name in node.inputs],
+            [names[node.output]],
+            name=scope.get_unique_operator_name(f"sparsebayes_{node.op}"),
+            **node.attributes,
+        )
+
+
+def _rows(scope: Any, operator: Any, container: Any, dtype: np.dtype[Any]) -> str:
+    """Return the name of the input, after a cast if it does not hold floating-point numbers."""
+    rows = operator.inputs[0]
+    if isinstance(rows.type, _tensor_type(dtype)):
+        return str(rows.full_name)
+    cast = scope.get_unique_variable_name("sparsebayes_rows")
+    name = scope.get_unique_operator_name("sparsebayes_Cast")
+    container.add_node("Cast", [rows.full_name], [cast], name=name, to=element_type(dtype))
+    return str(cast)
+
+
+def _is_nested(operator: Any) -> bool:
+    """Return whether this is a regressor in an ensemble, whose converter expects one output, a column."""
+    return len(operator.outputs) == 1
+
+
+def _precision(variable: Any) -> np.dtype[Any]:
+    from skl2onnx.common.data_types import DoubleTensorType
+
+    return np.dtype(np.float64 if isinstance(variable.type, DoubleTensorType) else np.float32)
+
+
+def _tensor_type(dtype: np.dtype[Any]) -> Any:
+    from skl2onnx.common import data_types
+
+    kinds = {
+        "float32": data_types.FloatTensorType,
+        "float64": data_types.DoubleTensorType,
+        "int64": data_types.Int64TensorType,
+        "object": data_types.StringTensorType,
+    }
+    return kinds[dtype.name]
