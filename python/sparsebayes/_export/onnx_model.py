@@ -70,7 +70,7 @@ def to_onnx(est: Any, *, dtype: DTypeLike = "float64", opset: int = OLDEST_OPSET
     ImportError
         If onnx is not installed: ``pip install sparsebayes[onnx]``.
     TypeError, ValueError, NotFittedError
-        If est is not a fitted estimator of this package (for a pipeline see `register_onnx_converters`), or its
+        If est is not a fitted estimator (for a pipeline see `register_onnx_converters`), or its
         functions or numbers cannot be exported.
 
     Notes
