@@ -167,18 +167,15 @@ _MAX_STEPS: Final = 2000
 class LearningData:
     """The training data and the dictionary that kernels are learned from."""
 
-    #: Rows, N x d.
+    #: Rows, N x d, and centres of the kernel functions, M x d.
     X: FloatArray
-    #: Centres of the kernel functions, M x d.
     centres: FloatArray
     #: Functions without parameters, N x F: the bias, and the extra columns.
     fixed: FloatArray
-    #: One target for each output, all of length N.
+    #: One target for each output, and the sample weights, all of length N.
     targets: list[FloatArray]
-    #: Sample weights, length N.
     weights: FloatArray
     likelihood: Likelihood
-    #: Given noise variance, or None.
     noise_variance: float | None
     #: Number of ``fixed`` functions before the kernels in the dictionary; the others follow the kernels.
     n_before: int
@@ -407,17 +404,14 @@ def _log_density(kernels: list[Kernel], data: LearningData, posteriors: list[_co
         variance = np.maximum(np.sum((Phi @ posterior.sigma) * Phi, axis=1), 0.0)
         moments.append((Phi @ posterior.mu, variance))
     if data.likelihood == "gaussian":
-        mean, variance = moments[0]
-        variance = variance + 1.0 / posteriors[0].beta
+        mean, variance = moments[0][0], moments[0][1] + 1.0 / posteriors[0].beta
         log_p = -0.5 * (np.log(2.0 * np.pi * variance) + (data.targets[0] - mean) ** 2 / variance)
     else:
         logits = np.column_stack([mean / np.sqrt(1.0 + np.pi / 8.0 * variance) for mean, variance in moments])
-        of_each: FloatArray = log_normalised(logits)
         # With two classes the one column is the logit of the second.
-        classes = (
-            data.targets[0] > 0.5 if len(moments) == 1 else np.argmax(np.column_stack(data.targets), axis=1)
-        )
-        log_p = of_each[np.arange(len(of_each)), classes.astype(np.intp)]
+        targets = np.column_stack(data.targets)
+        classes = np.argmax(targets, axis=1) if len(moments) > 1 else (targets[:, 0] > 0.5).astype(np.intp)
+        log_p = log_normalised(logits)[np.arange(len(targets)), classes]
     weighted: FloatArray = data.weights * log_p
     return weighted
 

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,9 +31,6 @@ __all__ = ["PyStatistics", "RowPart", "SummedStatistics"]
 
 #: Numbers of basis functions, as the core passes them.
 Functions: TypeAlias = NDArray[np.int64]
-#: Bytes that the core stores for each row and active function, and the number of active functions to expect.
-_BYTES_PER_ACTIVE: Final = 24
-_TYPICAL_ACTIVE: Final = 100
 #: Result of a method of a provider.
 Sums = TypeVar("Sums")
 
@@ -41,28 +38,16 @@ Sums = TypeVar("Sums")
 class PyStatistics(ABC):
     r"""The sums over rows that a fit needs: the interface for other computers, devices and engines.
 
-    With the rows :math:`\phi_n` of the design matrix, the sample weights :math:`v_n` and the targets
-    :math:`t_n`, each method takes the weights ``mu`` of the functions ``active`` (all others are zero) and
-    returns sums of
+    Each method takes the weights ``mu`` of the functions ``active``, all others being zero, and returns sums
+    over the rows :math:`\phi_n` of the design matrix. :math:`r_n` and :math:`-w_n` are the first and second
+    derivative of :math:`v_n \ln p(t_n | \eta_n)` in the linear predictor :math:`\eta_n = \sum_{j \in active}
+    \mu_j \phi_{nj}`, with the sample weight :math:`v_n` and the target :math:`t_n`: for a Gaussian
+    :math:`v_n (t_n - \eta_n)` and :math:`v_n`. The guide to providers lists them for each likelihood.
 
-    .. math::
-
-        \eta_n = \sum_{j \in active} \mu_j \phi_{nj}, \quad
-        r_n = v_n \frac{\partial \ln p(t_n | \eta_n)}{\partial \eta_n}, \quad
-        w_n = -v_n \frac{\partial^2 \ln p(t_n | \eta_n)}{\partial \eta_n^2}
-
-    =============  ==================  ==================  ========================================
-    likelihood     :math:`r_n / v_n`   :math:`w_n / v_n`   deviance of a row, over :math:`v_n`
-    =============  ==================  ==================  ========================================
-    ``gaussian``   :math:`t - \eta`    1                   :math:`(t - \eta)^2`
-    ``bernoulli``  :math:`t - s`       :math:`s (1 - s)`   :math:`-2 (t \eta - \ln(1 + e^\eta))`
-    ``poisson``    :math:`t - e^\eta`  :math:`e^\eta`      :math:`-2 (t \eta - e^\eta - \ln t!)`
-    =============  ==================  ==================  ========================================
-
-    with :math:`s = 1 / (1 + e^{-\eta})` (Tipping & Faul 2003, equations 9 to 14). Columns and targets keep
-    their units: do not scale or centre them. For estimators with ``fit_intercept=True`` the first function
-    must be 1 everywhere; their fits compute the sums of centred columns from these sums, and lose twice the
-    digits by which a mean exceeds a standard deviation. Subtract a number near the mean from such columns.
+    Columns and targets keep their units: do not scale or centre them. For estimators with
+    ``fit_intercept=True`` the first function must be 1 everywhere; their fits compute the sums of centred
+    columns from these sums, and lose twice the digits by which a mean exceeds a standard deviation. Subtract
+    a number near the mean from such columns.
 
     No call depends on an earlier one. Equal calls must return equal results, to the bit if a fit is to be
     reproducible to the bit. Calls follow one another on a thread that is not the caller's.
@@ -155,9 +140,8 @@ class PyStatistics(ABC):
         r"""Return how posterior variances change with the mode through the weights :math:`w_n`.
 
         The result has :math:`\sum_n (\partial w_n / \partial \eta_n) T_{nj}^2 T_{nk}` at (j, k), where
-        :math:`T = \Phi_A \Sigma` has the rows :math:`\phi_n^T \Sigma`. For Bernoulli :math:`\partial w /
-        \partial \eta = v s (1 - s)(1 - 2 s)`, for Poisson :math:`v e^\eta`. ``sigma`` is the covariance of
-        the weights, or another, unsymmetric matrix if the fit centres columns.
+        :math:`T = \Phi_A \Sigma` has the rows :math:`\phi_n^T \Sigma`. ``sigma`` is the covariance of the
+        weights, or another, unsymmetric matrix if the fit centres columns.
         """
         raise NotImplementedError(
             f"{type(self).__name__} needs a method variance_drift for the likelihood {self.likelihood!r}"
@@ -419,11 +403,6 @@ class RowPart(_Forwarding):
     def __getstate__(self) -> dict[str, Any]:
         """Return the arrays and options, without the part of the core."""
         return self.__dict__ | {"_core_part": None}
-
-    def __sizeof__(self) -> int:
-        """Estimate the bytes of the rows, here and in the core, for Dask's scheduler."""
-        given = sum(values.nbytes for values in self._rows if values is not None)
-        return 2 * given + self.n_samples * _BYTES_PER_ACTIVE * min(self.n_basis, _TYPICAL_ACTIVE)
 
     def __repr__(self) -> str:
         """Return the class and its sizes."""
