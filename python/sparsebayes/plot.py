@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 __all__ = [
-    "AlphaSpectrumDisplay",
-    "EvidencePathDisplay",
     "PredictiveBandDisplay",
     "ProbabilityDisplay",
     "RelevanceVectorsDisplay",
@@ -42,11 +40,20 @@ __all__ = [
 _GRID, _MARGIN = 201, 0.1
 _MARKERS = "*.+xv^sD"
 #: Fields of displays that are arrays of numbers, or of labels.
-_NUMBERS: Final = frozenset("points vectors x mean std first second probabilities path".split())
+_NUMBERS: Final = frozenset("points vectors x mean std first second probabilities".split())
 _LABELS: Final = frozenset(["y", "classes"])
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class _Display:
+    """Data and relevance vectors of a model of one or two inputs."""
+
+    points: Any
+    vectors: Any
+    y: Any = None
+    classes: Any = None
+    labels: Sequence[str] = ("x", "y")
+
     def __post_init__(self) -> None:
         for name, values in vars(self).items():
             if name in _NUMBERS or (name in _LABELS and values is not None):
@@ -70,17 +77,6 @@ class _Display:
     def _draw(self, ax: Any, **kwargs: Any) -> None:
         raise NotImplementedError
 
-
-@dataclass(eq=False, repr=False, kw_only=True)
-class _Data(_Display):
-    """Data and relevance vectors of a model of one or two inputs."""
-
-    points: Any
-    vectors: Any
-    y: Any = None
-    classes: Any = None
-    labels: Sequence[str] = ("x", "y")
-
     def _finish(self, ax: Any) -> None:
         """Circle the relevance vectors, and label the axes."""
         if len(self.vectors) > 0:
@@ -96,7 +92,7 @@ class _Data(_Display):
 
 
 @documented
-class RelevanceVectorsDisplay(_Data):
+class RelevanceVectorsDisplay(_Display):
     """Data of one or two inputs, with circles around the relevance vectors.
 
     With one input the second coordinate is the target, or the prediction for a relevance vector that is not
@@ -130,7 +126,7 @@ class RelevanceVectorsDisplay(_Data):
 
 @documented
 @dataclass(eq=False, repr=False, kw_only=True)
-class PredictiveBandDisplay(_Data):
+class PredictiveBandDisplay(_Display):
     """The predictive distribution of a regression on one input: mean, error bars, data, relevance vectors.
 
     Parameters
@@ -191,7 +187,7 @@ class PredictiveBandDisplay(_Data):
 
 @documented
 @dataclass(eq=False, repr=False, kw_only=True)
-class ProbabilityDisplay(_Data):
+class ProbabilityDisplay(_Display):
     """Contours of class probabilities over two inputs, with the data and the relevance vectors.
 
     Parameters
@@ -269,98 +265,16 @@ class ProbabilityDisplay(_Data):
         self._finish(ax)
 
 
-@dataclass(eq=False, repr=False)
-class EvidencePathDisplay(_Display):
-    """The log evidence against the steps of a fit; ``line_`` is the curve.
-
-    Parameters
-    ----------
-    path : array-like of shape (n_steps + 1,)
-        The log evidence at the start and after each step.
-    objective : str, default="log evidence"
-        Label of the second axis.
-    """
-
-    path: Any
-    objective: str = "log evidence"
-
-    @classmethod
-    def from_estimator(cls, est: Any, *, ax: Axes | None = None, **kwargs: Any) -> Self:
-        """Draw the path of a fitted estimator; ``kwargs`` are for ``matplotlib.axes.Axes.plot``.
-
-        The path is ``log_marginal_likelihood_path_``, or the log joint likelihood of `MRVM2`.
-        """
-        est, _ = last_step(est)
-        path, objective = "log_marginal_likelihood_path_", "log evidence"
-        if hasattr(est, "log_joint_likelihood_path_"):
-            path, objective = "log_joint_likelihood_path_", "log joint likelihood"
-        _check_fitted(cls, est, path, "the log evidence after each step")
-        priors = [getattr(est, name, (0.0, 0.0)) for name in ("alpha_prior", "noise_prior")]
-        if getattr(est, "_variational", False):
-            objective = "lower bound on the log evidence"
-        elif objective == "log evidence" and any(tuple(prior) != (0.0, 0.0) for prior in priors):
-            objective = "log posterior of the hyperparameters"
-        return cls(getattr(est, path), objective).plot(ax, **kwargs)
-
-    def _draw(self, ax: Any, **kwargs: Any) -> None:
-        (self.line_,) = ax.plot(np.arange(len(self.path)), self.path, **kwargs)
-        ax.set(xlabel="step", ylabel=self.objective)
-
-
-@dataclass(eq=False, repr=False)
-class AlphaSpectrumDisplay(_Display):
-    """The prior precisions of the weights in ascending order; ``lines_`` are the curves.
-
-    Parameters
-    ----------
-    spectra : sequence of array-likes
-        Ascending precisions of each fit, output or class; a curve for each.
-    names : sequence, optional
-        Names of the curves.
-    """
-
-    spectra: Any
-    names: Sequence[Any] | None = None
-
-    def __post_init__(self) -> None:
-        spectra = check_entries("spectra", self.spectra, "array-likes")
-        self.spectra = [real_array("spectra", spectrum) for spectrum in spectra]
-
-    @classmethod
-    def from_estimator(cls, est: Any, *, ax: Axes | None = None, **kwargs: Any) -> Self:
-        """Draw the precisions of a fitted estimator; ``kwargs`` are for ``matplotlib.axes.Axes.plot``."""
-        est, _ = last_step(est)
-        _check_fitted(cls, est, "alpha_", "precisions")
-        spectra = [np.sort(alpha[np.isfinite(alpha)]) for alpha in np.atleast_2d(est.alpha_.T)]
-        names = list(getattr(est, "classes_", range(len(spectra)))) if len(spectra) > 1 else None
-        return cls(spectra, names).plot(ax, **kwargs)
-
-    def _draw(self, ax: Any, **kwargs: Any) -> None:
-        self.lines_ = []
-        for i, spectrum in enumerate(self.spectra):
-            label = {} if self.names is None else {"label": str(self.names[i])}
-            ranks = np.arange(1, len(spectrum) + 1)
-            self.lines_ += ax.plot(ranks, spectrum, **{"marker": ".", **label, **kwargs})
-        ax.set(yscale="log", xlabel="weights, in order of size", ylabel="prior precision")
-        if self.names is not None:
-            ax.legend()
-
-
-def _check_fitted(display: type, est: Any, needs: str, what: str) -> None:
-    """Raise an error unless ``est`` is fitted and has the attribute ``needs``; ``what`` describes it."""
-    if not isinstance(est, BaseEstimator):
-        raise TypeError(f"est must be a fitted estimator of this package, got {type(est).__name__}")
-    check_is_fitted(est)
-    if not hasattr(est, needs):
-        raise TypeError(f"{display.__name__} draws {what}, which this {type(est).__name__} does not have")
-
-
 def _prepared(
     display: type, est: Any, X: ArrayLike, y: ArrayLike, needs: str, what: str, most: int = 2
 ) -> tuple[Any, FloatArray, NDArray[Any]]:
     """Return the last step of a pipeline, X as a finite matrix, and y as finite numbers or known labels."""
     est, X = last_step(est, X)
-    _check_fitted(display, est, needs, what)
+    if not isinstance(est, BaseEstimator):
+        raise TypeError(f"est must be a fitted estimator of this package, got {type(est).__name__}")
+    check_is_fitted(est)
+    if not hasattr(est, needs):
+        raise TypeError(f"{display.__name__} draws {what}, which this {type(est).__name__} does not have")
     classes = est.classes_ if is_classifier(est) else None
     columns = est.n_features_in_
     if not (1 if classes is None else 2) <= columns <= most:
@@ -388,7 +302,7 @@ def _axis(values: FloatArray, margin: float) -> FloatArray:
 
 
 def _data(est: Any, rows: FloatArray, y: NDArray[Any]) -> dict[str, Any]:
-    """Return the fields of `_Data`.
+    """Return the fields of `_Display`.
 
     With one input, the heights of relevance vectors that are not among the rows are predictions.
     """

@@ -417,11 +417,6 @@ DRAWN = {
     "x": column(),
     "mean": column(),
     "std": column(),
-    "path": column(),
-    "objective": some("log evidence"),
-    "spectra": some([[1.0, 2.0]], [], [[]], [["a"]], [1.0]),
-    "names": some(None, ["a"], [1]),
-    "label": some("x"),
     "labels": some(("x", "y"), ["x"], "ab"),
     "classes": some(None, [0, 1], ["a", "b"]),
     "first": column(),
@@ -436,7 +431,7 @@ DRAWN = {
 @pytest.mark.parametrize("name", plot.__all__)
 def test_displays(name, capfd, tmp_path):
     kind = getattr(plot, name)
-    strategies = common(tmp_path) | PICTURES | DRAWN | {"path": column()}
+    strategies = common(tmp_path) | PICTURES | DRAWN
     exercise(f"{name}.from_estimator", lambda: kind.from_estimator, capfd, strategies, share=0.3)
     exercise(name, lambda: kind, capfd, strategies, share=0.3)
 

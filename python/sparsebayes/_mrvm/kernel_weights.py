@@ -182,8 +182,9 @@ def minimise_on_simplex(Omega: ArrayLike, f: ArrayLike) -> FloatArray:
 def _units(M: FloatArray) -> FloatArray:
     """Return factors of the variables that make the diagonal of a form constant, but for small values."""
     lengths = np.sqrt(np.maximum(np.diagonal(M), 0.0))
-    # Kernels that vanish have no unit.
-    return 1.0 / np.where(lengths > 0.0, np.maximum(lengths, _MIN_UNIT_RATIO * lengths.max()), 1.0)
+    lengths /= lengths.max() or 1.0
+    # Kernels that vanish count like the largest.
+    return 1.0 / np.where(lengths > 0.0, np.maximum(lengths, _MIN_UNIT_RATIO), 1.0)
 
 
 def _regular_factor(H: FloatArray) -> FloatArray:
