@@ -345,6 +345,8 @@ class _Header:
 
     def _probabilities(self) -> str:
         link, n = self._model.link, self._n_outputs
+        if link == "probit" and n == 2:
+            return self._fill(templates.PROBIT_OF_TWO)
         prepare, weigh = "", self._fill(templates.EXPONENTIALS)
         if link == "logistic":
             prepare = self._fill(templates.LOG_ODDS if n == 1 else templates.LOG_SIGMOID)
