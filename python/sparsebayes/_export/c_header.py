@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._checks.arguments import check_flag
+from .._checks.arguments import check_choice, check_flag
 from .._core import __version__
 from .._types import FloatArray, IntArray
 from ..kernels import Kernel, OnColumns, Sum
@@ -86,11 +86,8 @@ def to_c(est: Any, *, name: str = "model", dtype: str = "float", std: bool = Tru
             "name must be ASCII letters, digits and single underscores between them, begin with a letter and "
             f"have {_MAX_NAME_LENGTH} characters at most, got {name!r}"
         )
-    if not isinstance(dtype, str) or dtype not in ("float", "double"):
-        error = ValueError if isinstance(dtype, str) else TypeError
-        raise error(f"dtype must be 'float' or 'double', got {dtype!r}")
-    with_std = check_flag("std", std)
-    return _Header(Source(name, Real(dtype)), describe(est), with_std).write()
+    real, with_std = Real(check_choice("dtype", dtype, ("float", "double"))), check_flag("std", std)
+    return _Header(Source(name, real), describe(est), with_std).write()
 
 
 @dataclass(frozen=True)
@@ -348,6 +345,8 @@ class _Header:
 
     def _probabilities(self) -> str:
         link, n = self._model.link, self._n_outputs
+        if link == "probit" and n == 2:
+            return self._fill(templates.PROBIT_OF_TWO)
         prepare, weigh = "", self._fill(templates.EXPONENTIALS)
         if link == "logistic":
             prepare = self._fill(templates.LOG_ODDS if n == 1 else templates.LOG_SIGMOID)

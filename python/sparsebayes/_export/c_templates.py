@@ -280,6 +280,18 @@ LOG_SIGMOID = """\
         p[c] = (p[c] < 0.0$f ? p[c] : 0.0$f) - $log1p($exp(-$fabs(p[c])));
 """
 
+PROBIT_OF_TWO = """\
+/* Writes the probabilities of both classes, Phi((eta_c - eta_d) / sqrt 2). */
+static inline void ${NAME}_predict_proba(const $REAL *x, $REAL *p)
+{
+    $REAL half;
+    ${NAME}_scores_(x, p);
+    half = (p[1] - p[0]) / 2.0$f;
+    p[0] = $erfc(half) / 2.0$f;
+    p[1] = $erfc(-half) / 2.0$f;
+}
+"""
+
 PROBIT = """\
     /* With d_c = max eta - eta_c, P(c) = integral of phi(u + d_c) prod_(k != c) Phi(u + d_k) du,
      * by the trapezoidal rule. */

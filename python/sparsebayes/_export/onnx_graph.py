@@ -227,14 +227,9 @@ class Basis:
         """Return the functions times these weights, (n, k); a row of weights for each function."""
         at_zero = self._at_zero @ weights
         slopes = self._slopes @ weights
-        used = np.flatnonzero(slopes.any(axis=1))
-        if self._values is None or len(used) == 0:
+        if self._values is None or not slopes.any():
             return self._graph.repeat_rows(at_zero)
-        values = self._values
-        # Copying the few values in use is less work than multiplying the many others by 0.
-        if 2 * len(used) <= len(slopes):
-            values, slopes = values.take(used, 1), slopes[used]
-        product: Value = values @ slopes
+        product: Value = self._values @ slopes
         if at_zero.any():
             product += at_zero
         return product

@@ -163,7 +163,7 @@ def _classification(graph: Graph, model: ServedModel) -> tuple[Value, Value]:
     eta = _predictors(basis, model)
     if model.link == "probit":
         winner = eta.map("ArgMax", axis=1, keepdims=1)
-        return winner.squeeze(1), probit(eta, winner)
+        return winner.squeeze(1), probit(eta, winner, len(model.classes))
     if model.link == "softmax":
         p = _moderated_softmax(graph, basis, model, eta).map("Softmax", axis=1)
         return _winner(p), p
@@ -260,13 +260,16 @@ def log_cdf(x: Value) -> Value:
     return x.graph.apply("Where", negative, log_tail, log_body)
 
 
-def probit(scores: Value, winner: Value) -> Value:
+def probit(scores: Value, winner: Value, n_classes: int) -> Value:
     """Return P(c) = E_u prod_{d != c} Phi(u + f_c - f_d) of scores f, (n, n_classes).
 
     ``winner``: index of the highest score, (n, 1). With y = u + f_c the integrand of class c is
     prod_d Phi(y - f_d) times the hazard phi / Phi at y - f_c. It is entire and decays like a Gaussian, so
     that the trapezoidal rule converges geometrically; all mass but 1e-12 is near the highest score.
     """
+    if n_classes == 2:  # Phi((f_1 - f_0) / sqrt(2)), right far into the tail
+        difference = scores.take([1], 1) - scores.take([0], 1)
+        return log_cdf(scores.graph.join([-difference, difference], 1) * np.sqrt(0.5)).map("Exp")
     top = scores.graph.apply("GatherElements", scores, winner, axis=1)
     behind = (top - scores).expand_dims(1)  # (n, 1, n_classes)
     x = behind + _NODES[np.newaxis, :, np.newaxis]
