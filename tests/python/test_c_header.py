@@ -291,7 +291,7 @@ def test_numbers_out_of_the_range_of_a_float_are_refused():
     X = rows(40)
     with pytest.raises(ValueError, match="range of float; rescale the data, or use dtype='double'"):
         to_c(RVR(gamma=0.3).fit(X, 1e60 * target(X)))
-    with pytest.raises(ValueError, match="noise variance of .* is out of the range of float; rescale"):
+    with pytest.raises(ValueError, match=r"noise variance of .* is out of the range of float; rescale"):
         to_c(RVR(gamma=0.3).fit(X, 1e-25 * target(X)))
     with pytest.raises(ValueError, match=r"kernel parameter 1 / width\^2 of 5e-51 is out of the range"):
         to_c(RVR(Gaussian(2**0.5 * 1e25)).fit(1e25 * X, target(X)))
