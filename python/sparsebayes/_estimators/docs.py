@@ -363,8 +363,6 @@ TypeError, ValueError
     If X is not a finite numeric matrix with the columns that ``fit`` saw.""",
     "probabilities": r"""ndarray of shape (n, n_classes)
     Columns as in ``classes_``; rows sum to 1.""",
-    "labels": r"""ndarray of shape (n,)
-    Labels out of ``classes_``.""",
     "display_data": r"""points, vectors : array-like of shape (n, 2) and (n_relevance, 2)
     Coordinates of the data and of the relevance vectors.
 y : array-like of shape (n,), optional
