@@ -17,9 +17,10 @@ from .._checks.arguments import check_flag, check_n_jobs, learning_argument
 from .._checks.numbers import PLAIN, column_means
 from .._checks.targets import Training, check_sizes, check_square, distinct_rows
 from .._types import FloatArray, IntArray
-from ..kernels import Gaussian, Kernel, Linear
-from ..kernels._parameters import column_stds
+from ..kernels import Kernel, Linear
+from ..kernels._base import column_stds
 from ..kernels._resolve import is_precomputed, measures_inputs, resolve
+from ..kernels._stationary import Radial
 from . import candidates as _candidates
 from .design import (
     Design,
@@ -221,7 +222,7 @@ class Basis:
         centres = est.relevance_vectors_ if self.kernels else self.centres
         est._basis = replace(self, kept=relevance, centres=centres, columns=None)
         publish_linear(est, bias_weights(est))
-        if training is not None and isinstance(est.kernel_, Gaussian) and np.ndim(est.kernel_.width) > 0:
+        if training is not None and isinstance(est.kernel_, Radial) and np.ndim(est.kernel_.width) > 0:
             est.inputs_ = _input_relevances(est, training, est.kernel_)
         if self.extra is not None:
             est.extra_coef_ = coef
@@ -376,18 +377,18 @@ def publish_linear(est: Any, bias: FloatArray) -> None:
             est.intercept_ = bias - est.coef_ @ np.asarray(est.kernel_.offset)
 
 
-def _input_relevances(est: Any, training: Training, kernel: Gaussian) -> dict[str | int, float]:
+def _input_relevances(est: Any, training: Training, kernel: Radial) -> dict[str | int, float]:
     """Return how much the prediction changes with each input, the most important first.
 
     The root mean square over rows and outputs of the slope of the kernel functions,
-    df/dx_d = -2 sum_m w_m k(x, c_m) (x_d - c_md) / width_d^2, times the standard deviation of the input,
+    df/dx_d = 2 sum_m w_m k'(v) (x_d - c_md) / width_d^2, times the standard deviation of the input,
     relative to the largest.
     """
     X, centres = training.X, est.relevance_vectors_
-    K = evaluate(kernel, X, centres, check_n_jobs(est.n_jobs))
+    slopes = kernel._profile(kernel._squares(X, centres))[1]
     square = np.zeros(X.shape[1])
     for weights in est.dual_coef_:
-        values = K * weights
+        values = slopes * weights
         slope = values.sum(axis=1, keepdims=True) * X - values @ centres
         square += np.average(slope**2, axis=0, weights=training.weights)
     size = np.sqrt(square) * column_stds(X, training.weights) / np.square(kernel.width)

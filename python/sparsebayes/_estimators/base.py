@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from .._export.model_file import to_predictor
+from .._export.description import to_predictor
 from .._types import FloatArray, IntArray
 from ..kernels import Kernel
 from ..kernels._resolve import is_precomputed
