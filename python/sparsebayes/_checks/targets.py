@@ -70,17 +70,15 @@ def check_training(
     labels: bool,
     reset: bool = True,
     outputs: bool = False,
-    unread: bool = False,
     y_std: PerRow = None,
 ) -> Training:
     """Check training data: finite numbers, shapes that agree, valid weights.
 
     ``labels``: y holds class labels. ``reset``: store the features of X in ``estimator``; else compare with
-    them. ``outputs``: y may have several columns. ``unread``: the values of X need not be checked here; the
-    caller detects values that are not finite, and calls `check_X` for the message.
+    them. ``outputs``: y may have several columns.
     """
     # Rows of zero weight are dropped below, but must hold numbers too.
-    values = check_X(estimator, X, reset=reset, unread=unread and sample_weight is None)
+    values = check_X(estimator, X, reset=reset)
     if y is None:
         name = type(estimator).__name__
         raise ValueError(f"This {name} estimator requires y to be passed, but the target y is None.")
@@ -200,13 +198,10 @@ def _columns(name: str, y: ArrayLike, *, several: bool) -> NDArray[Any]:
     return values
 
 
-def check_X(estimator: Any, X: ArrayLike, *, reset: bool, unread: bool = False) -> FloatArray:
-    """Check X and return it as finite float64 in C order; a view where it already is that.
-
-    ``unread``: as for `check_training`.
-    """
+def check_X(estimator: Any, X: ArrayLike, *, reset: bool) -> FloatArray:
+    """Check X and return it as finite float64 in C order; a view where it already is that."""
     with naming("X"):
-        if _is_checked(X, 2, unread=unread):
+        if _is_checked(X, 2):
             if reset:
                 # As `validate_data`, without its slow search for column names, which an array lacks.
                 estimator.__dict__.pop("feature_names_in_", None)
@@ -227,17 +222,14 @@ def check_finite(name: str, values: NDArray[Any], requirements: Any = ()) -> Flo
     return numbers
 
 
-def _is_checked(values: ArrayLike, ndim: int, *, unread: bool = False) -> TypeGuard[FloatArray]:
-    """Tell whether the checks would return these values unchanged; they are slow for few rows.
-
-    ``unread``: without a check that they are finite.
-    """
+def _is_checked(values: ArrayLike, ndim: int) -> TypeGuard[FloatArray]:
+    """Tell whether the checks would return these values unchanged; they are slow for few rows."""
     if type(values) is not np.ndarray or values.dtype != np.float64:
         return False
     if values.ndim != ndim or values.size == 0:
         return False
     is_plain = values.flags.c_contiguous and values.flags.aligned
-    return is_plain and (unread or bool(np.isfinite(values.sum())))
+    return is_plain and bool(np.isfinite(values.sum()))
 
 
 def check_sizes(X: FloatArray) -> None:
