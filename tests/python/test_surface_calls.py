@@ -370,7 +370,6 @@ PARTS = {
     "kernels": some(None, Gaussian(1.0), [Gaussian(1.0), Linear()], [], "rbf", [None], OnColumns("rbf", 0)),
     "centres": st.one_of(st.none(), rows(n=2)),
     "fit_intercept": some(True, False),
-    "store": some(True, False),
     "parts": some(parts(), parts()[:1], (), [None], [1], iter(parts())),
     "map": some(None, map, lambda f, parts: [], lambda f, parts: None, lambda f, parts: [None, None]),
 }

@@ -14,13 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._types import FloatArray
+from ..kernels._resolve import NAMED
 from . import tables as _tables
 from .tables import Column, Table, TableError, counted, listed
 
 #: Exit codes: success; a model that was saved but is not reliable.
 _DONE: Final = 0
 _DOUBTFUL: Final = 3
-_KERNELS: Final = ("rbf", "laplacian", "poly", "linear", "linear_spline")
+_KERNELS: Final = (*NAMED, "linear")
 #: Kernels whose parameters are learned by default.
 _LEARNED: Final = {"rbf": "ard", "laplacian": "learn"}
 _CHOSEN: Final = {"ard": "a width for each input, learned", "learn": "its width learned"}

@@ -15,7 +15,6 @@ import numpy as np
 
 from .. import _core
 from .._data.design import CoreCallback
-from .._progress import DisplayCallback
 from .._types import FloatArray, IntArray
 from .kernel_weights import Composite, JointAscent, learn_kernel_weights
 
@@ -207,7 +206,7 @@ class Constructive(_Scheme):
         def counted(iteration: int, *step: Any) -> bool:
             return callback(n_iter + iteration, *step)
 
-        return DisplayCallback(counted) if isinstance(callback, DisplayCallback) else counted
+        return counted
 
     def _ascend_jointly(self, change: float) -> None:
         """Maximise the bound over weights, alphas and kernel weights together; sets targets and alphas.
