@@ -8,7 +8,6 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -46,31 +45,12 @@ _MIN_COVERAGE: Final = 0.88
 _LINE_SECONDS: Final = 10.0
 
 
-@dataclass(frozen=True)
-class Rows:
-    """Inputs, targets and weights of rows."""
-
-    X: FloatArray
-    y: NDArray[Any]
-    weights: FloatArray | None
-    classifies: bool
-
-    def __len__(self) -> int:
-        return len(self.y)
-
-    def at(self, rows: NDArray[np.intp]) -> Rows:
-        """Return the rows at these positions."""
-        weights = None if self.weights is None else self.weights[rows]
-        return Rows(self.X[rows], self.y[rows], weights, self.classifies)
-
-
 def add_arguments(fit: argparse.ArgumentParser) -> None:
     """Add the arguments of the command to its parser."""
     add = fit.add_argument
     add("data", help="a CSV file, whose first line names the columns; - is standard input")
     target = "the column to predict; texts, or two integers such as 0 and 1, are classes"
     add("--target", required=True, help=target)
-    add("--weight", help="a column of sample weights")
     for option, use in (
         ("--drop", "leave a column out"),
         ("--keep", "use a column that numbers the rows, or one of many different texts"),
@@ -100,14 +80,14 @@ def run(options: argparse.Namespace) -> int:
         raise TableError(f"cannot write the model to {options.output}: {what}")
     table = _tables.read(options.data)
     notes = list(table.notes)
-    rows, features = _training(options, table, notes)
-    estimator = _estimator(options, rows, notes)
+    X, y, features = _training(options, table, notes)
+    estimator = _estimator(options, y, notes)
     begin = _progress(quiet=options.quiet)
     begin("all rows")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model = clone(estimator).fit(rows.X, rows.y, sample_weight=rows.weights)
-    lines = [] if options.quiet else _summary(model, rows, features, _left_out(estimator, rows, begin))
+        model = clone(estimator).fit(X, y)
+    lines = [] if options.quiet else _summary(model, features, len(y), _left_out(estimator, X, y, begin))
     model.feature_names_in_ = np.array(features, dtype=object)
     if options.output == "-":
         sys.stdout.buffer.write(model.to_predictor().to_bytes())
@@ -136,8 +116,8 @@ def _progress(*, quiet: bool) -> Callable[[str], None]:
     return begin
 
 
-def _estimator(options: argparse.Namespace, rows: Rows, notes: list[str]) -> Any:
-    """Return the estimator before its fit."""
+def _estimator(options: argparse.Namespace, y: NDArray[Any], notes: list[str]) -> Any:
+    """Return the estimator before its fit: targets that are not floats are classes."""
     from sparsebayes import RVC, RVR
 
     gamma = options.gamma or _LEARNED.get(options.kernel, "scale")
@@ -146,21 +126,21 @@ def _estimator(options: argparse.Namespace, rows: Rows, notes: list[str]) -> Any
     except ValueError:
         pass  # a name; the estimator checks it
     candidates = options.candidates
-    if candidates is None and len(rows) > _MANY_ROWS:
+    if candidates is None and len(y) > _MANY_ROWS:
         candidates = _CANDIDATES
-        notes.append(f"functions about {candidates} of {len(rows)} rows; --candidates sets the number")
-    return (RVC if rows.classifies else RVR)(
-        options.kernel, gamma=gamma, candidates=candidates, random_state=0
-    )
+        notes.append(f"functions about {candidates} of {len(y)} rows; --candidates sets the number")
+    kind = RVR if y.dtype.kind == "f" else RVC
+    return kind(options.kernel, gamma=gamma, candidates=candidates, random_state=0)
 
 
 # --- from the table to rows ---------------------------------------------------------------------------
 
 
-def _training(options: argparse.Namespace, table: Table, notes: list[str]) -> tuple[Rows, list[str]]:
-    """Return the training rows and the names of their inputs; append to ``notes``."""
-    others = [name for name in (options.target, options.weight) if name is not None]
-    for name in [*others, *options.drop, *options.keep, *options.text]:
+def _training(
+    options: argparse.Namespace, table: Table, notes: list[str]
+) -> tuple[FloatArray, NDArray[Any], list[str]]:
+    """Return inputs and targets of the training rows, and names of the inputs; append to ``notes``."""
+    for name in [options.target, *options.drop, *options.keep, *options.text]:
         table[name]  # raises an error that lists the columns
     target = table[options.target]
     present: NDArray[np.bool_] = ~target.missing
@@ -168,47 +148,37 @@ def _training(options: argparse.Namespace, table: Table, notes: list[str]) -> tu
         raise TableError(f"column {target.name!r} of {table.path} holds no values: there is nothing to learn")
     if not present.all():
         notes.append(f"left out {counted(int(np.sum(~present)), 'row')} without a value of {target.name!r}")
-    weights = None
-    if options.weight is not None:
-        if options.weight == options.target:
-            raise TableError(f"--weight {options.weight} is the column to predict; name another")
-        weights = table[options.weight].finite()
-        if len(bad := np.flatnonzero(~(weights >= 0.0))):
-            cell = table[options.weight].at(int(bad[0]))
-            raise TableError(f"{cell}, and a weight is a number of at least 0; 0 leaves the row out")
-        present &= weights != 0.0  # left out, in the scores too
-        weights = weights[present]
     _refuse_too_few(table, int(present.sum()))
-    y, classifies = _target(options, target, present, notes)
-    names = [name for name in table if name not in {*others, *options.drop}]
+    y = _target(options, target, present, notes)
+    names = [name for name in table if name not in {options.target, *options.drop}]
     features = table.inputs(names, present, options, notes)
-    comma = table.refuse_two_decimal_signs([*(table.source(feature) for feature in features), *others])
+    comma = table.refuse_two_decimal_signs([*map(table.source, features), options.target])
     if comma is not None:
         notes.append(f"commas are decimal signs, as in column {comma!r}")
     X = table.matrix(features)[0][present]
-    rows = _without_gaps(table, Rows(X, y, weights, classifies), features, notes)
-    _refuse_few_values(table, target.name, rows.y, classifies)
-    return rows, features
+    X, y = _without_gaps(table, X, y, features, notes)
+    _refuse_few_values(table, target.name, y)
+    return X, y, features
 
 
-def _without_gaps(table: Table, rows: Rows, features: list[str], notes: list[str]) -> Rows:
+def _without_gaps(
+    table: Table, X: FloatArray, y: NDArray[Any], features: list[str], notes: list[str]
+) -> tuple[FloatArray, NDArray[Any]]:
     """Return the rows without missing inputs, or if they are fewer than half, all rows with medians."""
-    missing = np.isnan(rows.X)
+    missing = np.isnan(X)
     kept = np.flatnonzero(~missing.any(axis=1))
     columns = listed([features[j] for j in np.flatnonzero(missing.any(axis=0))], 6)
-    if len(kept) == len(rows):
-        return rows
-    if 2 * len(kept) >= len(rows):
-        notes.append(f"left out {counted(len(rows) - len(kept), 'row')} with missing inputs, of {columns}")
+    if len(kept) == len(y):
+        return X, y
+    if 2 * len(kept) >= len(y):
+        notes.append(f"left out {counted(len(y) - len(kept), 'row')} with missing inputs, of {columns}")
         _refuse_too_few(table, len(kept))
-        return rows.at(kept)
+        return X[kept], y[kept]
     notes.append(
         f"replaced {counted(int(missing.sum()), 'missing number')} in {columns} by medians, as fewer than "
         "half of the rows are complete"
     )
-    return Rows(
-        np.where(missing, np.nanmedian(rows.X, axis=0), rows.X), rows.y, rows.weights, rows.classifies
-    )
+    return np.where(missing, np.nanmedian(X, axis=0), X), y
 
 
 def _refuse_too_few(table: Table, n_rows: int) -> None:
@@ -219,14 +189,14 @@ def _refuse_too_few(table: Table, n_rows: int) -> None:
         )
 
 
-def _refuse_few_values(table: Table, target: str, y: NDArray[Any], classifies: bool) -> None:
+def _refuse_few_values(table: Table, target: str, y: NDArray[Any]) -> None:
     values, counts = np.unique(y, return_counts=True)
     if len(values) == 1:
         raise TableError(
             f"column {target!r} of {table.path} is {values[0]} in all rows to learn from: there is "
             "nothing to predict"
         )
-    if classifies and counts.min() < 2:
+    if y.dtype.kind != "f" and counts.min() < 2:
         alone = str(values[np.argmin(counts)])
         raise TableError(
             f"class {alone!r} of column {target!r} of {table.path} has one row, and needs at least two: "
@@ -236,15 +206,15 @@ def _refuse_few_values(table: Table, target: str, y: NDArray[Any], classifies: b
 
 def _target(
     options: argparse.Namespace, column: Column, present: NDArray[np.bool_], notes: list[str]
-) -> tuple[NDArray[Any], bool]:
-    """Return the targets of the rows that have one, and whether they are classes."""
+) -> NDArray[Any]:
+    """Return the targets of the rows that have one: floats, or labels of classes."""
     name = column.name
     if not options.regress and (column.numbers is None or name in options.text):
         column.refuse_dates()
         if not options.classify:
             column.refuse_damaged_numbers("--classify uses each text as a class")
         notes.append(f"{name!r} is text: its values are classes")
-        return np.array(column.cells)[present], True
+        return np.array(column.cells)[present]
     y = column.finite()[present]
     integers, n_values = bool(np.all(y == np.round(y))), len(np.unique(y))
     if options.classify and not integers:
@@ -253,58 +223,54 @@ def _target(
             f"{column.at(row)}, which is not an integer label; leave --classify out to predict numbers"
         )
     if options.classify:
-        return y.astype(np.int64), True
+        return y.astype(np.int64)
     if not options.regress and integers and n_values == 2:
         notes.append(f"{name!r} has two values: they are classes; --regress predicts them as numbers")
-        return y.astype(np.int64), True
+        return y.astype(np.int64)
     if not options.regress and integers and n_values <= _MAX_LABELS:
         notes.append(
             f"{name!r} is predicted as a number; --classify predicts its {n_values} values as classes"
         )
-    return y, False
+    return y
 
 
 # --- the summary --------------------------------------------------------------------------------------
 
 
-def _left_out(estimator: Any, rows: Rows, begin: Callable[[str], None]) -> list[str]:
+def _left_out(estimator: Any, X: FloatArray, y: NDArray[Any], begin: Callable[[str], None]) -> list[str]:
     """Return a line with the error on rows left out of fits, and a warning if it is large."""
-    from sklearn.base import clone
+    from sklearn.base import clone, is_classifier
     from sklearn.model_selection import KFold, StratifiedKFold
 
     from ..model_selection import log_densities
 
-    folds = (StratifiedKFold if rows.classifies else KFold)(
-        min(_FOLDS, len(rows)), shuffle=True, random_state=0
-    )
+    classifies = is_classifier(estimator)
+    kind = StratifiedKFold if classifies else KFold
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        parts = list(folds.split(rows.X, rows.y))[: 1 if len(rows) > _MAX_ROWS_OF_FOLDS else None]
+        folds = list(kind(min(_FOLDS, len(y)), shuffle=True, random_state=0).split(X, y))
+        folds = folds if len(y) <= _MAX_ROWS_OF_FOLDS else folds[:1]
         found = []
-        for k, (others, part) in enumerate(parts, 1):
-            begin(f"all rows but part {k} of {len(parts)}, to measure the error")
-            rest, part = rows.at(others), rows.at(part)
-            model = clone(estimator).fit(rest.X, rest.y, sample_weight=rest.weights)
-            if rows.classifies:
-                found.append([model.predict(part.X) == part.y, log_densities(model, part.X, part.y)])
+        for k, (rest, part) in enumerate(folds, 1):
+            begin(f"all rows but part {k} of {len(folds)}, to measure the error")
+            model = clone(estimator).fit(X[rest], y[rest])
+            if classifies:
+                found.append([model.predict(X[part]) == y[part], log_densities(model, X[part], y[part])])
             else:
-                found.append(model.predict(part.X, return_std=True))
-    measured = rows.at(np.concatenate([part for _, part in parts]))
-    y, weights = measured.y, np.ones(len(measured)) if measured.weights is None else measured.weights
+                found.append(model.predict(X[part], return_std=True))
+    y = y[np.concatenate([part for _, part in folds])]
     first, second = np.hstack([np.stack(pair) for pair in found])
-    line = f"left out      {len(y)} rows, each left out of a fit: "
-    warning = ""
-    if rows.classifies:
-        accuracy, log_loss = np.average(first, weights=weights), -np.average(second, weights=weights)
-        shares = np.bincount(np.unique(y, return_inverse=True)[1], weights) / weights.sum()
-        entropy = -float(shares @ np.log(np.maximum(shares, np.finfo(float).tiny)))
-        line += f"accuracy {accuracy:.4f}, log loss {log_loss:.4f} "
+    line, warning = f"left out      {len(y)} rows, each left out of a fit: ", ""
+    if classifies:
+        log_loss, shares = -second.mean(), np.unique(y, return_counts=True)[1] / len(y)
+        entropy = -float(shares @ np.log(shares))
+        line += f"accuracy {first.mean():.4f}, log loss {log_loss:.4f} "
         line += f"(the shares of classes alone: {shares.max():.4f}, {entropy:.4f})"
         useless, constant = log_loss >= entropy, "the shares of the classes"
     else:
-        error, centred = y - first, y - np.average(y, weights=weights)
-        r2 = 1.0 - float((weights @ error**2) / (weights @ centred**2))
-        coverage = float(np.average(np.abs(error) <= _Z95 * second, weights=weights))
+        error = y - first
+        r2 = 1.0 - float((error**2).sum() / ((y - y.mean()) ** 2).sum())
+        coverage = float(np.mean(np.abs(error) <= _Z95 * second))
         line += f"R^2 {r2:.4f}, 95 % intervals hold {100 * coverage:.1f} % of them"
         useless, constant = r2 <= 0.0, "the mean"
         if coverage < _MIN_COVERAGE:
@@ -314,9 +280,9 @@ def _left_out(estimator: Any, rows: Rows, begin: Callable[[str], None]) -> list[
     return [line, f"warning       {warning}"] if warning else [line]
 
 
-def _summary(model: Any, rows: Rows, features: list[str], left_out: list[str]) -> list[str]:
+def _summary(model: Any, features: list[str], n_rows: int, left_out: list[str]) -> list[str]:
     lines = [
-        f"{type(model).__name__} on {len(rows)} rows of {counted(len(features), 'input')}: "
+        f"{type(model).__name__} on {n_rows} rows of {counted(len(features), 'input')}: "
         f"{counted(len(model.relevance_), 'relevance vector')}",
         f"kernel        {model.kernel}, {_CHOSEN.get(model.gamma, f'gamma {model.gamma}')}",
         *left_out,
