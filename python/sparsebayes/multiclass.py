@@ -199,7 +199,8 @@ class ProbitModel(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit-le
 
         {predict_sections}
         """
-        labels: NDArray[Any] = self.classes_[np.argmax(self._scores(X), axis=1)]
+        winners = np.argmax(self._scores(X), axis=1)  # NotFittedError before there are classes
+        labels: NDArray[Any] = self.classes_[winners]
         return labels
 
     def log_predictive_likelihood(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> float:
