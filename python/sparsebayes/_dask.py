@@ -21,8 +21,8 @@ from dask.utils import is_dataframe_like, is_series_like
 from distributed import Client, TimeoutError
 from sklearn.utils.multiclass import check_classification_targets
 
-from ._checks.numbers import PLAIN
-from ._checks.targets import check_X, naming
+from ._arrays import check_X, naming
+from ._checks import PLAIN
 from ._data.chunks import Rows, check_rows
 from .providers import Call, SummedStatistics, add
 

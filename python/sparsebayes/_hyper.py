@@ -19,8 +19,8 @@ from scipy.linalg import LinAlgError, cho_solve, cholesky
 from scipy.optimize import minimize
 
 from . import _core
+from ._arrays import first_of_equal
 from ._cancellable import one_blas_thread
-from ._checks.targets import first_of_equal
 from ._data.design import Design, kernel_design
 from ._estimators.probabilities import log_normalised
 from ._types import FloatArray, IntArray, Likelihood, Settings

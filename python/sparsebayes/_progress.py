@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from ._checks.numbers import asked_to_stop
-from ._checks.targets import KnownNoise
+from ._arrays import KnownNoise
+from ._checks import asked_to_stop
 from ._types import Progress, StepRecord
 
 if TYPE_CHECKING:

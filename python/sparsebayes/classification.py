@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from ._checks.arguments import check_flag
-from ._checks.numbers import any_array
+from ._checks import any_array, check_flag
 from ._estimators.base import Estimator, atomic
 from ._estimators.docs import documented
 from ._estimators.fit import build, classes_of_providers, of_providers, validate

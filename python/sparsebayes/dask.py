@@ -24,7 +24,7 @@ from dask.base import is_dask_collection
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from ._checks.arguments import check_flag, check_n_jobs, check_settings
+from ._checks import check_flag, check_n_jobs, check_settings
 from ._dask import Engine, Partitions, is_array, lazily, on_each, partitions, shared
 from ._data.basis import Basis, check_without_rows
 from ._data.chunks import Rows

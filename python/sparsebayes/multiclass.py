@@ -14,17 +14,17 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core
+from ._arrays import Training, check_training, check_weights, check_X, learn_classes
 from ._cancellable import one_blas_thread
-from ._checks.arguments import (
+from ._checks import (
     check_choice,
     check_flag,
     check_integer,
     check_n_jobs,
+    check_predictions,
     check_real,
     check_reporting,
 )
-from ._checks.numbers import check_predictions
-from ._checks.targets import Training, check_training, check_weights, check_X, learn_classes
 from ._data import candidates as _candidates
 from ._data.basis import as_given, at_relevance, fit_kernels, publish_linear
 from ._data.design import Layout, evaluate

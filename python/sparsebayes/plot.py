@@ -20,9 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from ._checks.arguments import check_entries, check_flag, check_real
-from ._checks.numbers import any_array, real_array
-from ._checks.targets import last_step
+from ._arrays import last_step
+from ._checks import any_array, check_entries, check_flag, check_real, real_array
 from ._estimators.docs import documented
 from ._types import FloatArray
 

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _core
-from ._checks.arguments import check_file, check_flag, check_n_jobs
-from ._checks.numbers import PLAIN, column_names, naming_column, real_array
+from ._checks import PLAIN, check_file, check_flag, check_n_jobs, column_names, naming_column, real_array
 from ._types import FloatArray
 
 if TYPE_CHECKING:

@@ -17,9 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _core
-from ._checks.arguments import check_flag, check_integer, check_n_jobs, check_real, check_row_likelihood
-from ._checks.numbers import any_array, real_array
-from ._checks.targets import check_chunk, check_chunk_targets
+from ._arrays import check_chunk, check_chunk_targets
+from ._checks import (
+    any_array,
+    check_flag,
+    check_integer,
+    check_n_jobs,
+    check_real,
+    check_row_likelihood,
+    real_array,
+)
 from ._data.design import evaluate
 from ._types import FloatArray, Likelihood
 from .kernels import Kernel

@@ -14,8 +14,8 @@ from sklearn.metrics import d2_tweedie_score
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from ._checks.arguments import check_choice, check_flag, check_prior, check_settings
-from ._checks.targets import Training
+from ._arrays import Training
+from ._checks import check_choice, check_flag, check_prior, check_settings
 from ._data.basis import basis_of, without_rows
 from ._data.statistics import SufficientStatistics
 from ._estimators.base import Estimator, atomic

@@ -13,10 +13,9 @@ from scipy.linalg import LinAlgError
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from ._arrays import Training, check_training, check_X, distinct_rows, learn_classes
 from ._cancellable import in_background
-from ._checks.arguments import check_flag, check_integer, check_n_jobs, check_real
-from ._checks.numbers import check_predictions
-from ._checks.targets import Training, check_training, check_X, distinct_rows, learn_classes
+from ._checks import check_flag, check_integer, check_n_jobs, check_predictions, check_real
 from ._core import NumericalError
 from ._data.basis import as_given, at_relevance, fit_kernels, publish_linear
 from ._data.design import matrix

@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 
 from reference import kernel_matrix, linear_spline
 from sparsebayes import GREVM, MRVM1, RVC, RVR
-from sparsebayes._checks.numbers import column_means
+from sparsebayes._checks import column_means
 from sparsebayes.inspection import certificate
 from sparsebayes.kernels import (
     Custom,

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from .._checks.arguments import check_flag, check_n_jobs, learning_argument
-from .._checks.numbers import PLAIN, column_means
-from .._checks.targets import Training, check_sizes, check_square, distinct_rows
+from .._arrays import Training, check_sizes, check_square, distinct_rows
+from .._checks import PLAIN, check_flag, check_n_jobs, column_means, learning_argument
 from .._types import FloatArray, IntArray
 from ..kernels import Kernel, Linear
 from ..kernels._base import column_stds

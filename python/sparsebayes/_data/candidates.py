@@ -17,10 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.cluster import kmeans_plusplus
 from sklearn.utils import check_array, check_random_state
 
+from .._arrays import Training, check_finite, check_square, distinct_rows, first_of_equal, naming
 from .._cancellable import one_blas_thread
-from .._checks.arguments import check_integer
-from .._checks.numbers import column_names, naming_column
-from .._checks.targets import Training, check_finite, check_square, distinct_rows, first_of_equal, naming
+from .._checks import check_integer, column_names, naming_column
 from .._types import FloatArray, IntArray
 from ..kernels._resolve import is_precomputed
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import _core
-from .._checks.arguments import check_file
+from .._checks import check_file
 
 #: Bytes of a digest.
 _DIGEST: Final = 32

@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.validation import _get_feature_names
 
-from .._checks.arguments import check_file
-from .._checks.numbers import called
-from .._checks.targets import check_chunk, check_chunk_targets, check_weights, naming
+from .._arrays import check_chunk, check_chunk_targets, check_weights, naming
+from .._checks import called, check_file
 from .._types import FloatArray
 
 

@@ -11,8 +11,8 @@ import numpy as np
 from sklearn.base import clone
 
 from .. import _core
-from .._checks.numbers import PLAIN, called, column_means
-from .._checks.targets import check_columns
+from .._arrays import check_columns
+from .._checks import PLAIN, called, column_means
 from .._types import FloatArray, IntArray, Likelihood, Settings
 from ..kernels import Kernel, OnColumns
 from ..kernels._base import Combination

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from .. import _core
-from .._checks.targets import naming
+from .._arrays import naming
 from .._progress import ReadReporter
 from .._types import FloatArray
 from . import candidates as _candidates

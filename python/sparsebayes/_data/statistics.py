@@ -14,9 +14,8 @@ import numpy as np
 from sklearn.utils import check_array
 
 from .. import _core
-from .._checks.arguments import check_integer, check_n_jobs
-from .._checks.numbers import PLAIN
-from .._checks.targets import check_chunk, check_chunk_targets, naming
+from .._arrays import check_chunk, check_chunk_targets, naming
+from .._checks import PLAIN, check_integer, check_n_jobs
 from .._types import FloatArray
 from .basis import Basis, block_rows
 

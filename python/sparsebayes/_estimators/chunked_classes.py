@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import _core
-from .._checks.arguments import check_n_jobs
+from .._checks import check_n_jobs
 from .._data.basis import Basis, block_rows
 from .._data.chunks import Chunks, located
 from .._data.out_of_core import Survey, basis_after

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import _core
-from .._checks.arguments import check_flag, check_integer, check_settings, learning_argument
-from .._checks.targets import (
+from .._arrays import (
     Training,
     check_chunk_targets,
     check_training,
@@ -22,6 +21,7 @@ from .._checks.targets import (
     learn_classes,
     naming,
 )
+from .._checks import check_flag, check_integer, check_settings, learning_argument
 from .._data import candidates as _candidates
 from .._data.basis import Basis, basis_of, check_without_rows, sized, without_rows
 from .._data.checkpoint import Checkpoint, check_path, digest, open_checkpoint

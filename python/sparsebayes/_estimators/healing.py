@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .._checks.arguments import check_n_jobs
-from .._checks.targets import Training, check_X
+from .._arrays import Training, check_X
+from .._checks import check_n_jobs
 from .._data.basis import output_weights
 from .._data.design import evaluate
 from .._types import FloatArray, IntArray

@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import _core
-from .._checks.arguments import check_flag, is_learned
-from .._checks.targets import check_y_std, learn_classes
+from .._arrays import check_y_std, learn_classes
+from .._checks import check_flag, is_learned
 from .._data.design import Design, Layout
 from .._types import FloatArray, IntArray, PerRow, Settings
 from .._types import Likelihood as Name
 from .probabilities import check_multi_class, weights_in_order
 
 if TYPE_CHECKING:
-    from .._checks.targets import Training
+    from .._arrays import Training
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from .._checks.arguments import check_n_jobs, check_prior
-from .._checks.numbers import check_predictions
-from .._checks.targets import check_training, check_X
+from .._arrays import check_training, check_X
+from .._checks import check_n_jobs, check_predictions, check_prior
 from .._data.basis import output_weights
 from .._data.chunks import located, release
 from .._types import FloatArray, OutputsProblem, PerRow, Problem

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import log_softmax, logsumexp
 
-from .._checks.arguments import check_n_jobs
-from .._checks.targets import check_X
+from .._arrays import check_X
+from .._checks import check_n_jobs
 from .._types import FloatArray, IntArray
 
 #: Rows predicted at a time, to bound the memory.

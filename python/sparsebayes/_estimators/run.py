@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from .. import _core
-from .._checks.arguments import check_flag
-from .._checks.targets import KnownNoise, Training
+from .._arrays import KnownNoise, Training
+from .._checks import check_flag
 from .._data.basis import Basis
 from .._data.checkpoint import Checkpoint
 from .._progress import FitReporter

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from .._checks.arguments import learning_argument
-from .._checks.targets import Training
+from .._arrays import Training
+from .._checks import learning_argument
 from .._data.basis import bias_weights
 from .._data.design import evaluate
 from .._types import FloatArray, IntArray

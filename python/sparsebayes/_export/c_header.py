@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._checks.arguments import check_choice, check_flag
+from .._checks import check_choice, check_flag
 from .._core import __version__
 from .._types import FloatArray, IntArray
 from ..kernels import Kernel, OnColumns, Sum

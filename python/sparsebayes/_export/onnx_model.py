@@ -10,7 +10,7 @@ from numpy.polynomial import chebyshev
 from numpy.typing import DTypeLike, NDArray
 from scipy.special import erfcx
 
-from .._checks.arguments import check_integer
+from .._checks import check_integer
 from .._core import __version__
 from .description import ServedModel, describe, factor
 from .onnx_graph import Basis, Graph, Value

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._checks.targets import last_step
+from .._arrays import last_step
 from .._estimators.variational import bounded, constants, per_function
 from .._types import FloatArray, OutputsProblem, PerRow, Problem
 from ._dense import (

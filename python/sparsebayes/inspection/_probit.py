@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr
 from sklearn.utils.validation import check_is_fitted
 
-from .._checks.targets import Training, check_training
+from .._arrays import Training, check_training
 from .._data import candidates as _candidates
 from .._data.basis import dense_blocks
 from .._mrvm.kernel_weights import Composite

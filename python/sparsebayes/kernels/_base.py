@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import _core
-from .._checks.arguments import check_flag
-from .._checks.numbers import any_array, called, column_means, real_array
+from .._checks import any_array, called, check_flag, column_means, real_array
 from .._types import FloatArray, KernelFunction
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from .._checks.arguments import NOT_NUMBERS, check_integer
-from .._checks.numbers import real_array
+from .._checks import NOT_NUMBERS, check_integer, real_array
 from .._types import FloatArray, IntArray, KernelFunction
 from ._base import Custom, Kernel, Pull
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from .._checks.arguments import check_integer, check_real, is_learned
+from .._checks import check_integer, check_real, is_learned
 from .._types import FloatArray, IntArray, KernelLike, KernelSpec
 from . import _inner_product, _stationary
 from ._base import Combination, Custom, Kernel

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
-from .._checks.arguments import check_integer, check_real
-from .._checks.numbers import any_array
+from .._checks import any_array, check_integer, check_real
 from .._types import FloatArray
 from ._base import Kernel, Pull, column_stds
 

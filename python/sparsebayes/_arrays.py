@@ -15,8 +15,8 @@ from sklearn.utils import assert_all_finite, check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._types import FloatArray, IntArray, PerRow
-from .numbers import PLAIN, as_float64, naming_column, refuse_mask
+from ._checks import PLAIN, as_float64, naming_column, refuse_mask
+from ._types import FloatArray, IntArray, PerRow
 
 
 @dataclass(frozen=True)

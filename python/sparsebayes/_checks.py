@@ -1,0 +1,346 @@
+"""Checks of scalar arguments, conversion of arrays, calls of user functions. Does not import scikit-learn."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import os
+import reprlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ._types import FloatArray, Likelihood, Scheme, Search, Settings
+
+#: Types that Python or NumPy register as numbers but that are not: booleans and time spans.
+NOT_NUMBERS: Final = (bool, np.bool_, np.timedelta64)
+#: More threads do not help, and some systems refuse them.
+_MAX_THREADS: Final = max(32, 4 * (os.cpu_count() or 1))
+
+
+def check_real(name: str, value: object, *, positive: bool = False, remedy: str = "") -> float:
+    """Return ``value`` as a float; TypeError if it is not real, ValueError if not finite or positive."""
+    reason = f"{name} must be a {'positive' if positive else 'finite'} number, got {value!r}{remedy}"
+    if isinstance(value, NOT_NUMBERS) or not isinstance(value, numbers.Real):
+        raise TypeError(reason)
+    try:
+        number = float(value)
+    except OverflowError:  # a large integer or fraction
+        number = math.inf
+    if not math.isfinite(number) or (positive and number <= 0.0):
+        raise ValueError(reason)
+    return number
+
+
+def check_integer(name: str, value: object, *, least: int, most: int = sys.maxsize, remedy: str = "") -> int:
+    """Return ``value`` as an int; TypeError if it is not one, ValueError outside ``least`` to ``most``."""
+    reason = f"{name} must be an integer of at least {least}, got {value!r}{remedy}"
+    if isinstance(value, NOT_NUMBERS) or not isinstance(value, numbers.Integral):
+        raise TypeError(reason)
+    number = int(value)
+    if number < least:
+        raise ValueError(reason)
+    if number > most:
+        raise ValueError(f"{name} must be at most {most}, got {value!r}")
+    return number
+
+
+def check_entries(name: str, values: Any, kind: str) -> list[Any]:
+    """Return ``values`` as a list; TypeError if they are not iterable."""
+    try:
+        return list(values)
+    except TypeError:
+        raise TypeError(f"{name} must be a sequence of {kind}, got {values!r}") from None
+
+
+def check_n_jobs(n_jobs: object) -> int | None:
+    """Return the number of threads, None for one per core."""
+    if n_jobs is None or (isinstance(n_jobs, numbers.Integral) and n_jobs == -1):
+        return None
+    return min(check_integer("n_jobs", n_jobs, least=1, remedy="; None or -1: all cores"), _MAX_THREADS)
+
+
+def check_flag(name: str, value: object) -> bool:
+    """Return ``value`` as a bool; TypeError if it is neither a bool nor an integer."""
+    if isinstance(value, np.timedelta64) or not isinstance(value, (bool, np.bool_, numbers.Integral)):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
+
+
+def check_choice(name: str, value: object, choices: Sequence[str]) -> Any:
+    """Return ``value``; TypeError if it is not a string, ValueError if it is not among the choices."""
+    if isinstance(value, str) and value in choices:
+        return value
+    kind = ValueError if isinstance(value, str) else TypeError
+    first, last = ", ".join(map(repr, choices[:-1])), choices[-1]
+    raise kind(f"{name} must be {first} or {last!r}, got {value!r}")
+
+
+def check_row_likelihood(value: object) -> Likelihood:
+    """Return the likelihood of a provider."""
+    known = [name for name in get_args(Likelihood) if name != "multinomial"]
+    likelihood: Likelihood = check_choice("likelihood", value, known)
+    return likelihood
+
+
+def check_file(name: str, value: object) -> str:
+    """Return a path as a string; TypeError if it is not a path, ValueError if no file can have that name."""
+    if not isinstance(value, (str, bytes, os.PathLike)):
+        raise TypeError(f"{name} must be a path, got {reprlib.repr(value)}")
+    try:
+        path = os.fsdecode(value)
+        if b"\0" not in os.fsencode(path):
+            return path
+    except UnicodeError:
+        pass
+    raise ValueError(f"{name} must be a name that files can have here, got {reprlib.repr(value)}")
+
+
+def check_reporting(estimator: Any) -> None:
+    """Check ``callback`` and ``verbose``."""
+    callback = estimator.callback
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback must be None or a callable taking a StepRecord, got {callback!r}")
+    if not isinstance(estimator.verbose, bool):
+        check_integer("verbose", estimator.verbose, least=0)
+
+
+def check_settings(estimator: Any) -> Settings:
+    """Check the constructor arguments common to regression and classification."""
+    check_reporting(estimator)
+    noise_variance, noise_variances = _noise_variance(getattr(estimator, "noise_variance", None))
+    scheme: Scheme = check_choice("scheme", estimator.scheme, get_args(Scheme))
+    search: Search = check_choice("search", getattr(estimator, "search", "greedy"), get_args(Search))
+    if search != "greedy" and scheme != "sequential":
+        raise ValueError(f"search={search!r} needs scheme='sequential'; or set search='greedy'")
+    shape, rate = alpha_prior = check_prior("alpha_prior", estimator.alpha_prior)
+    if shape > 0.0 and rate == 0.0:
+        raise ValueError(
+            "alpha_prior must have a positive rate if it has a positive shape: with rate 0 all precisions "
+            f"would be infinite; got {estimator.alpha_prior!r}"
+        )
+    return Settings(
+        noise_variance=noise_variance,
+        noise_variances=noise_variances,
+        tol=check_real("tol", estimator.tol, positive=True),
+        max_iter=check_integer("max_iter", estimator.max_iter, least=1),
+        scheme=scheme,
+        alpha_prior=alpha_prior,
+        noise_prior=check_prior("noise_prior", getattr(estimator, "noise_prior", (0.0, 0.0))),
+        search=search,
+        n_threads=check_n_jobs(estimator.n_jobs),
+    )
+
+
+def _noise_variance(value: object) -> tuple[float | None, tuple[float, ...] | None]:
+    """Return the noise variance, and that of each output if ``value`` is an array."""
+    if value is None:
+        return None, None
+    # A pandas series has __array__.
+    if isinstance(value, (list, tuple)) or (hasattr(value, "__array__") and np.ndim(value) == 1):
+        return None, tuple(check_real("noise_variance", one, positive=True) for one in value)  # type: ignore[attr-defined] # an array
+    remedy = "; leave it None to estimate it, or give one for each column of y"
+    return check_real("noise_variance", value, positive=True, remedy=remedy), None
+
+
+def check_prior(name: str, value: object) -> tuple[float, float]:
+    """Return shape and rate of a Gamma prior; TypeError if not a pair of numbers, ValueError if negative."""
+    reason = f"{name} must be a pair (shape, rate) of numbers >= 0; (0, 0) is uniform in the logarithm"
+    try:
+        if not isinstance(value, (tuple, list, np.ndarray)) or np.shape(value) != (2,):
+            raise TypeError
+        shape, rate = (check_real(name, number) for number in value)
+        if min(shape, rate) < 0.0:
+            raise ValueError
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{reason}; got {value!r}") from None
+    return shape, rate
+
+
+def is_learned(gamma: object) -> bool:
+    """Tell whether ``gamma`` means that widths are learned."""
+    return isinstance(gamma, str) and gamma in ("learn", "ard")
+
+
+def learning_argument(estimator: Any) -> str:
+    """Return the argument of ``estimator`` that turns kernel learning on, "" if none does."""
+    optimize_kernel = getattr(estimator, "optimize_kernel", False)
+    if not isinstance(optimize_kernel, (bool, np.bool_)):
+        raise TypeError(f"optimize_kernel must be True or False, got {optimize_kernel!r}")
+    gamma = getattr(estimator, "gamma", None)
+    if is_learned(gamma):
+        return f"gamma={gamma!r}"
+    return "optimize_kernel=True" if optimize_kernel else ""
+
+
+# --- arrays and functions of the user ---------------------------------------------------------------
+
+#: Requirements of the core for `numpy.require`.
+PLAIN: tuple[Literal["C", "A", "E"], ...] = ("C", "A", "E")  # C order, aligned, no subclass
+
+
+def real_array(name: str, values: ArrayLike) -> FloatArray:
+    """Return ``values`` as float64, a view if possible; neither shape nor finiteness is checked."""
+    with naming_column(name, values):
+        return as_float64(name, any_array(name, values))
+
+
+def any_array(name: str, values: ArrayLike) -> NDArray[Any]:
+    """Return ``values``, such as labels, as an array; ValueError if that fails."""
+    refuse_mask(name, values)
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError, OverflowError) as error:  # lists of unequal lengths
+        raise ValueError(f"{name}: {error}") from None
+
+
+def as_float64(
+    name: str, array: NDArray[Any], requirements: Sequence[Literal["C", "A", "E"]] | Any = ()
+) -> FloatArray:
+    """Return an array of real numbers as float64, with the requirements of `numpy.require`.
+
+    TypeError for other types, such as dates and strings, which NumPy would convert; ValueError for long
+    doubles beyond the range of float64. Objects, such as decimals of a data base, become floats one by one.
+    """
+    if array.dtype == object:
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise TypeError(f"{name} must hold real numbers: {error}") from None
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}; convert it to float")
+    with np.errstate(over="ignore"):
+        found: FloatArray = np.require(array, np.float64, requirements)
+    if array.dtype.itemsize > 8 and not np.array_equal(np.isfinite(found), np.isfinite(array)):
+        raise ValueError(f"{name} holds numbers beyond those of float64; rescale it")
+    return found
+
+
+def column_names(table: Any) -> list[str] | None:
+    """Return the column names of a data frame or an Arrow table; None if not all are strings."""
+    names = getattr(table, "column_names", None)  # Arrow, whose ``columns`` are the columns themselves
+    if names is None:
+        names = getattr(table, "columns", None)
+    if names is None or callable(names) or not all(isinstance(name, str) for name in names):
+        return None
+    return [str(name) for name in names]
+
+
+@contextmanager
+def naming_column(name: str, values: Any) -> Iterator[None]:
+    """Refuse masked values, and name column and row in errors about the numbers of a matrix."""
+    refuse_mask(name, values)
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        try:
+            fault = _fault(name, values, error)
+        except Exception:  # values can be any object; keep the original error
+            fault = None
+        if fault is None:
+            raise
+        raise (TypeError if isinstance(error, TypeError) else ValueError)(fault) from None
+
+
+def _fault(name: str, values: Any, error: Exception) -> str | None:
+    """Return a message that names the first column with invalid values; None if there is none."""
+    names = column_names(values)
+    table = values if names is not None or hasattr(values, "iloc") else np.asarray(values)
+    if len(table.shape) != 2:
+        return None
+    for j in range(table.shape[1]):
+        column = f"column {j if names is None else repr(names[j])}"
+        entries = np.asarray(_column(table, j))
+        if entries.dtype.kind in "Mm":
+            return f"{name}: {column} holds dates or times; give numbers, such as days since the first date"
+        if entries.dtype.kind == "c":
+            return f"{name}: Complex data not supported; {column} holds complex numbers, give real ones"
+        numbers = entries if entries.dtype.kind in "fiub" else np.array([_number(v) for v in entries])
+        if numbers.dtype == object:
+            row = next(i for i, number in enumerate(numbers) if number is None)
+            value = entries[row]
+            reason, value = ("", str(value)) if isinstance(value, str) else (f" ({error})", value)
+            return (
+                f"{name}: {column} holds {reprlib.repr(value)} in row {row}, which is not a real number; "
+                f"give numbers (0 and 1 for two kinds, a column for each of several), or leave it out{reason}"
+            )
+        bad = np.flatnonzero(~np.isfinite(numbers))
+        if len(bad) > 0:
+            what = "NaN" if np.isnan(numbers[bad[0]]) else "infinity"
+            return (
+                f"Input {name} contains {what} in {column}, row {bad[0]} ({len(bad)} of {len(numbers)} rows)"
+                "; leave such rows out, or fill them in"
+            )
+    return None
+
+
+def _column(table: Any, j: int) -> Any:
+    if hasattr(table, "iloc"):  # pandas
+        return table.iloc[:, j]
+    return table.column(j) if hasattr(table, "column_names") else table[:, j]
+
+
+def _number(value: Any) -> float | None:
+    """Return a value as a float, NaN if it is missing; None if it is not a number."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return float("nan")
+    if isinstance(value, np.complexfloating):  # float() would drop the imaginary part, with a warning
+        return None
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def called(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a user's function; name it in errors of the call itself, such as a wrong number of arguments.
+
+    Errors inside the function are raised unchanged.
+    """
+    try:
+        return function(*arguments)
+    except (TypeError, ValueError) as error:
+        if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+            raise type(error)(f"{name}, called with {len(arguments)} argument(s): {error}") from None
+        raise
+
+
+def asked_to_stop(callback: Callable[[Any], object], record: object) -> bool:
+    """Call a user's callback with a record, and return whether it stops the fit."""
+    result = called("callback", callback, record)
+    try:
+        return bool(result)
+    except (TypeError, ValueError) as error:  # an array with several values
+        raise type(error)(f"callback must return True, False or None: {error}") from None
+
+
+def refuse_mask(name: str, values: Any) -> None:
+    """Raise ValueError if some of ``values`` are masked, because NumPy would use the masked values."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise ValueError(f"{name} holds masked values; fill them, or leave their rows out")
+
+
+def check_predictions(name: str, *parts: FloatArray) -> None:
+    """Raise ValueError if predictions overflowed."""
+    if not all(np.isfinite(part).all() for part in parts):
+        raise ValueError(f"{name} holds rows so large that predictions overflow; rescale X")
+
+
+def column_means(X: FloatArray, weights: FloatArray | None) -> FloatArray:
+    """Return the weighted mean of each column, as the first row plus the mean difference from it.
+
+    This loses no digits for columns far from 0. Rows are added up in order, a block at a time.
+    """
+    first, rows, total = X[0], 4096, np.zeros(X.shape[1])
+    with np.errstate(over="ignore", invalid="ignore"):  # overflow is reported where the means are used
+        for start in range(0, len(X), rows):
+            difference = X[start : start + rows] - first
+            if weights is not None:
+                difference *= weights[start : start + rows, np.newaxis]
+            total += difference.sum(axis=0)
+        means: FloatArray = first + total / (len(X) if weights is None else weights.sum())
+    return means

@@ -1,1 +1,0 @@
-"""What arguments and data have to be: refusals that name the argument and the remedy."""
