@@ -6,129 +6,98 @@
 
 use crate::data::{Approximation, Statistics};
 use crate::fit::candidates::Candidates;
+use crate::fit::context::Fit;
 use crate::fit::dictionary::Dictionary;
-use crate::fit::full_basis::fill;
-use crate::fit::model::State;
-use crate::fit::prior::Priors;
+use crate::fit::evidence::Priors;
+use crate::fit::model::Model;
 use crate::fit::record::{Action, Recorder, Stop};
-use crate::fit::sequential;
-use crate::fit::sequential::Start;
-use crate::fit::settings::{Noise, Rules};
+use crate::fit::settings::Noise;
 use crate::fit::tuning::Tuning;
 use crate::fit::working_set::WorkingSet;
 use crate::{Error, Result};
 
-/// Brings an empty state to a nearly converged model on all rows and returns the refreshed dictionary; `None`, with the state
-/// empty, where features are no help.
-pub(crate) fn fit(
-    stats: &mut dyn Statistics,
-    state: &mut State,
-    priors: &Priors,
-    rules: &Rules,
-    recorder: &mut Recorder<'_>,
-) -> Result<Option<Dictionary>, Stop> {
-    let is_too_precise =
-        rules.noise != Noise::Estimated && state.beta() > Tuning::MAX_LOW_RANK_BETA;
-    // A small dictionary fits into one working set: features would save nothing.
-    let is_small = stats.facts().n_basis() <= Tuning::MAX_WHOLE_DICTIONARY;
-    if is_small || is_too_precise || rules.max_iter < 1000 {
-        return Ok(None);
-    }
-    let empty = state.clone();
-    let mut outcome = None;
-    stats.with_approximation(Approximation::LowRankFeatures, &mut |whole, features| {
-        outcome = Some(fit_features(whole, features, (&empty, priors), rules));
-    })?;
-    let Some(outcome) = outcome else {
-        return Ok(None);
-    };
-    let dictionary = outcome.and_then(|start| {
-        let Some(start) = start else {
-            return Ok(None);
+impl Fit<'_, '_> {
+    /// Brings an empty model to a nearly converged one on all rows, with a refreshed dictionary; returns `false`, with the model empty,
+    /// where features are no help.
+    pub(crate) fn start_from_features(&mut self) -> Result<bool, Stop> {
+        let is_too_precise =
+            self.rules.noise != Noise::Estimated && self.model.beta() > Tuning::MAX_LOW_RANK_BETA;
+        // A small dictionary fits into one working set: features would save nothing.
+        let is_small = self.stats.facts().n_basis() <= Tuning::MAX_WHOLE_DICTIONARY;
+        if is_small || is_too_precise || self.rules.max_iter < 1000 {
+            return Ok(false);
+        }
+        let empty = self.model.clone();
+        let mut outcome = None;
+        let kind = Approximation::LowRankFeatures;
+        let (dictionary, rules) = (&mut *self.dictionary, &self.rules.loosened());
+        self.stats
+            .with_approximation(kind, &mut |whole, features| {
+                let norms = &features.facts().norms;
+                let own = Priors::new(rules.alpha_prior, norms, features.facts().target_scale);
+                let mut fit = Fit {
+                    model: &mut empty.clone(),
+                    dictionary: &mut Dictionary::new(norms.len(), own),
+                    stats: features,
+                    rules,
+                    recorder: &mut Recorder::silent(),
+                };
+                outcome = Some(fit.fit_features(whole, dictionary.priors()));
+            })?;
+        let Some(outcome) = outcome else {
+            return Ok(false);
         };
-        start.apply(stats, state, priors)?;
-        let mut dictionary = Dictionary::new(stats.facts().n_basis(), priors.clone());
-        dictionary.refresh(stats, state)?;
-        let is_close = dictionary.largest_gain(state) <= Tuning::MAX_LOW_RANK_GAIN;
-        Ok(is_close.then_some(dictionary))
-    });
-    match dictionary {
-        Ok(Some(dictionary)) => {
-            recorder.step(Action::Search, None, state)?;
-            Ok(Some(dictionary))
-        }
-        // Features have fewer digits than the rows, on which the fit may well succeed.
-        Ok(None) | Err(Stop::MaxIterations | Stop::Failed(Error::NotPositiveDefinite(_))) => {
-            state.clone_from(&empty);
-            Ok(None)
-        }
-        Err(stop) => Err(stop),
-    }
-}
-
-/// The model of the sequential scheme on low-rank features; `None` where their error is too large.
-fn fit_features(
-    whole: &mut dyn Statistics,
-    features: &mut dyn Statistics,
-    (empty, priors): (&State, &Priors),
-    rules: &Rules,
-) -> Result<Option<LowRankModel>, Stop> {
-    let (scale, mut state) = (features.facts().target_scale, empty.clone());
-    let (rules, recorder) = (&rules.loosened(), &mut Recorder::silent());
-    let own = Priors::new(rules.alpha_prior, &features.facts().norms, scale);
-    let mut dictionary = Dictionary::new(features.facts().n_basis(), own.clone());
-    let set = sequential::initial_model(features, &mut state, &mut dictionary, recorder)?;
-    if state.beta() > Tuning::MAX_LOW_RANK_BETA {
-        return Ok(None);
-    }
-    let mut initial = LowRankModel::of(&state, &features.facts().norms, scale);
-    // Where features miss part of the signal, their fit counts it as noise, which would hide the gains: test with the initial noise at most.
-    let initial_beta = 1.0 / (Tuning::INITIAL_NOISE * scale * scale);
-    initial.beta = initial.beta.max(initial_beta);
-    let size = Tuning::SAMPLE_SIZE / 4;
-    let sample = dictionary.sample(size, size);
-    let on_rows = gains(whole, (&initial, &sample), (empty, priors))?;
-    let in_features = gains(features, (&initial, &sample), (empty, &own))?;
-    let mut pairs = on_rows.iter().zip(&in_features);
-    if pairs.any(|(rows, features)| rows > &(features + Tuning::MAX_LOW_RANK_ERROR)) {
-        return Ok(None);
-    }
-    let start = Start::after_initial_model(set, features.facts().n_obs, &state);
-    sequential::complete(
-        features,
-        &mut state,
-        &mut dictionary,
-        start,
-        rules,
-        recorder,
-    )?;
-    Ok(Some(LowRankModel::of(
-        &state,
-        &features.facts().norms,
-        scale,
-    )))
-}
-
-/// The gain of adding each candidate to a model; 0 for its own functions.
-fn gains(
-    stats: &mut dyn Statistics,
-    (model, candidates): (&LowRankModel, &[usize]),
-    (empty, priors): (&State, &Priors),
-) -> Result<Vec<f64>, Stop> {
-    let mut state = empty.clone();
-    model.apply(stats, &mut state, priors)?;
-    let set = WorkingSet::about(stats, &mut state, priors, candidates)?;
-    set.within(&mut state, &mut Recorder::silent(), |state, _| {
-        let factors = Candidates::new(&set, state);
-        let gain = |i: usize| {
-            if state.active.contains(&i) {
-                0.0
-            } else {
-                factors.factors_of(i, state).gain_of_adding()
+        let started = outcome.and_then(|start| {
+            let Some(start) = start else {
+                return Ok(false);
+            };
+            start.apply(self.stats, self.model, self.dictionary.priors())?;
+            self.refresh()?;
+            Ok(self.dictionary.largest_gain(self.model) <= Tuning::MAX_LOW_RANK_GAIN)
+        });
+        match started {
+            Ok(true) => {
+                self.record(Action::Search, None)?;
+                Ok(true)
             }
-        };
-        Ok(candidates.iter().map(|&i| gain(set.place(i))).collect())
-    })
+            // Features have fewer digits than the rows, on which the fit may well succeed.
+            Ok(false) | Err(Stop::MaxIterations | Stop::Failed(Error::NotPositiveDefinite(_))) => {
+                self.model.clone_from(&empty);
+                self.clear_dictionary();
+                Ok(false)
+            }
+            Err(stop) => Err(stop),
+        }
+    }
+
+    /// The model of the sequential scheme on low-rank features; `None` where their error is too large.
+    fn fit_features(
+        &mut self,
+        whole: &mut dyn Statistics,
+        priors: &Priors,
+    ) -> Result<Option<LowRankModel>, Stop> {
+        let empty = self.model.clone();
+        let start = self.first_model()?;
+        if self.model.beta() > Tuning::MAX_LOW_RANK_BETA {
+            return Ok(None);
+        }
+        let scale = self.stats.facts().target_scale;
+        let mut initial = LowRankModel::of(self.model, &self.stats.facts().norms, scale);
+        // Where features miss part of the signal, their fit counts it as noise, which would hide the gains: test with the initial noise at most.
+        let initial_beta = 1.0 / (Tuning::INITIAL_NOISE * scale * scale);
+        initial.beta = initial.beta.max(initial_beta);
+        let size = Tuning::SAMPLE_SIZE / 4;
+        let sample = self.dictionary.sample(size, size);
+        let on_rows = initial.gains(whole, &sample, empty.clone(), priors)?;
+        let in_features = initial.gains(self.stats, &sample, empty, self.dictionary.priors())?;
+        let mut pairs = on_rows.iter().zip(&in_features);
+        if pairs.any(|(rows, features)| rows > &(features + Tuning::MAX_LOW_RANK_ERROR)) {
+            return Ok(None);
+        }
+        self.complete(start)?;
+        let norms = &self.stats.facts().norms;
+        Ok(Some(LowRankModel::of(self.model, norms, scale)))
+    }
 }
 
 /// Functions, precisions and noise of a model of low-rank features, in the units of the caller.
@@ -139,18 +108,41 @@ struct LowRankModel {
 }
 
 impl LowRankModel {
-    fn of(state: &State, norms: &[f64], scale: f64) -> Self {
+    fn of(model: &Model, norms: &[f64], scale: f64) -> Self {
         let in_units = |(&j, alpha): (&usize, &f64)| alpha * (norms[j] / scale).powi(2);
-        let alpha = state.active.iter().zip(&state.alpha);
+        let alpha = model.active.iter().zip(&model.alpha);
         Self {
-            functions: state.active.clone(),
+            functions: model.active.clone(),
             alpha: alpha.map(in_units).collect(),
-            beta: state.beta() / (scale * scale),
+            beta: model.beta() / (scale * scale),
         }
     }
 
-    /// Adds to an empty state the functions whose column is not entirely zero.
-    fn apply(&self, stats: &mut dyn Statistics, state: &mut State, priors: &Priors) -> Result<()> {
+    /// The gain of adding each candidate to this model; 0 for its own functions.
+    fn gains(
+        &self,
+        stats: &mut dyn Statistics,
+        candidates: &[usize],
+        mut model: Model,
+        priors: &Priors,
+    ) -> Result<Vec<f64>, Stop> {
+        self.apply(stats, &mut model, priors)?;
+        let set = WorkingSet::about(stats, &mut model, priors, candidates)?;
+        model.active.iter_mut().for_each(|j| *j = set.place(*j));
+        let factors = Candidates::new(&set, &model).factors;
+        let gain = |&i: &usize| {
+            let i = set.place(i);
+            if model.active.contains(&i) {
+                0.0
+            } else {
+                factors.of(i, &model).gain_of_adding()
+            }
+        };
+        Ok(candidates.iter().map(gain).collect())
+    }
+
+    /// Adds to an empty model the functions whose column is not entirely zero.
+    fn apply(&self, stats: &mut dyn Statistics, model: &mut Model, priors: &Priors) -> Result<()> {
         let (scale, norms) = (stats.facts().target_scale, &stats.facts().norms);
         let pairs = self.functions.iter().zip(&self.alpha);
         let (functions, alpha): (Vec<usize>, Vec<f64>) = pairs
@@ -163,8 +155,10 @@ impl LowRankModel {
                 )
             })
             .unzip();
-        let noise = &mut state.levels[0].noise;
+        let noise = &mut model.levels[0].noise;
         noise.beta = noise.moved(|| self.beta * scale * scale);
-        fill(stats, state, &functions, &alpha, priors)
+        model.start(stats, &functions, &alpha, priors)?;
+        model.recentre(stats)?;
+        Ok(())
     }
 }

@@ -1,8 +1,7 @@
 //! The noise levels of a model: their ranges, their re-estimation, and stages towards little noise.
 
-use crate::fit::model::State;
 use crate::fit::settings::{Noise, check_noise};
-use crate::fit::tuning::{Effort, Tuning};
+use crate::fit::tuning::Tuning;
 use crate::{Error, Result};
 
 /// The noise levels of several outputs.
@@ -89,71 +88,28 @@ impl NoisePrecision {
     }
 
     /// A fraction of a sum of squares as precision; the noise floor where that is zero.
-    fn ratio(self, degrees: f64, residual: f64) -> f64 {
+    pub(crate) fn ratio(self, degrees: f64, residual: f64) -> f64 {
         match self.max {
             Some(max) if residual * max <= degrees => max,
             _ => degrees / residual,
         }
     }
-}
-
-impl State {
-    /// Whether some noise precision is estimated.
-    pub(crate) fn estimates_noise(&self) -> bool {
-        self.levels.iter().any(|level| level.noise.is_estimated())
-    }
-
-    /// Whether some noise precision is given.
-    pub(crate) fn has_given_noise(&self) -> bool {
-        self.levels.iter().any(|level| !level.noise.is_estimated())
-    }
-
-    /// Whether some noise precision is estimated and at the noise floor.
-    pub(crate) fn at_noise_floor(&self) -> bool {
-        self.levels.iter().any(|level| level.noise.at_floor())
-    }
-
-    /// The levels whose precision is to be moved: estimated, and not held at the noise floor by a rising evidence.
-    pub(crate) fn free_levels(&self, effort: Effort) -> Vec<usize> {
-        let is_held = |l: usize| self.levels[l].noise.at_floor() && self.noise_gradient(l) >= 0.0;
-        let levels = 0..self.levels.len();
-        levels
-            .filter(|&l| effort.moves_noise && self.levels[l].noise.is_estimated() && !is_held(l))
-            .collect()
-    }
-
-    /// dL / d ln beta of level `l`.
-    pub(crate) fn noise_gradient(&self, l: usize) -> f64 {
-        let beta = self.levels[l].noise.beta;
-        0.5 * (self.n_targets(l) - beta * self.deviance_at_mean(l) - self.determined(l))
-            + self.noise_prior.slope(beta)
-    }
-
-    /// ln of the factor by which re-estimation multiplies the precision of level `l`, within its range:
-    /// beta = (N - sum gamma + 2 c) / (||t - Phi mu||^2 + 2 d), Tipping (2001), appendix A.
-    pub(crate) fn noise_change(&self, l: usize) -> f64 {
-        let (noise, prior) = (self.levels[l].noise, self.noise_prior);
-        let degrees = self.n_targets(l) - self.determined(l) + 2.0 * prior.shape;
-        let residual = self.deviance_at_mean(l).max(0.0) + 2.0 * prior.rate;
-        (noise.ratio(degrees.max(f64::MIN_POSITIVE), residual) / noise.beta).ln()
-    }
 
     /// Precisions of a restart, in order. Estimated ones are held at their starts. Given ones rise from those to their values in stages,
     /// whose noise variances are powers of [`Tuning::INITIAL_NOISE`]: with little noise from the start, the first function added would
     /// have to explain all of the data.
-    pub(crate) fn noise_stages(&self) -> Vec<Vec<f64>> {
-        let end = |noise: NoisePrecision| {
+    pub(crate) fn stages(levels: &[Self]) -> Vec<Vec<f64>> {
+        let end = |noise: Self| {
             if noise.is_estimated() {
                 noise.start
             } else {
                 noise.beta
             }
         };
-        let levels: Vec<NoisePrecision> = self.levels.iter().map(|level| level.noise).collect();
         let ratios = levels.iter().map(|&noise| end(noise) / noise.start);
         let largest = ratios.fold(1.0, f64::max);
         let stage = |ratio: f64| {
-            let limited = |&noise: &NoisePrecision| end(noise).min(ratio * noise.start);
+            let limited = |&noise: &Self| end(noise).min(ratio * noise.start);
             levels.iter().map(limited).collect()
         };
         let ratios = std::iter::successors(Some(1.0), |ratio| Some(ratio / Tuning::INITIAL_NOISE));

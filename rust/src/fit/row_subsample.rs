@@ -9,10 +9,9 @@
 use nalgebra::DMatrix;
 
 use crate::data::{Approximation, Facts, Statistics, Sweep};
-use crate::fit::model::State;
-use crate::fit::prior::Priors;
-use crate::fit::record::{Action, Recorder, Stop};
-use crate::fit::sequential;
+use crate::fit::context::Fit;
+use crate::fit::model::Model;
+use crate::fit::record::{Action, Stop};
 use crate::fit::tuning::Tuning;
 use crate::linalg::LowerTriangle;
 use crate::{Error, Result};
@@ -44,64 +43,86 @@ impl<'a> SubsampledStatistics<'a> {
     }
 }
 
-/// Where rows and functions are many, makes a first model on all rows, nearly completes it on [`SubsampledStatistics`], and
-/// returns true; the state then holds the statistics of all rows.
-///
-/// (A step from the empty model changes all that the model explains, so the error of its curvature would be large.) If a precision
-/// becomes indefinite, the state is empty again.
-pub(crate) fn fit(
-    stats: &mut dyn Statistics,
-    state: &mut State,
-    priors: &Priors,
-    recorder: &mut Recorder<'_>,
-) -> Result<bool, Stop> {
-    // Smaller dictionaries are one working set.
-    if stats.facts().n_basis() <= Tuning::MAX_WHOLE_DICTIONARY {
-        return Ok(false);
-    }
-    let empty = state.clone();
-    let mut outcome = None;
-    let kind = Approximation::RowSubsample {
-        share: Tuning::SUBSAMPLE_RATIO,
-        least: Tuning::MIN_SUBSAMPLE_ROWS,
-    };
-    stats.with_approximation(kind, &mut |whole, part| {
-        let mut run = || {
-            sequential::model_of_sample(whole, state, priors, recorder)?;
-            let mut sampled = SubsampledStatistics::new(whole, part);
-            relinearise(&mut sampled, state)?;
-            sequential::nearly_complete(&mut sampled, state, priors, recorder)
+impl Fit<'_, '_> {
+    /// Where rows and functions are many, makes a first model on all rows, nearly completes it on [`SubsampledStatistics`], and
+    /// returns true; the model then holds the statistics of all rows, and the dictionary is refreshed.
+    ///
+    /// (A step from the empty model changes all that the model explains, so the error of its curvature would be large.) If a precision
+    /// becomes indefinite, the model is empty again.
+    pub(crate) fn start_from_subsample(&mut self) -> Result<bool, Stop> {
+        // Smaller dictionaries are one working set.
+        if self.stats.facts().n_basis() <= Tuning::MAX_WHOLE_DICTIONARY {
+            return Ok(false);
+        }
+        let empty = self.model.clone();
+        let mut outcome = None;
+        let kind = Approximation::RowSubsample {
+            share: Tuning::SUBSAMPLE_RATIO,
+            least: Tuning::MIN_SUBSAMPLE_ROWS,
         };
-        outcome = Some(run());
-    })?;
-    let Some(outcome) = outcome else {
-        return Ok(false);
-    };
-    match outcome {
-        Ok(()) => {
-            relinearise(stats, state)?;
-            recorder.step(Action::Joint, None, state)?;
-            Ok(true)
+        let Self {
+            stats,
+            model,
+            dictionary,
+            rules,
+            recorder,
+        } = self;
+        stats.with_approximation(kind, &mut |whole, part| {
+            let mut fit = Fit {
+                stats: whole,
+                model,
+                dictionary,
+                rules,
+                recorder,
+            };
+            outcome = Some(fit.start_from_part(part));
+        })?;
+        let Some(outcome) = outcome else {
+            return Ok(false);
+        };
+        self.clear_dictionary();
+        match outcome {
+            Ok(()) => {
+                self.model.relinearise(self.stats)?;
+                self.record(Action::Joint, None)?;
+                self.refresh()?;
+                Ok(true)
+            }
+            Err(Stop::Failed(Error::NotPositiveDefinite(_))) => {
+                self.model.clone_from(&empty);
+                Ok(false)
+            }
+            Err(Stop::Failed(error)) => Err(error.into()),
+            Err(halt) => {
+                self.model.relinearise(self.stats)?;
+                self.recorder.amend(self.model);
+                Err(halt)
+            }
         }
-        Err(Stop::Failed(Error::NotPositiveDefinite(_))) => {
-            state.clone_from(&empty);
-            Ok(false)
-        }
-        Err(Stop::Failed(error)) => Err(error.into()),
-        Err(halt) => {
-            relinearise(stats, state)?;
-            recorder.amend(state);
-            Err(halt)
-        }
+    }
+
+    fn start_from_part(&mut self, part: &mut dyn Statistics) -> Result<(), Stop> {
+        self.model_of_sample()?;
+        self.clear_dictionary();
+        let mut sampled = SubsampledStatistics::new(self.stats, part);
+        self.model.relinearise(&mut sampled)?;
+        let mut fit = Fit {
+            stats: &mut sampled,
+            model: self.model,
+            dictionary: self.dictionary,
+            rules: self.rules,
+            recorder: self.recorder,
+        };
+        fit.nearly_complete()
     }
 }
 
-/// Replaces the quadratic model of the state by the one of `stats` at the posterior mean.
-fn relinearise(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
-    let (m, mu) = (state.len(), state.mu().to_vec());
-    let (mut gram, mut gradient) = (DMatrix::zeros(m, m), vec![0.0; m]);
-    let deviance = stats.local(&state.active, &mu, &mut gram, &mut gradient)?;
-    state.set_data(&mu, &gradient, &[deviance], Some(&gram))
+impl Model {
+    /// Replaces the quadratic model of the data by the one of `stats` at the posterior mean.
+    fn relinearise(&mut self, stats: &mut dyn Statistics) -> Result<()> {
+        let mu = self.mu().to_vec();
+        self.expand_about(stats, &mu)
+    }
 }
 
 impl Statistics for SubsampledStatistics<'_> {

@@ -71,7 +71,7 @@ impl Default for Settings {
 }
 
 /// Checked settings.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Rules {
     settings: Settings,
 }

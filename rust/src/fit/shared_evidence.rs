@@ -180,7 +180,7 @@ impl Factors {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fit::prior::Gamma;
+    use crate::fit::evidence::Gamma;
     use proptest::prelude::*;
 
     #[test]

@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
+use crate::fit::candidates::load_lanes;
 use crate::fit::dictionary::Dictionary;
-use crate::fit::model::State;
+use crate::fit::model::Model;
 use crate::fit::tuning::Tuning;
 use crate::linalg::batched_triangular::{LANES, pack_lower, solve_lanes, solve_lanes_transposed};
 use crate::linalg::simd::{Simd, WithSimd, dispatch};
@@ -17,24 +18,25 @@ impl Dictionary {
     ///
     /// Tipping & Faul (2003), A.4: with `u = beta Sigma Phi^T phi_i`, deleting k adds `u_k^2 / Sigma_kk` to s of candidate i and
     /// `u_k mu_k / Sigma_kk` to q. The gain increases with q^2 / s, by which candidates are ranked; of several outputs with the sum.
-    pub(crate) fn substitutes(&self, state: &State) -> Vec<usize> {
-        let columns = self.active_columns(state);
-        let levels = state.levels.iter();
+    pub(crate) fn substitutes(&self, model: &Model) -> Vec<usize> {
+        let columns = self.active_columns(model);
+        let levels = model.levels.iter();
         let lower: Vec<_> = levels.map(|level| pack_lower(&level.chol)).collect();
-        let inactive = self.inactive(state);
+        let inactive = self.inactive(model);
         let pieces = map_pieces(self.n_basis(), PIECE, |piece| {
-            let mut best: Vec<Best> = vec![Best::default(); state.len()];
+            let mut best: Vec<Best> = vec![Best::default(); model.len()];
             for first in piece.clone().step_by(LANES) {
                 let range = first..(first + LANES).min(piece.end);
-                let mut scores = vec![[0.0; LANES]; state.len()];
+                let mut scores = vec![[0.0; LANES]; model.len()];
                 for (l, lower) in lower.iter().enumerate() {
-                    let beta = state.levels[l].noise.beta;
-                    let mut u = self.scaled_lanes(&columns, first, beta);
+                    let beta = model.levels[l].noise.beta;
+                    let mut u = vec![[0.0; LANES]; columns.len()];
+                    load_lanes(&columns, range.clone(), beta, &mut u);
                     solve_lanes(lower, &mut u);
                     solve_lanes_transposed(lower, &mut u);
                     dispatch(Score {
-                        factors: &LaneFactors::of(self, &inactive, range.clone(), state, l),
-                        state,
+                        factors: &LaneFactors::of(self, &inactive, range.clone(), model, l),
+                        model,
                         level: l,
                         u: &u,
                         scores: &mut scores,
@@ -48,7 +50,7 @@ impl Dictionary {
             }
             best
         });
-        let mut best: Vec<Best> = vec![Best::default(); state.len()];
+        let mut best: Vec<Best> = vec![Best::default(); model.len()];
         for piece in pieces {
             for (best, offered) in best.iter_mut().zip(piece) {
                 for (score, i) in offered.ranked {
@@ -77,21 +79,21 @@ impl LaneFactors {
         dictionary: &Dictionary,
         inactive: &[bool],
         range: Range<usize>,
-        state: &State,
+        model: &Model,
         level: usize,
     ) -> Self {
-        let outputs = state.outputs_of(level);
+        let outputs = model.outputs_of(level);
         let mut this = Self {
             s: [0.0; LANES],
             q: vec![[0.0; LANES]; outputs.len()],
             s_error: [f64::INFINITY; LANES],
         };
         for (lane, i) in range.enumerate().filter(|&(_, i)| inactive[i]) {
-            this.s[lane] = dictionary.sparsity(i, level);
+            this.s[lane] = dictionary.factors().s(i, level);
             for (q, c) in this.q.iter_mut().zip(outputs.clone()) {
-                q[lane] = dictionary.quality(i, c);
+                q[lane] = dictionary.factors().q(i, c);
             }
-            this.s_error[lane] = dictionary.s_error(i, state.levels[level].noise.beta);
+            this.s_error[lane] = dictionary.s_error(i, model.levels[level].noise.beta);
         }
         this
     }
@@ -100,7 +102,7 @@ impl LaneFactors {
 /// Adds to row k of the scores q^2 / s after the deletion of function k; nothing for candidates that cannot be added.
 struct Score<'a> {
     factors: &'a LaneFactors,
-    state: &'a State,
+    model: &'a Model,
     level: usize,
     u: &'a [[f64; LANES]],
     scores: &'a mut [[f64; LANES]],
@@ -112,8 +114,8 @@ impl WithSimd for Score<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
         let LaneFactors { s, q, s_error } = self.factors;
-        let sigma = &self.state.levels[self.level].sigma;
-        let outputs = &self.state.outputs[self.state.outputs_of(self.level)];
+        let sigma = &self.model.levels[self.level].sigma;
+        let outputs = &self.model.outputs[self.model.outputs_of(self.level)];
         for (k, (u, scores)) in self.u.iter().zip(self.scores.iter_mut()).enumerate() {
             let precision = 1.0 / sigma[(k, k)];
             for (q, output) in q.iter().zip(outputs) {

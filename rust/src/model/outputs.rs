@@ -4,7 +4,7 @@ use nalgebra::DMatrix;
 
 use crate::Result;
 use crate::data::Facts;
-use crate::fit::{State, Status};
+use crate::fit::{Model, Status};
 use crate::model::finite_checks::{check_evidence, check_precisions, check_weights};
 
 /// Shared basis functions and alphas, noise levels, and the posterior of each output's weights.
@@ -32,12 +32,12 @@ pub struct OutputPosterior {
 
 impl OutputPosterior {
     /// Sorts by index and undoes the scaling, given the norms of the columns and the unit of the targets.
-    pub(crate) fn publish(state: &State, trace: Vec<f64>, status: Status, facts: &Facts) -> Self {
+    pub(crate) fn publish(model: &Model, trace: Vec<f64>, status: Status, facts: &Facts) -> Self {
         let target_scale = facts.target_scale;
-        let mut order: Vec<usize> = (0..state.active.len()).collect();
-        order.sort_unstable_by_key(|&k| state.active[k]);
+        let mut order: Vec<usize> = (0..model.active.len()).collect();
+        order.sort_unstable_by_key(|&k| model.active[k]);
         let m = order.len();
-        let unit = |k: usize| target_scale / facts.norms[state.active[k]];
+        let unit = |k: usize| target_scale / facts.norms[model.active[k]];
         let sigma = |sigma: &DMatrix<f64>| {
             DMatrix::from_fn(m, m, |i, j| {
                 let (i, j) = (order[i], order[j]);
@@ -45,20 +45,20 @@ impl OutputPosterior {
                 0.5 * (sigma[(i, j)] + sigma[(j, i)]) * (unit(i) * unit(j))
             })
         };
-        let mu = |k: usize, c: usize| state.outputs[c].mu[order[k]] * unit(order[k]);
-        let alpha = |&k: &usize| state.alpha[k] / (unit(k) * unit(k));
-        let betas = state.levels.iter().map(|level| level.noise.beta);
+        let mu = |k: usize, c: usize| model.outputs[c].mu[order[k]] * unit(order[k]);
+        let alpha = |&k: &usize| model.alpha[k] / (unit(k) * unit(k));
+        let betas = model.levels.iter().map(|level| level.noise.beta);
         Self {
-            active: order.iter().map(|&k| state.active[k]).collect(),
+            active: order.iter().map(|&k| model.active[k]).collect(),
             alpha: order.iter().map(alpha).collect(),
-            mu: DMatrix::from_fn(m, state.outputs.len(), mu),
-            sigma: state
+            mu: DMatrix::from_fn(m, model.outputs.len(), mu),
+            sigma: model
                 .levels
                 .iter()
                 .map(|level| sigma(&level.sigma))
                 .collect(),
             beta: betas.map(|b| b / (target_scale * target_scale)).collect(),
-            at_floor: state.levels.iter().map(|l| l.noise.at_floor()).collect(),
+            at_floor: model.levels.iter().map(|l| l.noise.at_floor()).collect(),
             trace,
             status,
         }

@@ -4,7 +4,7 @@ use nalgebra::DMatrix;
 
 use crate::Result;
 use crate::data::Facts;
-use crate::fit::{State, Status};
+use crate::fit::{Model, Status};
 use crate::model::finite_checks::{check_evidence, check_precisions, check_weights};
 
 /// Active basis functions, hyperparameters and the posterior of the weights, in the units of the given columns and targets.
@@ -35,27 +35,27 @@ pub struct Posterior {
 
 impl Posterior {
     /// Sorts by index and undoes the scaling: the weight of a column with norm c is 1/c times that of the unit column.
-    pub(crate) fn publish(state: &State, trace: Vec<f64>, status: Status, facts: &Facts) -> Self {
+    pub(crate) fn publish(model: &Model, trace: Vec<f64>, status: Status, facts: &Facts) -> Self {
         let target_scale = facts.target_scale;
-        let mut order: Vec<usize> = (0..state.active.len()).collect();
-        order.sort_unstable_by_key(|&k| state.active[k]);
-        let unit = |k: usize| target_scale / facts.norms[state.active[k]];
+        let mut order: Vec<usize> = (0..model.active.len()).collect();
+        order.sort_unstable_by_key(|&k| model.active[k]);
+        let unit = |k: usize| target_scale / facts.norms[model.active[k]];
         Self {
-            active: order.iter().map(|&k| state.active[k]).collect(),
+            active: order.iter().map(|&k| model.active[k]).collect(),
             alpha: order
                 .iter()
-                .map(|&k| state.alpha[k] / (unit(k) * unit(k)))
+                .map(|&k| model.alpha[k] / (unit(k) * unit(k)))
                 .collect(),
-            mu: order.iter().map(|&k| state.mu()[k] * unit(k)).collect(),
+            mu: order.iter().map(|&k| model.mu()[k] * unit(k)).collect(),
             sigma: DMatrix::from_fn(order.len(), order.len(), |i, j| {
                 let (i, j) = (order[i], order[j]);
                 // After rank-one updates the two triangles differ in the last bits.
-                0.5 * (state.sigma()[(i, j)] + state.sigma()[(j, i)]) * (unit(i) * unit(j))
+                0.5 * (model.sigma()[(i, j)] + model.sigma()[(j, i)]) * (unit(i) * unit(j))
             }),
-            gamma: order.iter().map(|&k| state.gamma(k, 0)).collect(),
-            beta: state.beta() / (target_scale * target_scale),
+            gamma: order.iter().map(|&k| model.gamma(k, 0)).collect(),
+            beta: model.beta() / (target_scale * target_scale),
             // The density of t / c is c^N times that of t.
-            log_evidence: state.log_evidence() - state.n_noise() * target_scale.ln(),
+            log_evidence: model.log_evidence() - model.n_noise() * target_scale.ln(),
             trace,
             status,
         }

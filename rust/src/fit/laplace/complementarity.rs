@@ -9,52 +9,50 @@ use std::collections::BTreeSet;
 use nalgebra::DMatrix;
 
 use crate::Result;
-use crate::data::Statistics;
-use crate::fit::laplace::mode::find_mode;
-use crate::fit::laplace::residual::{Residual, bounded, damped_step, jacobian, solve};
-use crate::fit::model::State;
+use crate::fit::context::Fit;
+use crate::fit::laplace::fixed_point::{Residual, bounded, jacobian, solve};
 use crate::fit::tuning::Tuning;
 
-/// Takes the first solution of the linearised problem that reduces R, by itself or with a few Newton steps from its end.
-/// Returns `false`, with the state restored, if none does.
-pub(crate) fn josephy_newton_step(
-    stats: &mut dyn Statistics,
-    state: &mut State,
-    jacobian_here: &DMatrix<f64>,
-    here: &Residual,
-) -> Result<bool> {
-    // With a smaller R only round-off prevents progress, and other choices of functions do not help.
-    let n_trials = if here.norm() < Tuning::LOOSE_TOL {
-        1
-    } else {
-        scaled_budget(Tuning::JOSEPHY_TRIALS, state.len(), 2)
-    };
-    let before = state.clone();
-    for step in complementary_steps(jacobian_here, here).take(n_trials) {
-        let alphas: Vec<f64> = (0..before.len())
-            .map(|k| {
+impl Fit<'_, '_> {
+    /// Takes the first solution of the linearised problem that reduces R, by itself or with a few Newton steps from its end.
+    /// Returns `false`, with the model restored, if none does.
+    pub(crate) fn josephy_newton_step(
+        &mut self,
+        jacobian_here: &DMatrix<f64>,
+        here: &Residual,
+    ) -> Result<bool> {
+        // With a smaller R only round-off prevents progress, and other choices of functions do not help.
+        let n_trials = if here.norm() < Tuning::LOOSE_TOL {
+            1
+        } else {
+            scaled_budget(Tuning::JOSEPHY_TRIALS, self.model.len(), 2)
+        };
+        let before = self.model.clone();
+        for step in complementary_steps(jacobian_here, here).take(n_trials) {
+            let alpha = |k: usize| {
                 let alpha = before.alpha[k] / (1.0 - step[k]).max(0.0);
                 bounded(alpha, before.sparsity(k))
-            })
-            .collect();
-        if state.set_alphas(&alphas).is_ok() {
-            find_mode(stats, state)?;
-            for _ in 0..Tuning::MAX_HALVINGS {
-                let there = Residual::of(state);
-                if there.norm() < 0.9 * here.norm() {
-                    return Ok(true);
-                }
-                let jacobian = there.hold(jacobian(stats, state)?);
-                if !damped_step(stats, state, &jacobian, &there, Tuning::MAX_HALVINGS)? {
-                    break;
+            };
+            let alphas: Vec<f64> = (0..before.len()).map(alpha).collect();
+            if self.model.set_alphas(&alphas).is_ok() {
+                self.find_mode()?;
+                for _ in 0..Tuning::MAX_HALVINGS {
+                    let there = Residual::of(self.model);
+                    if there.norm() < 0.9 * here.norm() {
+                        return Ok(true);
+                    }
+                    let jacobian = there.hold(jacobian(self.stats, self.model)?);
+                    if !self.damped_step(&jacobian, &there, Tuning::MAX_HALVINGS)? {
+                        break;
+                    }
                 }
             }
+            self.model.clone_from(&before);
         }
-        state.clone_from(&before);
+        // The provider still holds the working weights of the last trial: recompute them at the restored model.
+        self.find_mode()?;
+        Ok(false)
     }
-    // The provider still holds the working weights of the last trial: recompute them at the restored state.
-    find_mode(stats, state)?;
-    Ok(false)
 }
 
 /// Solutions of the linearised complementarity problem, found by guessing the set of positive variances and correcting

@@ -7,9 +7,8 @@
 
 use crate::data::{BoundSample, Observations, ScreeningBounds, Statistics, Subset};
 use crate::fit::dictionary::Dictionary;
-use crate::fit::evidence::Factors;
-use crate::fit::model::State;
-use crate::fit::prior::{Gamma, Priors};
+use crate::fit::evidence::{Factors, Gamma};
+use crate::fit::model::Model;
 use crate::fit::record::{Recorder, Stop};
 use crate::fit::settings::{Blocks, Rules};
 use crate::fit::tuning::Tuning;
@@ -54,57 +53,60 @@ enum Verdict {
     Open,
 }
 
-/// A pass over these candidates at the model: its functions as numbered in the dictionary, and its state.
-///
-/// Candidates that the bounds decide are not priced, and none is priced if by the bounds some gain.
-pub(crate) fn price(
-    stats: &mut Observations<'_>,
-    (active, state): (&[usize], &State),
-    candidates: &[usize],
-    rules: &Rules,
-    blocks: &Blocks,
-    recorder: &mut Recorder<'_>,
-) -> Result<Priced, Stop> {
-    let mut priced = Priced::default();
-    let open = priced.screen(stats, (active, state), candidates, rules, recorder)?;
-    if !priced.is_empty() {
-        return Ok(priced);
-    }
-    let mut done = 0;
-    for block in open.chunks(blocks.block) {
-        recorder.report_sweep(done, open.len(), state)?;
-        priced.price_block(stats, active, state, block, rules)?;
-        done += block.len();
-    }
-    recorder.report_sweep(done, open.len(), state)?;
-    Ok(priced)
+/// A pass over candidates at a model.
+pub(crate) struct Pricing<'a> {
+    /// The functions of the model as numbered in the dictionary.
+    active: &'a [usize],
+    model: &'a Model,
+    rules: &'a Rules,
+    priced: Priced,
 }
 
-impl Priced {
-    /// Whether no candidate gains.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.gaining.is_empty()
+impl<'a> Pricing<'a> {
+    pub(crate) fn new(active: &'a [usize], model: &'a Model, rules: &'a Rules) -> Self {
+        Self {
+            active,
+            model,
+            rules,
+            priced: Priced::default(),
+        }
     }
 
-    pub(crate) fn largest_gain(&self) -> f64 {
-        self.gaining.first().map_or(0.0, |offer| offer.gain)
+    /// Prices candidates, in blocks of this size. Those that the bounds decide are not priced, and none is priced if by the bounds some
+    /// gain.
+    pub(crate) fn run(
+        mut self,
+        stats: &mut Observations<'_>,
+        candidates: &[usize],
+        block: usize,
+        recorder: &mut Recorder<'_>,
+    ) -> Result<Priced, Stop> {
+        let open = self.screen(stats, candidates, recorder)?;
+        if !self.priced.is_empty() {
+            return Ok(self.priced);
+        }
+        let mut done = 0;
+        for block in open.chunks(block) {
+            recorder.report_sweep(done, open.len(), self.model)?;
+            self.price_block(stats, block)?;
+            done += block.len();
+        }
+        recorder.report_sweep(done, open.len(), self.model)?;
+        Ok(self.priced)
     }
 
     /// Screens the candidates that have bounds, and returns those that remain open.
     fn screen(
         &mut self,
         stats: &mut Observations<'_>,
-        (active, state): (&[usize], &State),
         candidates: &[usize],
-        rules: &Rules,
         recorder: &mut Recorder<'_>,
     ) -> Result<Vec<usize>, Stop> {
-        let screens = stats.screening_bounds(active, state.mu(), candidates.len())?;
+        let screens = stats.screening_bounds(self.active, self.model.mu(), candidates.len())?;
         if screens.is_empty() {
             return Ok(candidates.to_vec());
         }
-        recorder.report_sweep(0, candidates.len(), state)?;
-        let flat = rules.has_flat_alphas();
+        recorder.report_sweep(0, candidates.len(), self.model)?;
         let (mut open, mut done) = (Vec::new(), 0);
         for block in candidates.chunks(SCREENED_PER_REPORT) {
             let uncovered = |i: &&usize| !screens.iter().any(|s| s.functions.contains(i));
@@ -112,29 +114,28 @@ impl Priced {
             for screen in &screens {
                 let covered = |i: &usize| screen.functions.contains(i);
                 let own: Vec<usize> = block.iter().copied().filter(covered).collect();
-                self.screen_block(stats, screen, &own, state, flat, &mut open)?;
+                open.extend(self.screen_block(stats, screen, &own)?);
             }
             done += block.len();
-            recorder.report_sweep(done, candidates.len(), state)?;
+            recorder.report_sweep(done, candidates.len(), self.model)?;
         }
         Ok(open)
     }
 
+    /// Screens candidates by one set of bounds, and returns those that remain open.
     fn screen_block(
         &mut self,
         stats: &Observations<'_>,
         screen: &ScreeningBounds,
         candidates: &[usize],
-        state: &State,
-        flat: bool,
-        open: &mut Vec<usize>,
-    ) -> Result<(), Stop> {
+    ) -> Result<Vec<usize>, Stop> {
         let samples = stats.bound_samples(screen, candidates)?;
+        let flat = self.rules.has_flat_alphas();
         let verdicts = map_pieces(candidates.len(), PIECE, |range| {
-            let one = |c: usize| verdict(candidates[c], &samples[c], state, flat);
+            let one = |c: usize| verdict(candidates[c], &samples[c], self.model, flat);
             range.map(one).collect::<Vec<_>>()
         });
-        let (mut gaining, mut near) = (Vec::new(), Vec::new());
+        let (mut gaining, mut near, mut open) = (Vec::new(), Vec::new(), Vec::new());
         for (&index, verdict) in candidates.iter().zip(verdicts.into_iter().flatten()) {
             match verdict {
                 Verdict::Gains(offer) => gaining.push(offer),
@@ -145,44 +146,43 @@ impl Priced {
                 Verdict::Open => open.push(index),
             }
         }
-        self.keep(gaining, near);
-        Ok(())
+        self.priced.keep(gaining, near);
+        Ok(open)
     }
 
-    fn price_block(
-        &mut self,
-        stats: &mut Observations<'_>,
-        active: &[usize],
-        state: &State,
-        block: &[usize],
-        rules: &Rules,
-    ) -> Result<(), Stop> {
-        let m = active.len();
-        let functions = [active, block].concat();
-        let mut state = state.clone();
-        state.active = (0..m).collect();
-        let mut view = if rules.has_flat_alphas() {
+    fn price_block(&mut self, stats: &mut Observations<'_>, block: &[usize]) -> Result<(), Stop> {
+        let m = self.active.len();
+        let functions = [self.active, block].concat();
+        let mut model = self.model.clone();
+        model.active = (0..m).collect();
+        let mut view = if self.rules.has_flat_alphas() {
             Subset::unmeasured(stats, functions)
         } else {
             Subset::measured(stats, functions)?
         };
-        let priors = Priors::new(
-            rules.alpha_prior,
-            &view.facts().norms,
-            view.facts().target_scale,
-        );
-        let mut dictionary = Dictionary::new(view.facts().n_basis(), priors);
-        dictionary.refresh(&mut view, &mut state)?;
+        let mut dictionary = Dictionary::of(view.facts(), self.rules);
+        dictionary.refresh(&mut view, &mut model)?;
         let offers = map_pieces(block.len(), PIECE, |range| {
-            let offer = |c: usize| offer(&dictionary, &state, m + c, block[c]);
+            let offer = |c: usize| offer(&dictionary, &model, m + c, block[c]);
             range.filter_map(offer).collect::<Vec<_>>()
         });
         let (gaining, near): (Vec<_>, Vec<_>) = offers
             .into_iter()
             .flatten()
             .partition(|offer| offer.gain > Tuning::MIN_GAIN);
-        self.keep(gaining, near);
+        self.priced.keep(gaining, near);
         Ok(())
+    }
+}
+
+impl Priced {
+    /// Whether no candidate gains.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.gaining.is_empty()
+    }
+
+    pub(crate) fn largest_gain(&self) -> f64 {
+        self.gaining.first().map_or(0.0, |offer| offer.gain)
     }
 
     fn keep(&mut self, gaining: Vec<Offer>, near: Vec<Offer>) {
@@ -228,10 +228,10 @@ impl Priced {
     }
 }
 
-fn verdict(index: usize, sample: &BoundSample, state: &State, flat: bool) -> Verdict {
-    let beta = state.beta();
+fn verdict(index: usize, sample: &BoundSample, model: &Model, flat: bool) -> Verdict {
+    let beta = model.beta();
     let mut v: Vec<f64> = sample.products.iter().map(|p| beta * p).collect();
-    state.chol().solve_lower_in_place(&mut v);
+    model.chol().solve_lower_in_place(&mut v);
     let (prior_s, q) = (beta * sample.diag, (beta * sample.gradient).abs());
     let s = prior_s - dot(&v, &v);
     let error = Tuning::ROUNDING * prior_s;
@@ -266,20 +266,20 @@ fn flat_gain(s: f64, q: f64) -> f64 {
 }
 
 /// The offer of a candidate, unless it is far from a gain.
-fn offer(dictionary: &Dictionary, state: &State, i: usize, index: usize) -> Option<Offer> {
-    let factors = dictionary.factors_of(i, state);
-    if dictionary.diag(i) <= 0.0 || !dictionary.resolves(i, &factors, state) {
+fn offer(dictionary: &Dictionary, model: &Model, i: usize, index: usize) -> Option<Offer> {
+    let factors = dictionary.factors_of(i, model);
+    if dictionary.diag(i) <= 0.0 || !dictionary.resolves(i, &factors, model) {
         return None;
     }
     let ratio = factors.first.ratio();
     if ratio.is_nan() || ratio <= Tuning::MIN_NEAR_RATIO / 3.0 {
         return None;
     }
-    let gain = dictionary.gain(i, &factors, state);
+    let gain = dictionary.gain(i, &factors, model);
     let mut profile = Vec::new();
     if gain > Tuning::MIN_GAIN {
-        profile.extend((0..state.len()).map(|j| dictionary.product(j, i)));
-        state.chol().solve_lower_in_place(&mut profile);
+        profile.extend((0..model.len()).map(|j| dictionary.product(j, i)));
+        model.chol().solve_lower_in_place(&mut profile);
         normalise(&mut profile);
     }
     Some(Offer {
