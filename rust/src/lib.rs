@@ -57,13 +57,13 @@ mod special;
 
 #[cfg(feature = "fit")]
 pub use crate::data::{
-    Approximation, DenseDesign, Design, Facts, KernelDesign, Observations, Statistics,
-    SufficientStatistics, SumStatistics, Sweep,
+    DenseDesign, Design, Facts, KernelDesign, Observations, Statistics, SufficientStatistics,
+    SumStatistics, Sweep,
 };
 pub use crate::error::{Error, Result};
 #[cfg(feature = "fit")]
 pub use crate::fit::{
-    Action, Noise, Rules, Scheme, Search, Settings, Status, Step, StepCallback, fit,
+    Action, Noise, Rules, Scheme, Search, Settings, Status, Step, StepCallback, fit, fit_rows,
 };
 pub use crate::kernel::{Kernel, Points};
 #[cfg(feature = "fit")]

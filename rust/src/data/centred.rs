@@ -162,9 +162,9 @@ impl<R: RowProvider> RowProvider for CentredProvider<R> {
     fn sweep(&mut self, active: &[usize], mu: &[f64], wanted: &[usize]) -> Result<Sweep> {
         if active.is_empty()
             && wanted.is_empty()
-            && let Some(start) = self.start.take()
+            && let Some(start) = &self.start
         {
-            return Ok(start);
+            return Ok(start.clone());
         }
         let (active, mu) = self.uncentred(active, mu);
         let with_constant = [&[0], wanted].concat();

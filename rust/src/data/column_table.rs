@@ -14,7 +14,7 @@ use crate::parallel::{fill_pieces, pieces};
 pub(crate) const COLUMNS: usize = 24;
 
 /// A matrix stored as aligned columns.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Table {
     pub(crate) height: usize,
     pub(crate) width: usize,
@@ -85,18 +85,6 @@ impl Table {
         } else {
             self.values.append(&other.values);
             self.width += other.width;
-        }
-    }
-
-    /// A copy of some columns.
-    pub(crate) fn copy_of(&self, columns: Range<usize>) -> Self {
-        let stride = stride(self.height);
-        let mut values = AlignedColumns::with_room(columns.len() * stride);
-        values.append(&self.values[columns.start * stride..columns.end * stride]);
-        Self {
-            height: self.height,
-            width: columns.len(),
-            values,
         }
     }
 

@@ -1,9 +1,8 @@
-//! Designs made of other designs: two side by side, some of the columns, some of the rows.
+//! Designs made of other designs: two side by side, some of the columns.
 
 use std::ops::Range;
 
 use crate::data::design::{Block, Design, Family};
-use crate::parallel::pieces;
 use crate::{Error, Result};
 
 /// Appends a block of `design` to `out`, column after column.
@@ -118,73 +117,6 @@ impl Design for SubsetDesign<'_> {
     }
 }
 
-/// Adjacent rows in a subsample: a lazy design evaluates them together.
-const RUN: usize = 64;
-
-/// A subsample of the rows of a design: runs of [`RUN`] rows, evenly distributed over all rows.
-pub(crate) struct RowSubsample<'a> {
-    design: &'a dyn Design,
-    /// The first row of each run.
-    starts: Vec<usize>,
-}
-
-impl<'a> RowSubsample<'a> {
-    /// One row in `share`; `None` if this makes fewer than `least` rows.
-    pub(crate) fn of(design: &'a dyn Design, share: usize, least: usize) -> Option<Self> {
-        let n_runs = design.n_rows() / RUN;
-        let wanted = n_runs / share.max(1);
-        if wanted == 0 || wanted * RUN < least {
-            return None;
-        }
-        let starts = (0..wanted).map(|k| k * n_runs / wanted * RUN).collect();
-        Some(Self { design, starts })
-    }
-
-    /// Selects from `values`, one for each row of the design, the values of the subsample.
-    pub(crate) fn pick(&self, values: &[f64]) -> Vec<f64> {
-        let runs = self.starts.iter().map(|&start| &values[start..start + RUN]);
-        runs.flatten().copied().collect()
-    }
-}
-
-impl Design for RowSubsample<'_> {
-    fn n_rows(&self) -> usize {
-        self.starts.len() * RUN
-    }
-
-    fn n_basis(&self) -> usize {
-        self.design.n_basis()
-    }
-
-    fn block<'s>(
-        &'s self,
-        rows: Range<usize>,
-        columns: Range<usize>,
-        buffer: &'s mut Vec<f64>,
-    ) -> Block<'s> {
-        let stride = rows.len();
-        // Not cleared: every value is overwritten.
-        buffer.resize(stride * columns.len(), 0.0);
-        let mut own = Vec::new();
-        // The rows are cut at the borders between runs.
-        let lead = rows.start % RUN;
-        for piece in pieces(lead + stride, RUN) {
-            let from = piece.start.max(lead);
-            let (row, length) = (rows.start - lead + from, piece.end - from);
-            let first = self.starts[row / RUN] + row % RUN;
-            let block = self
-                .design
-                .block(first..first + length, columns.clone(), &mut own);
-            for c in 0..columns.len() {
-                let to = c * stride + from - lead;
-                buffer[to..to + length].copy_from_slice(block.column(c, length));
-            }
-        }
-        let data = buffer;
-        Block { data, stride }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,31 +136,5 @@ mod tests {
         for (c, j) in columns[1..].iter().enumerate() {
             assert_eq!(block.column(c, 5), &values[9 * j + 2..9 * j + 7]);
         }
-    }
-
-    #[test]
-    fn a_row_subsample_has_the_rows_that_it_picks() {
-        let (n, k) = (1000, 3);
-        let values: Vec<f64> = (0..n * k).map(|i| i as f64).collect();
-        let design = DenseDesign::new(&values, n, k).unwrap();
-        let sample = RowSubsample::of(&design, 4, 128).unwrap();
-        let picked: Vec<Vec<f64>> = values.chunks_exact(n).map(|c| sample.pick(c)).collect();
-        assert_eq!(sample.n_rows(), 192);
-        assert_eq!((picked[0][0], picked[0][64]), (0.0, 320.0));
-        for rows in [0..192, 3..60, 60..70, 64..128, 100..192] {
-            let mut buffer = vec![f64::NAN; 7];
-            let block = sample.block(rows.clone(), 1..3, &mut buffer);
-            for c in 0..2 {
-                assert_eq!(block.column(c, rows.len()), &picked[c + 1][rows.clone()]);
-            }
-        }
-    }
-
-    #[test]
-    fn a_row_subsample_has_a_least_size() {
-        let values = vec![1.0; 1000];
-        let design = DenseDesign::new(&values, 1000, 1).unwrap();
-        assert!(RowSubsample::of(&design, 4, 193).is_none());
-        assert!(RowSubsample::of(&design, 16, 0).is_none());
     }
 }

@@ -298,7 +298,13 @@ impl Statistics for OutputObservations<'_> {
         Ok(unit_columns(sums, &self.facts.norms, true, deviances))
     }
 
-    fn among(&mut self, js: &[usize]) -> Result<(LowerTriangle, Vec<f64>)> {
+    fn among(
+        &mut self,
+        active: &[usize],
+        mu: &[f64],
+        js: &[usize],
+    ) -> Result<(LowerTriangle, Vec<f64>)> {
+        self.move_to(active, mu)?;
         let (n, m) = (self.n_rows(), js.len());
         let mut gram = LowerTriangle::zeros(m);
         let (mut strips, mut gradient) = (Vec::new(), vec![0.0; m * self.n_outputs()]);

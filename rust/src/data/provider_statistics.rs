@@ -117,9 +117,8 @@ impl<R: RowProvider> ProviderStatistics<R> {
         js.iter().zip(gradient).map(unit).collect()
     }
 
-    /// The Gram matrix of `js` at the latest weights, and the gradient of each, in the units of the fit.
+    /// The Gram matrix of `js` at the present weights, and the gradient of each, in the units of the fit.
     fn unit_products(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
-        self.facts.check_cancelled()?;
         let sums = self.rows.among(&self.active, &self.mu, js)?;
         check_among(&sums, js.len())?;
         self.convert_deviance(sums.deviance);
@@ -202,8 +201,13 @@ impl<R: RowProvider> Statistics for ProviderStatistics<R> {
         Ok(vec![self.convert_deviance(deviance)])
     }
 
-    fn variance_drift(&mut self, active: &[usize], sigma: &DMatrix<f64>) -> Result<DMatrix<f64>> {
-        self.facts.check_cancelled()?;
+    fn variance_drift(
+        &mut self,
+        active: &[usize],
+        mu: &[f64],
+        sigma: &DMatrix<f64>,
+    ) -> Result<DMatrix<f64>> {
+        self.move_to(active, mu)?;
         let m = active.len();
         if self.facts.is_linear {
             return Ok(DMatrix::zeros(m, m));
@@ -224,9 +228,9 @@ impl<R: RowProvider> Statistics for ProviderStatistics<R> {
         self.move_to(active, mu)?;
         if active.is_empty()
             && wanted.is_empty()
-            && let Some(start) = self.start.take()
+            && let Some(start) = &self.start
         {
-            return Ok(start);
+            return Ok(start.clone());
         }
         let sweep = self.rows.sweep(&self.active, &self.mu, wanted)?;
         check_sweep(&sweep, self.facts.norms.len(), wanted.len())?;
@@ -240,7 +244,13 @@ impl<R: RowProvider> Statistics for ProviderStatistics<R> {
         Ok(sweep)
     }
 
-    fn among(&mut self, js: &[usize]) -> Result<(LowerTriangle, Vec<f64>)> {
+    fn among(
+        &mut self,
+        active: &[usize],
+        mu: &[f64],
+        js: &[usize],
+    ) -> Result<(LowerTriangle, Vec<f64>)> {
+        self.move_to(active, mu)?;
         let (gram, gradient) = self.unit_products(js)?;
         Ok((LowerTriangle::of(&gram), gradient))
     }

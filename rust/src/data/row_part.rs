@@ -97,10 +97,9 @@ impl RowProvider for RowPart<'_> {
         let deviance = if js == active {
             self.rows.local(active, mu, &mut gram, &mut gradient)?
         } else {
-            let deviance = self.rows.deviance(active, mu)?;
-            let among = self.rows.among(js)?;
+            let among = self.rows.among(active, mu, js)?;
             (gram, gradient) = (among.0.whole(), among.1);
-            deviance
+            self.rows.deviance(active, mu)?
         };
         Ok(CandidateProducts {
             deviance,
@@ -118,9 +117,8 @@ impl RowProvider for RowPart<'_> {
         self.check(&[], active, mu)?;
         let m = active.len();
         Error::check_len("sigma", m * m, sigma.len())?;
-        self.rows.deviance(active, mu)?;
         let sigma = DMatrix::from_column_slice(m, m, sigma);
-        let drift = self.rows.variance_drift(active, &sigma)?;
+        let drift = self.rows.variance_drift(active, mu, &sigma)?;
         Ok(drift.as_slice().to_vec())
     }
 }

@@ -220,9 +220,13 @@ impl Statistics for SoftmaxStatistics<'_> {
 
     /// The third derivatives of the log-sum-exp are the third central moments of the indicator of a class drawn from p:
     /// element (j, k) is `sum_n w_n sum_c p_c (T_cj - E T_j)^2 (T_ck - E T_k)`, the mean E under p_n.
-    fn variance_drift(&mut self, active: &[usize], sigma: &DMatrix<f64>) -> Result<DMatrix<f64>> {
-        self.facts.check_cancelled()?;
-        self.activate(active);
+    fn variance_drift(
+        &mut self,
+        active: &[usize],
+        mu: &[f64],
+        sigma: &DMatrix<f64>,
+    ) -> Result<DMatrix<f64>> {
+        self.move_to(active, mu)?;
         let (n, m) = (self.n(), active.len());
         Ok(sum_over_rows(n, ROW_BLOCK, m, |rows, out| {
             let height = rows.len();
@@ -239,10 +243,10 @@ impl Statistics for SoftmaxStatistics<'_> {
     fn sweep(&mut self, active: &[usize], mu: &[f64], wanted: &[usize]) -> Result<Sweep> {
         if active.is_empty()
             && wanted.is_empty()
-            && let Some(start) = self.start.take()
+            && let Some(start) = &self.start
         {
-            self.move_to(active, mu)?;
-            return Ok(start);
+            self.facts.check_cancelled()?;
+            return Ok(start.clone());
         }
         let deviance = self.move_to(active, mu)?;
         let groups = ByClass::new(wanted, self.design.n_basis(), self.n_classes);
@@ -269,8 +273,13 @@ impl Statistics for SoftmaxStatistics<'_> {
         Ok(unit_columns(sums, &self.facts.norms, false, vec![deviance]))
     }
 
-    fn among(&mut self, js: &[usize]) -> Result<(LowerTriangle, Vec<f64>)> {
-        self.facts.check_cancelled()?;
+    fn among(
+        &mut self,
+        active: &[usize],
+        mu: &[f64],
+        js: &[usize],
+    ) -> Result<(LowerTriangle, Vec<f64>)> {
+        self.move_to(active, mu)?;
         let groups = ByClass::new(js, self.design.n_basis(), self.n_classes);
         let m = js.len();
         let (mut gram, mut gradient) = (DMatrix::zeros(m, m), vec![0.0; m]);
@@ -363,7 +372,7 @@ mod tests {
             (gram + prior).try_inverse().unwrap()
         };
         let sigma = sigma_at(&mut stats, &MU);
-        let drift = stats.variance_drift(&ACTIVE, &sigma).unwrap();
+        let drift = stats.variance_drift(&ACTIVE, &MU, &sigma).unwrap();
         for k in 0..MU.len() {
             let column = sigma.column(k).clone_owned();
             let up = sigma_at(&mut stats, &along(&MU, column.as_slice(), 1e-5));
@@ -386,7 +395,7 @@ mod tests {
         for (active, mu) in [(&[][..], &[][..]), (&ACTIVE[..], &MU[..])] {
             let sweep = stats.sweep(active, mu, active).unwrap();
             let all: Vec<usize> = (0..K * CLASSES).rev().collect();
-            let (gram, gradient) = stats.among(&all).unwrap();
+            let (gram, gradient) = stats.among(active, mu, &all).unwrap();
             let gram = gram.whole();
             for (a, &i) in all.iter().enumerate() {
                 assert!((sweep.diag[i] - gram[(a, a)]).abs() < 1e-12);

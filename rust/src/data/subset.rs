@@ -60,16 +60,17 @@ impl Statistics for Subset<'_, '_> {
         self.stats.local(&self.at(active), mu, gram, gradient)
     }
 
-    fn bound(&mut self, active: &[usize], mu: &[f64], sigma: &DMatrix<f64>) -> Result<()> {
-        self.stats.bound(&self.at(active), mu, sigma)
-    }
-
     fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<Vec<f64>> {
         self.stats.gradient(&self.at(active), mu, gradient)
     }
 
-    fn variance_drift(&mut self, active: &[usize], sigma: &DMatrix<f64>) -> Result<DMatrix<f64>> {
-        self.stats.variance_drift(&self.at(active), sigma)
+    fn variance_drift(
+        &mut self,
+        active: &[usize],
+        mu: &[f64],
+        sigma: &DMatrix<f64>,
+    ) -> Result<DMatrix<f64>> {
+        self.stats.variance_drift(&self.at(active), mu, sigma)
     }
 
     fn sweep(&mut self, active: &[usize], mu: &[f64], wanted: &[usize]) -> Result<Sweep> {
@@ -77,8 +78,13 @@ impl Statistics for Subset<'_, '_> {
         self.stats.sweep_of(&self.functions, &active, mu, &wanted)
     }
 
-    fn among(&mut self, js: &[usize]) -> Result<(LowerTriangle, Vec<f64>)> {
-        self.stats.among(&self.at(js))
+    fn among(
+        &mut self,
+        active: &[usize],
+        mu: &[f64],
+        js: &[usize],
+    ) -> Result<(LowerTriangle, Vec<f64>)> {
+        self.stats.among(&self.at(active), mu, &self.at(js))
     }
 }
 
@@ -113,8 +119,8 @@ mod tests {
                 assert!(near(some.gram[0][c], all.gram[0][j]));
                 assert!(near(subset.facts.norms[c], whole.facts.norms[j]));
             }
-            let (gram, gradient) = whole.among(&[4, 8]).unwrap();
-            let (own_gram, own_gradient) = subset.among(&[1, 2]).unwrap();
+            let (gram, gradient) = whole.among(&[8, 1], &mu, &[4, 8]).unwrap();
+            let (own_gram, own_gradient) = subset.among(&[2, 0], &mu, &[1, 2]).unwrap();
             assert!(near(
                 dot(&gradient, &gradient),
                 dot(&own_gradient, &own_gradient)

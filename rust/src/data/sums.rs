@@ -192,8 +192,13 @@ impl Statistics for SumStatistics<'_> {
         })
     }
 
-    fn among(&mut self, js: &[usize]) -> Result<(LowerTriangle, Vec<f64>)> {
-        self.facts.check_cancelled()?;
+    fn among(
+        &mut self,
+        active: &[usize],
+        mu: &[f64],
+        js: &[usize],
+    ) -> Result<(LowerTriangle, Vec<f64>)> {
+        self.move_to(active, mu)?;
         let gram = DMatrix::from_fn(js.len(), js.len(), |a, b| self.unit_gram(js[a], js[b]));
         Ok((
             LowerTriangle::of(&gram),

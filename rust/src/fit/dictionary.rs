@@ -41,8 +41,6 @@ pub(crate) struct Dictionary {
     priors: Priors,
     /// Part of [`Factors::gain_of_adding`] that does not count: the cost of a function in the objective.
     penalty: f64,
-    /// Least part of a column (squared, relative) orthogonal to the active columns at which S exceeds the error of the last pass.
-    min_orthogonal: f64,
 }
 
 impl Dictionary {
@@ -58,7 +56,6 @@ impl Dictionary {
             entries: vec![0; n_basis],
             priors,
             penalty: 0.0,
-            min_orthogonal: Tuning::MIN_ORTHOGONAL_PART,
         }
     }
 
@@ -72,7 +69,6 @@ impl Dictionary {
         let (wanted, mu) = (self.columns_wanted(stats, state), state.means());
         let sweep = stats.sweep(&state.active, &mu, &wanted)?;
         let deviances = self.take(sweep, wanted, state);
-        self.min_orthogonal = Tuning::MIN_ORTHOGONAL_PART;
         let active_gradient = self.gradient_of(&state.active);
         // S is a difference, so both terms need the working weights W of the new reference.
         let gram = (!stats.facts().is_linear).then(|| {
@@ -81,23 +77,6 @@ impl Dictionary {
             })
         });
         state.set_data(&mu, &active_gradient, &deviances, gram.as_ref())?;
-        self.update_factors(state);
-        Ok(())
-    }
-
-    /// An approximate refresh by [`Statistics::approximate_sweep`], if the provider has one, to choose a working set. The state has to be at
-    /// a mode and does not change.
-    pub(crate) fn refresh_approximately(
-        &mut self,
-        stats: &mut dyn Statistics,
-        state: &mut State,
-    ) -> Result<()> {
-        let wanted = self.columns_wanted(stats, state);
-        let Some(sweep) = stats.approximate_sweep(&state.active, state.mu(), &wanted)? else {
-            return self.refresh(stats, state);
-        };
-        self.take(sweep, wanted, state);
-        self.min_orthogonal = Tuning::MIN_APPROXIMATE_PART;
         self.update_factors(state);
         Ok(())
     }
@@ -236,12 +215,12 @@ impl Dictionary {
 
     /// Whether S exceeds its error by round-off and by the last pass.
     pub(crate) fn resolves(&self, i: usize, f: &Factors, state: &State) -> bool {
-        state.resolves(f, self.min_orthogonal, self.diag[i])
+        state.resolves(f, Tuning::MIN_ORTHOGONAL_PART, self.diag[i])
     }
 
     /// Bound on the error of S of candidate `i` at noise precision `beta`.
     pub(crate) fn s_error(&self, i: usize, beta: f64) -> f64 {
-        self.min_orthogonal * beta * self.diag[i]
+        Tuning::MIN_ORTHOGONAL_PART * beta * self.diag[i]
     }
 
     /// beta times the Gram columns of the active functions at candidates `first..first + LANES`.
@@ -429,7 +408,10 @@ impl Dictionary {
         if list.is_empty() {
             return Ok(0);
         }
-        let gram = stats.among(&list)?.0.whole();
+        let gram = stats
+            .among(&state.active, state.reference(), &list)?
+            .0
+            .whole();
         let mut shortlist = Shortlist::new(self, &list, &gram, state);
         let mut first_gain = None;
         let mut added: Vec<usize> = Vec::new();

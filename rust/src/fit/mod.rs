@@ -4,7 +4,7 @@
 //! * `sequential`: a Gaussian likelihood, on working sets of the dictionary; `laplace`: other likelihoods;
 //! * `greedy`: the loop of the paper, the change with the largest gain first, and `candidates`: its S and Q;
 //! * `refine`: alphas and noise of the active set to convergence, and `newton`: joint steps on all of them;
-//! * `low_rank_start`, `row_subsample`: first models from cheaper approximations of the data;
+//! * `plan`: the cheaper data from which a fit finds its first model;
 //! * `rollback`: return to the last converged model where round-off prevails.
 //!
 //! What they work on:
@@ -27,16 +27,15 @@ mod dictionary;
 mod evidence;
 mod full_basis;
 mod greedy;
-mod low_rank_start;
 mod model;
 mod newton;
 mod noise;
+mod plan;
 mod prior;
 mod ranking;
 mod record;
 mod refine;
 mod rollback;
-mod row_subsample;
 mod sequential;
 mod settings;
 mod shared_evidence;
@@ -53,9 +52,10 @@ pub use crate::fit::record::{Action, Step, StepCallback};
 pub use crate::fit::settings::{Blocks, Noise, Rules, Scheme, Search, Settings};
 
 use crate::Result;
-use crate::data::{OutputObservations, Statistics};
+use crate::data::{Observations, OutputObservations, Statistics};
 use crate::fit::dictionary::Dictionary;
 use crate::fit::noise::NoisePrecision;
+use crate::fit::plan::FirstStage;
 use crate::fit::prior::{Gamma, Priors};
 use crate::fit::record::{Recorder, Stop};
 use crate::fit::sequential::Start;
@@ -106,12 +106,36 @@ pub fn fit(
     rules: &Rules,
     watch: &mut StepCallback<'_>,
 ) -> Result<Posterior> {
+    fit_in_stages(FirstStage::AllRows, stats, rules, watch)
+}
+
+/// [`fit`] of rows in memory. Where rows and functions are many, finds the first model faster, from approximate data.
+///
+/// # Errors
+/// As [`fit`].
+pub fn fit_rows(
+    rows: &mut Observations<'_>,
+    rules: &Rules,
+    watch: &mut StepCallback<'_>,
+) -> Result<Posterior> {
+    let first = FirstStage::choose(rows, rules)?;
+    fit_in_stages(first, rows, rules, watch)
+}
+
+fn fit_in_stages(
+    first: FirstStage<'_>,
+    stats: &mut dyn Statistics,
+    rules: &Rules,
+    watch: &mut StepCallback<'_>,
+) -> Result<Posterior> {
     let scale = stats.facts().target_scale;
     let mut state = empty_model(stats, rules)?;
     let priors = Priors::new(rules.alpha_prior, &stats.facts().norms, scale);
     let mut recorder = Recorder::new(&state, rules.max_iter, scale, watch);
     let outcome = match rules.scheme {
-        Scheme::Sequential => fit_and_search(stats, &mut state, &priors, rules, &mut recorder),
+        Scheme::Sequential => {
+            fit_and_search(first, stats, &mut state, &priors, rules, &mut recorder)
+        }
         Scheme::MacKay | Scheme::Em => {
             full_basis::fit(stats, &mut state, priors, rules, &mut recorder)
         }
@@ -162,7 +186,8 @@ pub fn fit_outputs(
     let deviances = stats.gradient(&[], &[], &mut [])?;
     let mut state = State::empty(&levels, Gamma::FLAT, &deviances, stats.facts().n_obs);
     let mut recorder = Recorder::new(&state, rules.max_iter, scale, watch);
-    let outcome = fit_and_search(stats, &mut state, &Priors::default(), rules, &mut recorder);
+    let (first, priors) = (FirstStage::AllRows, Priors::default());
+    let outcome = fit_and_search(first, stats, &mut state, &priors, rules, &mut recorder);
     let status = status(&state, outcome)?;
     recorder.amend(&state);
     OutputPosterior::publish(&state, recorder.trace, status, stats.facts()).checked()
@@ -170,6 +195,7 @@ pub fn fit_outputs(
 
 /// The sequential scheme and the search for a better optimum after it.
 fn fit_and_search(
+    first: FirstStage<'_>,
     stats: &mut dyn Statistics,
     state: &mut State,
     priors: &Priors,
@@ -177,7 +203,7 @@ fn fit_and_search(
     recorder: &mut Recorder<'_>,
 ) -> std::result::Result<Status, Stop> {
     let found = if stats.facts().is_linear {
-        fit_sequentially(stats, state, priors, rules, recorder)?
+        fit_sequentially(first, stats, state, priors, rules, recorder)?
     } else {
         let mut fit = laplace::Fit {
             stats,
@@ -190,8 +216,9 @@ fn fit_and_search(
     search::exchange::continue_from(found, stats, state, priors, rules, recorder)
 }
 
-/// The sequential scheme for a Gaussian likelihood from an empty model, with the cheapest accurate start that the data allow.
+/// The sequential scheme for a Gaussian likelihood from an empty model.
 fn fit_sequentially(
+    first: FirstStage<'_>,
     stats: &mut dyn Statistics,
     state: &mut State,
     priors: &Priors,
@@ -200,10 +227,8 @@ fn fit_sequentially(
 ) -> std::result::Result<Status, Stop> {
     let mut start = Start::default();
     let mut dictionary = Dictionary::new(stats.facts().n_basis(), priors.clone());
-    if let Some(refreshed) = low_rank_start::fit(stats, state, priors, rules, recorder)? {
+    if let Some(refreshed) = first.run(stats, state, priors, rules, recorder)? {
         dictionary = refreshed;
-    } else if row_subsample::fit(stats, state, priors, recorder)? {
-        dictionary.refresh(stats, state)?;
     } else {
         let whole = sequential::initial_model(stats, state, &mut dictionary, recorder)?;
         start = Start::after_initial_model(whole, stats.facts().n_obs, state);

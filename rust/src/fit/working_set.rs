@@ -25,8 +25,6 @@ pub(crate) struct WorkingSet {
     /// The norms are ones: columns are in the units of the fit.
     pub(crate) facts: Facts,
     pub(crate) priors: Priors,
-    /// Whether the statistics are approximations of those of the rows.
-    is_approximate: bool,
 }
 
 impl WorkingSet {
@@ -40,45 +38,14 @@ impl WorkingSet {
         priors: &Priors,
         others: &[usize],
     ) -> Result<Self> {
-        Self::new(stats, state, priors, others, false)
-    }
-
-    /// [`WorkingSet::about`] from approximate statistics, if the provider has any: accurate enough to choose functions.
-    pub(crate) fn approximate_about(
-        stats: &mut dyn Statistics,
-        state: &mut State,
-        priors: &Priors,
-        others: &[usize],
-    ) -> Result<Self> {
-        Self::new(stats, state, priors, others, true)
-    }
-
-    fn new(
-        stats: &mut dyn Statistics,
-        state: &mut State,
-        priors: &Priors,
-        others: &[usize],
-        approximate: bool,
-    ) -> Result<Self> {
         if stats.facts().is_linear {
             state.centre(stats)?;
-        } else {
-            // The last evaluation of the likelihood may have been at other weights.
-            stats.deviance(&state.active, state.reference())?;
         }
         let mut members = [others, &state.active].concat();
         members.sort_unstable();
         members.dedup();
-        let approximation = if approximate {
-            stats.approximate_among(&members)?
-        } else {
-            None
-        };
-        let is_approximate = approximation.is_some();
-        let (gram, gradient) = match approximation {
-            Some(approximation) => approximation,
-            None => stats.among(&members)?,
-        };
+        let reference: Vec<f64> = state.references().flatten().copied().collect();
+        let (gram, gradient) = stats.among(&state.active, &reference, &members)?;
         let gram = SymmetricMatrix::from_lower(&gram);
         let mut set = Self {
             gram,
@@ -93,7 +60,6 @@ impl WorkingSet {
                 cancel: stats.facts().cancel.clone(),
             },
             priors: priors.among(&members),
-            is_approximate,
             members,
         };
         set.set_targets(&gradient, state);
@@ -120,18 +86,6 @@ impl WorkingSet {
 
     pub(crate) fn len(&self) -> usize {
         self.members.len()
-    }
-
-    /// Replaces the data terms of a state by those of an approximate working set. Otherwise its gradient would come from one
-    /// likelihood and its Gram matrix from another, and steps might not raise the evidence of either.
-    pub(crate) fn adopt_data(&self, state: &mut State) -> Result<()> {
-        if !self.is_approximate {
-            return Ok(());
-        }
-        let (size, reference) = (state.len(), state.reference().to_vec());
-        let (mut gram, mut gradient) = (DMatrix::zeros(size, size), vec![0.0; size]);
-        let deviance = (&mut &*self).local(&state.active, &reference, &mut gram, &mut gradient)?;
-        state.set_data(&reference, &gradient, &[deviance], Some(&gram))
     }
 
     /// Each member, by its index in the dictionary, with its product with member `j`.
@@ -268,11 +222,20 @@ impl Statistics for &WorkingSet {
         })
     }
 
-    fn among(&mut self, js: &[usize]) -> Result<(LowerTriangle, Vec<f64>)> {
+    fn among(
+        &mut self,
+        active: &[usize],
+        mu: &[f64],
+        js: &[usize],
+    ) -> Result<(LowerTriangle, Vec<f64>)> {
         let gram = DMatrix::from_fn(js.len(), js.len(), |a, b| self.gram[(js[a], js[b])]);
-        let set: &WorkingSet = self;
-        let projections = |c: usize| js.iter().map(move |&j| set.projections_of(c)[j]);
-        let gradient = (0..self.target_sq.len()).flat_map(projections).collect();
+        let (m, set): (usize, &WorkingSet) = (active.len(), self);
+        let of_output = |c: usize| {
+            let mu = &mu[c * m..][..m];
+            js.iter()
+                .map(move |&j| set.residual_product(j, c, active, mu))
+        };
+        let gradient = (0..set.target_sq.len()).flat_map(of_output).collect();
         Ok((LowerTriangle::of(&gram), gradient))
     }
 }

@@ -19,9 +19,6 @@ use crate::linalg::gemm::{TallMatrix, add_lower_transpose_product, add_transpose
 use crate::linalg::vector::{axpy, dot, mirror, multiply_into, weighted_square};
 use crate::parallel::{map_pieces, pieces};
 
-/// Error of a kernel value, relative to the largest, with the leading features: for working sets at a mode, which are used only until the
-/// next mode.
-const LEADING_TOL: f64 = 1e-6;
 /// Error of a column, relative to its length, that counts as rounding.
 const EXACT_COLUMN: f64 = 1e-11;
 /// Largest number of functions outside families. Each is a feature of its own.
@@ -47,8 +44,6 @@ struct Part {
     powers: Vec<f64>,
     /// sqrt(sum w P(x)^2).
     error: f64,
-    /// P^2 at each landmark before it was chosen, relative to the largest kernel value.
-    pivots: Vec<f64>,
 }
 
 impl LowRankFeatures {
@@ -109,7 +104,6 @@ impl LowRankFeatures {
             coordinates,
             powers,
             error: square.sqrt(),
-            pivots: values.newton.pivots(),
         });
         Some(())
     }
@@ -128,41 +122,7 @@ impl LowRankFeatures {
             coordinates: Some(one),
             powers: vec![0.0],
             error: 0.0,
-            pivots: vec![f64::INFINITY],
         });
-    }
-
-    /// The leading features, with which the error of a kernel value is at most [`LEADING_TOL`]; `None` where these are nearly all.
-    pub(crate) fn leading(&self) -> Option<Self> {
-        /// Largest fraction of the features that makes passes worthwhile: it saves a third of the time.
-        const MAX_FRACTION: f64 = 0.8;
-        // Far points can have large pivots after small ones.
-        let lead = |part: &Part| {
-            let last = part.pivots.iter().rposition(|&pivot| pivot > LEADING_TOL);
-            last.map_or(0, |last| last + 1)
-        };
-        let width: usize = self.parts.iter().map(lead).sum();
-        if width as f64 > MAX_FRACTION * self.rank() as f64 {
-            return None;
-        }
-        let mut features = Table::new(self.features.height);
-        let parts = self.parts.iter().map(|part| {
-            let (lead, first) = (lead(part), features.width);
-            let Range { start, .. } = part.features;
-            features.extend(self.features.copy_of(start..start + lead));
-            let coordinates = part.coordinates.as_ref();
-            Part {
-                functions: part.functions.clone(),
-                features: first..features.width,
-                coordinates: coordinates.map(|own| own.copy_of(0..lead)),
-                // The error is not known.
-                powers: vec![f64::INFINITY; part.powers.len()],
-                error: part.error,
-                pivots: part.pivots[..lead].to_vec(),
-            }
-        });
-        let parts = parts.collect();
-        Some(Self { features, parts })
     }
 
     /// r.
@@ -321,8 +281,6 @@ fn times(gram: &Table, right: &Table) -> Table {
 
 #[cfg(test)]
 mod tests {
-    use nalgebra::DMatrix;
-
     use super::*;
     use crate::data::DenseDesign;
     use crate::data::low_rank::policy::EXACT;
@@ -333,49 +291,6 @@ mod tests {
         tol: EXACT,
         max_features: 300,
     };
-
-    /// The Gram matrix of `js` out of `k` functions that are not divided by their norms.
-    fn gram_among(factor: &LowRankFeatures, w: &[f64], js: &[usize], k: usize) -> DMatrix<f64> {
-        let right = vec![0.0; factor.rank()];
-        let gram = factor.gram(w);
-        let among = factor.lower_among(&gram, &right, js, &vec![1.0; k]);
-        among.0.whole()
-    }
-
-    #[test]
-    fn leading_features_are_nearly_exact() {
-        let rows: Vec<f64> = (0..1400)
-            .map(|i| (f64::from(i) * f64::from(i) * 0.37).sin())
-            .collect();
-        let centres = &rows[..900];
-        let kernels = vec![gaussian(0.3), gaussian(0.7)];
-        let design = KernelDesign::new(&rows, centres, 2, kernels, true).unwrap();
-        let factor = LowRankFeatures::of(&design, None, EXACT_POLICY).unwrap();
-        let leading = factor.leading().unwrap();
-        assert!(leading.rank() < factor.rank() && !leading.is_exact(&vec![1.0; 901]));
-        let weights: Vec<f64> = (0..700).map(|i| 1.0 + 0.5 * f64::from(i).cos()).collect();
-        let js = [0, 1, 449, 451, 900];
-        let among = |factor: &LowRankFeatures| gram_among(factor, &weights, &js, 901);
-        let (nearly, exactly) = (among(&leading), among(&factor));
-        assert!((nearly - &exactly).amax() < 1e-5 * exactly.amax());
-    }
-
-    #[test]
-    fn an_outlier_has_leading_features_too() {
-        let mut rows: Vec<f64> = (0..2800)
-            .map(|i| (f64::from(i) * f64::from(i) * 0.37).sin())
-            .collect();
-        // Not in the sample from which the first landmarks are chosen.
-        rows[6..8].copy_from_slice(&[3.0, -3.5]);
-        let design = KernelDesign::new(&rows, &rows, 2, vec![gaussian(0.5)], true).unwrap();
-        let factor = LowRankFeatures::of(&design, None, EXACT_POLICY).unwrap();
-        let own = |factor: &LowRankFeatures| gram_among(factor, &[1.0; 1400], &[4], 1401)[(0, 0)];
-        let all = own(&factor);
-        assert!(all > 0.9);
-        if let Some(leading) = factor.leading() {
-            assert!((own(&leading) - all).abs() < 1e-5 * all);
-        }
-    }
 
     #[test]
     fn rough_kernels_other_functions_and_tiny_columns_have_no_exact_features() {

@@ -250,13 +250,6 @@ impl PivotedCholesky {
         self.rounding
     }
 
-    /// P^2 at each landmark before it was chosen, relative to the largest k(x, x).
-    pub(crate) fn pivots(&self) -> Vec<f64> {
-        let ends = (1..=self.len()).map(|rows| rows * (rows + 1) / 2 - 1);
-        ends.map(|end| self.lower[end] * self.lower[end] / self.largest)
-            .collect()
-    }
-
     /// L.
     pub(crate) fn len(&self) -> usize {
         self.landmarks.len() / self.n_features.max(1)

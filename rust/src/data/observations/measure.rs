@@ -72,7 +72,6 @@ impl Observations<'_> {
         let exact = factor.features.is_exact(&self.facts.norms);
         if exact {
             self.start = Some(unit_columns(sums, &self.facts.norms, false, vec![deviance]));
-            self.leading = factor.features.leading().map(WeightedFeatures::new);
             self.factor = Some(factor);
         }
         Ok(exact)

@@ -15,6 +15,7 @@ use crate::data::low_rank::bounds::FamilyBasis;
 use crate::data::low_rank::features::LowRankFeatures;
 use crate::data::low_rank::statistics::LowRankStatistics;
 use crate::data::row_blocks::{ROW_BLOCK, Sums};
+use crate::data::row_subsample::RowSubsample;
 use crate::data::targets::{check_rows, target_scale, total_weight};
 use crate::data::{Facts, Sweep};
 use crate::likelihood::WorkingRows;
@@ -60,9 +61,7 @@ pub struct Observations<'a> {
     pub(crate) bases: Vec<FamilyBasis>,
     /// Features that represent the design to rounding, if their number is small.
     factor: Option<WeightedFeatures>,
-    /// The leading ones of these features, if they are much fewer.
-    leading: Option<WeightedFeatures>,
-    /// Approximate statistics in a few features, until a fit takes them.
+    /// Approximate statistics in a few features, if the dictionary has them.
     low_rank: Option<LowRankStatistics>,
 }
 
@@ -216,7 +215,6 @@ impl<'a> Observations<'a> {
             start: None,
             bases: Vec::new(),
             factor: None,
-            leading: None,
             low_rank: None,
             target,
         })
@@ -227,6 +225,25 @@ impl<'a> Observations<'a> {
     pub fn cancelled_by(mut self, flag: Arc<AtomicBool>) -> Self {
         self.facts.cancel = Some(flag);
         self
+    }
+
+    /// Approximate statistics in a few low-rank features, for a Gaussian likelihood; `None` if the dictionary has no such features.
+    pub(crate) fn low_rank(&self) -> Option<LowRankStatistics> {
+        self.low_rank.clone()
+    }
+
+    /// One row in `share`, evenly distributed over all rows; `None` if this makes fewer than `least` rows.
+    pub(crate) fn subsample(&self, share: usize, least: usize) -> Result<Option<Observations<'a>>> {
+        let Some(sample) = RowSubsample::of(Arc::clone(&self.design), share, least) else {
+            return Ok(None);
+        };
+        let target = sample.pick(&self.target);
+        let weights = self.weights.as_ref().map(|w| sample.pick(w));
+        let design = Arc::new(sample);
+        let mut part = Self::unmeasured(design, self.likelihood, target, weights, true)?;
+        part.facts.cancel.clone_from(&self.facts.cancel);
+        part.measure()?;
+        Ok(Some(part))
     }
 
     /// Evaluates the columns of the active functions.
@@ -244,7 +261,7 @@ impl<'a> Observations<'a> {
         {
             return Ok(last.deviance);
         }
-        for features in [&mut self.factor, &mut self.leading].into_iter().flatten() {
+        if let Some(features) = &mut self.factor {
             features.gram = None;
         }
         let pieces = map_pieces(self.target.len(), ROW_BLOCK, |rows| {

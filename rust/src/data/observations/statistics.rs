@@ -1,15 +1,12 @@
 //! [`Statistics`] of rows in memory.
 
-use std::sync::Arc;
-
 use nalgebra::{DMatrix, DVector};
 
 use crate::Result;
 use crate::data::column_cache::{add_squares, column_into, columns_into_strips, unit_columns};
-use crate::data::design_views::RowSubsample;
 use crate::data::observations::{GRAM_ROWS, Observations};
 use crate::data::row_blocks::{ROW_BLOCK, over_blocks, sum_over_rows};
-use crate::data::{Approximation, Facts, Statistics, Sweep, no_bound};
+use crate::data::{Facts, Statistics, Sweep, no_bound};
 use crate::linalg::LowerTriangle;
 use crate::linalg::aligned_columns::stride;
 use crate::linalg::gemm::{TallMatrix, add_transpose_product};
@@ -55,15 +52,25 @@ impl Statistics for Observations<'_> {
         self.facts.check_cancelled()
     }
 
+    fn remove_bound(&mut self) {
+        if self.xi.take().is_some() {
+            self.evaluation = None;
+        }
+    }
+
     fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<Vec<f64>> {
         let deviance = self.move_to(active, mu)?;
         self.columns.products(&self.residual, gradient);
         Ok(vec![deviance])
     }
 
-    fn variance_drift(&mut self, active: &[usize], sigma: &DMatrix<f64>) -> Result<DMatrix<f64>> {
-        self.facts.check_cancelled()?;
-        self.activate(active);
+    fn variance_drift(
+        &mut self,
+        active: &[usize],
+        mu: &[f64],
+        sigma: &DMatrix<f64>,
+    ) -> Result<DMatrix<f64>> {
+        self.move_to(active, mu)?;
         let (n, m) = (self.target.len(), active.len());
         let sigma = sigma.view((0, 0), (m, m));
         Ok(sum_over_rows(n, ROW_BLOCK, m, |rows, out| {
@@ -82,10 +89,10 @@ impl Statistics for Observations<'_> {
         if active.is_empty()
             && wanted.is_empty()
             && self.xi.is_none()
-            && let Some(start) = self.start.take()
+            && let Some(start) = &self.start
         {
-            self.move_to(active, mu)?;
-            return Ok(start);
+            self.facts.check_cancelled()?;
+            return Ok(start.clone());
         }
         let deviance = self.move_to(active, mu)?;
         if let Some(factor) = &mut self.factor {
@@ -117,7 +124,8 @@ impl Statistics for Observations<'_> {
         Ok(sweep)
     }
 
-    fn project(&mut self, js: &[usize]) -> Result<Vec<f64>> {
+    fn project(&mut self, active: &[usize], mu: &[f64], js: &[usize]) -> Result<Vec<f64>> {
+        self.move_to(active, mu)?;
         if let Some(factor) = &self.factor {
             let right = factor.features.project(&self.residual);
             return Ok(factor.features.projections(&right, js, &self.facts.norms));
@@ -139,10 +147,15 @@ impl Statistics for Observations<'_> {
         Ok(sum)
     }
 
-    fn among(&mut self, js: &[usize]) -> Result<(LowerTriangle, Vec<f64>)> {
+    fn among(
+        &mut self,
+        active: &[usize],
+        mu: &[f64],
+        js: &[usize],
+    ) -> Result<(LowerTriangle, Vec<f64>)> {
         /// Columns that one thread multiplies with the residual.
         const COLUMNS: usize = 32;
-        self.facts.check_cancelled()?;
+        self.move_to(active, mu)?;
         if let Some(factor) = &mut self.factor {
             return Ok(factor.lower_among(&self.working, &self.residual, js, &self.facts.norms));
         }
@@ -170,63 +183,6 @@ impl Statistics for Observations<'_> {
         }
         self.facts.check_cancelled()?;
         Ok((gram, gradient))
-    }
-
-    fn with_approximation(
-        &mut self,
-        kind: Approximation,
-        visit: &mut dyn FnMut(&mut dyn Statistics, &mut dyn Statistics),
-    ) -> Result<()> {
-        let Approximation::RowSubsample { share, least } = kind else {
-            if let Some(mut low_rank) = self.low_rank.take() {
-                visit(self, &mut low_rank);
-            }
-            return Ok(());
-        };
-        let design = Arc::clone(&self.design);
-        let Some(sample) = RowSubsample::of(&*design, share, least) else {
-            return Ok(());
-        };
-        let target = sample.pick(&self.target);
-        let weights = self.weights.as_ref().map(|w| sample.pick(w));
-        let (likelihood, cancel) = (self.likelihood, self.facts.cancel.clone());
-        let mut part = Observations::cancellable(&sample, likelihood, target, weights, cancel)?;
-        visit(self, &mut part);
-        Ok(())
-    }
-
-    fn approximate_sweep(
-        &mut self,
-        active: &[usize],
-        mu: &[f64],
-        wanted: &[usize],
-    ) -> Result<Option<Sweep>> {
-        if self.leading.is_none() {
-            return Ok(None);
-        }
-        let deviance = self.move_to(active, mu)?;
-        let Some(leading) = &mut self.leading else {
-            return Ok(None);
-        };
-        let sums = leading.sums(&self.working, &self.residual, (wanted, &self.facts.norms));
-        self.facts.check_cancelled()?;
-        Ok(Some(unit_columns(
-            sums,
-            &self.facts.norms,
-            false,
-            vec![deviance],
-        )))
-    }
-
-    fn approximate_among(&mut self, js: &[usize]) -> Result<Option<(LowerTriangle, Vec<f64>)>> {
-        // Where F^T W F of all features is known already, the exact matrix is as cheap.
-        let known = self.factor.as_ref().is_some_and(|f| f.gram.is_some());
-        let Some(leading) = self.leading.as_mut().filter(|_| !known) else {
-            return Ok(None);
-        };
-        let among = leading.lower_among(&self.working, &self.residual, js, &self.facts.norms);
-        self.facts.check_cancelled()?;
-        Ok(Some(among))
     }
 }
 

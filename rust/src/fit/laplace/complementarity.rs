@@ -52,8 +52,6 @@ pub(crate) fn josephy_newton_step(
         }
         state.clone_from(&before);
     }
-    // The provider still holds the working weights of the last trial: recompute them at the restored state.
-    find_mode(stats, state)?;
     Ok(false)
 }
 

@@ -115,7 +115,7 @@ fn mean_size(state: &State, k: usize) -> f64 {
 
 /// dR / dx.
 pub(crate) fn jacobian(stats: &mut dyn Statistics, state: &State) -> Result<DMatrix<f64>> {
-    let drift = stats.variance_drift(&state.active, state.sigma())?;
+    let drift = stats.variance_drift(&state.active, state.reference(), state.sigma())?;
     let (alpha, mu, sigma, m) = (&state.alpha, state.mu(), state.sigma(), state.len());
     // gamma = s / (alpha + s) avoids the cancellation in 1 - alpha Sigma.
     let gamma_of = |k: usize| {
@@ -206,8 +206,6 @@ pub(crate) fn damped_step(
         state.clone_from(&before);
         length *= 0.5;
     }
-    // The provider still holds the working weights of the last trial: recompute them at the restored state.
-    find_mode(stats, state)?;
     Ok(false)
 }
 

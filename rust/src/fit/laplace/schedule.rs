@@ -85,7 +85,8 @@ impl Fit<'_, '_> {
             };
             let in_rounds = !fine && rounds.are_left();
             let exchanging = in_rounds && rounds.may_exchange(self.state);
-            let gains = self.refresh(dictionary, in_rounds, exchanging)?;
+            dictionary.refresh(self.stats, self.state)?;
+            let gains = dictionary.has_gain(self.state);
             self.record(Action::Mode, None)?;
             good.clone_from(self.state);
             if in_rounds && (gains || exchanging) {
@@ -124,25 +125,6 @@ impl Fit<'_, '_> {
         let refined = self.newton(self.rules.tol)?;
         self.record_mode()?;
         Ok((refined == Refined::Converged).then_some(refined))
-    }
-
-    /// A pass over the dictionary; returns whether an inactive candidate gains. Approximate factors are enough to choose a
-    /// working set, but not to conclude that none is needed.
-    fn refresh(
-        &mut self,
-        dictionary: &mut Dictionary,
-        in_rounds: bool,
-        exchanging: bool,
-    ) -> Result<bool, Stop> {
-        if in_rounds {
-            dictionary.refresh_approximately(self.stats, self.state)?;
-            let gains = dictionary.has_gain(self.state);
-            if gains || exchanging {
-                return Ok(gains);
-            }
-        }
-        dictionary.refresh(self.stats, self.state)?;
-        Ok(dictionary.has_gain(self.state))
     }
 
     /// Alternates between mode and alphas of the active set until the alphas converge to `tol`, or a few times. Ends at a mode.

@@ -140,9 +140,8 @@ impl Fit<'_, '_> {
         self.record_mode()?;
         for _ in 0..Tuning::MAX_WORKING_SETS {
             let before = self.state.clone();
-            let set = WorkingSet::approximate_about(self.stats, self.state, priors, round.others)?;
+            let set = WorkingSet::about(self.stats, self.state, priors, round.others)?;
             let outcome = set.within(self.state, self.recorder, |state, recorder| {
-                set.adopt_data(state)?;
                 maximize(&set, state, round.effort, recorder)?;
                 if round.trials > 0 && search(&set, state, round.trials, round.opening)? {
                     recorder.step(Action::Search, None, state)?;

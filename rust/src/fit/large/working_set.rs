@@ -21,6 +21,7 @@ use crate::fit::laplace::mode::{expand_about, find_mode};
 use crate::fit::large::pricing;
 use crate::fit::large::pricing::Priced;
 use crate::fit::model::State;
+use crate::fit::plan::FirstStage;
 use crate::fit::prior::Priors;
 use crate::fit::record::{Recorder, StepCallback, Stop};
 use crate::fit::sequential;
@@ -218,7 +219,7 @@ impl Run<'_> {
         let (state, gaussian) = (&mut self.state, stats.facts().is_linear);
         if checkpoint.active.is_empty() {
             return if gaussian {
-                fit_sequentially(stats, state, &priors, rules, recorder)
+                fit_sequentially(FirstStage::AllRows, stats, state, &priors, rules, recorder)
             } else {
                 laplace::Fit {
                     stats,

@@ -82,7 +82,7 @@ impl<'a> RetargetedFit<'a> {
             let start = vec![0.0; active.len() * squares.len()];
             let mut gradient = start.clone();
             stats.gradient(active, &start, &mut gradient)?;
-            let gram = stats.among(active)?.0.whole();
+            let gram = stats.among(active, &start, active)?.0.whole();
             state.set_data(&start, &gradient, &squares, Some(&gram))?;
         }
         Ok(Self {

@@ -44,6 +44,19 @@ pub(crate) fn fit(
     recorder: &mut Recorder<'_>,
 ) -> std::result::Result<Status, Stop> {
     recorder.offset = offset(stats, state, rules);
+    let status = climb(stats, state, priors, rules, recorder);
+    stats.remove_bound();
+    status
+}
+
+/// [`fit`] on bounds of the likelihood, which it leaves in place.
+fn climb(
+    stats: &mut dyn Statistics,
+    state: &mut State,
+    priors: &Priors,
+    rules: &Rules,
+    recorder: &mut Recorder<'_>,
+) -> std::result::Result<Status, Stop> {
     fill(stats, state, priors)?;
     recorder.begin(state);
     approach(stats, state, recorder)?;
