@@ -80,8 +80,8 @@ pub use crate::predictor::Predictor;
 pub mod internal {
     #[cfg(feature = "fit")]
     pub use crate::data::{
-        Block, CandidateProducts, CentredProvider, Family, JoinedDesign, OutputObservations,
-        ProviderStatistics, RowPart, RowProvider, SoftmaxStatistics,
+        Block, CandidateProducts, CentredProvider, Family, JoinedDesign, ProviderStatistics,
+        RowPart, RowProvider, SoftmaxStatistics,
     };
     #[cfg(feature = "fit")]
     pub use crate::fit::{

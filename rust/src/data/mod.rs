@@ -1,50 +1,32 @@
 //! The data of a fit: sums over rows, returned by providers through the trait [`Statistics`].
 //!
-//! [`Observations`] computes them from rows in memory, [`SumStatistics`] from sufficient statistics, and [`ProviderStatistics`]
-//! from any [`RowProvider`]. [`SoftmaxStatistics`] and [`OutputObservations`] are for several classes and several outputs.
+//! [`Observations`] computes them from rows in memory, with one output or several, [`SoftmaxStatistics`] from rows with class labels,
+//! [`SumStatistics`] from sufficient statistics, and [`ProviderStatistics`] from any [`RowProvider`].
 
 pub(crate) mod low_rank;
 
-mod centred;
 mod column_cache;
-mod column_table;
-mod dense_design;
 mod design;
-mod design_views;
-mod dictionary_part;
-mod kernel_design;
-mod multi_output;
-mod observations;
+mod part;
 mod provider;
-mod provider_statistics;
 mod row_blocks;
-mod row_part;
 mod row_subsample;
-mod softmax_rows;
-mod softmax_statistics;
-mod softmax_sums;
-mod subset;
-mod sufficient_statistics;
+mod rows;
+mod softmax;
 mod sums;
 mod targets;
 
-pub use crate::data::centred::CentredProvider;
-pub use crate::data::dense_design::DenseDesign;
-pub use crate::data::design::{Block, Design, Family};
-pub use crate::data::design_views::JoinedDesign;
-pub use crate::data::kernel_design::KernelDesign;
+pub use crate::data::design::{Block, DenseDesign, Design, Family, JoinedDesign, KernelDesign};
 pub(crate) use crate::data::low_rank::bounds::{BoundSample, ScreeningBounds};
 pub(crate) use crate::data::low_rank::statistics::LowRankStatistics;
-pub use crate::data::multi_output::OutputObservations;
-pub use crate::data::observations::Observations;
-pub use crate::data::provider::{CandidateProducts, RowProvider};
-pub use crate::data::provider_statistics::ProviderStatistics;
-pub use crate::data::row_part::RowPart;
+pub(crate) use crate::data::part::Subset;
+pub use crate::data::provider::{
+    CandidateProducts, CentredProvider, ProviderStatistics, RowPart, RowProvider,
+};
 pub(crate) use crate::data::row_subsample::SubsampledStatistics;
-pub use crate::data::softmax_statistics::SoftmaxStatistics;
-pub(crate) use crate::data::subset::Subset;
-pub use crate::data::sufficient_statistics::SufficientStatistics;
-pub use crate::data::sums::SumStatistics;
+pub use crate::data::rows::Observations;
+pub use crate::data::softmax::SoftmaxStatistics;
+pub use crate::data::sums::{SufficientStatistics, SumStatistics};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

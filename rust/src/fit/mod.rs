@@ -52,7 +52,7 @@ pub use crate::fit::record::{Action, Step, StepCallback};
 pub use crate::fit::settings::{Blocks, Noise, Rules, Scheme, Search, Settings};
 
 use crate::Result;
-use crate::data::{Observations, OutputObservations, Statistics};
+use crate::data::{Observations, Statistics};
 use crate::fit::dictionary::Dictionary;
 use crate::fit::noise::NoisePrecision;
 use crate::fit::plan::FirstStage;
@@ -165,7 +165,7 @@ fn fit_in_stages(
 /// # Errors
 /// As [`fit`], and [`Error::Shape`](crate::Error::Shape) if there is not one noise level for each output.
 pub fn fit_outputs(
-    stats: &mut OutputObservations<'_>,
+    stats: &mut Observations<'_>,
     rules: &Rules,
     noise: &OutputNoise,
     watch: &mut StepCallback<'_>,

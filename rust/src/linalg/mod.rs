@@ -9,6 +9,8 @@ mod cholesky;
 #[cfg(feature = "fit")]
 pub(crate) mod column_combination;
 #[cfg(feature = "fit")]
+pub(crate) mod column_table;
+#[cfg(feature = "fit")]
 pub(crate) mod double_double;
 #[cfg(feature = "fit")]
 pub(crate) mod extended_gram;

@@ -7,17 +7,238 @@
 
 use std::ops::Range;
 
-use crate::data::column_table::{COLUMNS, Table};
+use crate::Points;
 use crate::data::design::{Design, Family};
-use crate::data::low_rank::basis::FamilyValues;
-use crate::data::low_rank::policy::LowRankPolicy;
+use crate::data::low_rank::pivoted_cholesky::{PivotedCholesky, PointBasis, sample};
 use crate::data::row_blocks::{Sums, sum_over_rows};
 use crate::linalg::LowerTriangle;
 use crate::linalg::aligned_columns::{AlignedColumns, stride};
 use crate::linalg::column_combination::add_product;
+use crate::linalg::column_table::{COLUMNS, Table};
 use crate::linalg::gemm::{TallMatrix, add_lower_transpose_product, add_transpose_product};
 use crate::linalg::vector::{axpy, dot, mirror, multiply_into, weighted_square};
 use crate::parallel::{map_pieces, pieces};
+
+/// Error of a kernel value, relative to the largest, that counts as rounding.
+pub(crate) const EXACT: f64 = 1e-12;
+/// Error of a kernel value, relative to the largest, of features with which a fit chooses functions.
+const COARSE: f64 = 1e-2;
+/// Numbers in F: 32 MiB.
+const MAX_NUMBERS: usize = 1 << 22;
+/// Rows and centres among which the first landmarks are chosen.
+const SAMPLE: usize = 1024;
+
+/// Accuracy and number of the features of a design.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LowRankPolicy {
+    /// Error of a kernel value, relative to the largest.
+    pub(crate) tol: f64,
+    /// Largest number of features.
+    pub(crate) max_features: usize,
+}
+
+impl LowRankPolicy {
+    fn new(tol: f64, max_features: usize) -> Option<Self> {
+        /// Fewer features are not worth a policy.
+        const MIN_FEATURES: usize = 9;
+        (max_features >= MIN_FEATURES).then_some(Self { tol, max_features })
+    }
+
+    /// Features exact to rounding, where they make a pass over the dictionary cheaper than its kernel values.
+    pub(crate) fn exact(design: &dyn Design) -> Option<Self> {
+        /// Cost of a kernel value in multiplications, including its products with a few active functions.
+        const KERNEL_VALUE: f64 = 10.0;
+        /// Kernel values of a dictionary that is worth the choice of landmarks.
+        const MIN_VALUES: usize = 1 << 19;
+        let (n, k) = (design.n_rows(), design.n_basis());
+        let (rows, functions) = (n as f64, k as f64);
+        // Far below the largest integer.
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let pays = (2.0 * KERNEL_VALUE * rows * functions / (rows + functions)).sqrt() as usize;
+        let max_features = pays.min(max_in_memory(n, k));
+        let enough = n.saturating_mul(k) >= MIN_VALUES;
+        Self::new(EXACT, max_features).filter(|_| enough)
+    }
+
+    /// Features accurate enough to choose functions.
+    pub(crate) fn coarse(design: &dyn Design) -> Option<Self> {
+        /// A fit of fewer kernel values is faster than the choice of landmarks.
+        const MIN_VALUES: usize = 3 << 19;
+        /// Smallest ratio of rows, and of functions, to features.
+        const MIN_RATIO: usize = 5;
+        let (n, k) = (design.n_rows(), design.n_basis());
+        let max_features = max_in_memory(n, k).min(n.min(k) / MIN_RATIO);
+        let enough = n.saturating_mul(k) >= MIN_VALUES;
+        Self::new(COARSE, max_features).filter(|_| enough)
+    }
+
+    pub(crate) fn is_coarse(self) -> bool {
+        self.tol >= COARSE
+    }
+
+    /// Landmarks for a family, the Newton basis at the points among which they were chosen, and the policy that they meet.
+    ///
+    /// If few landmarks suffice for a coarse policy, the kernel is very wide. Models are then differences of large terms, and need exact
+    /// features.
+    pub(crate) fn landmarks(
+        self,
+        family: &Family<'_>,
+    ) -> Option<(PivotedCholesky, PointBasis, Self)> {
+        /// Smallest number of landmarks with which coarse features suffice.
+        const MIN_COARSE: usize = 64;
+        /// Largest number of landmarks of exact features for a wide kernel.
+        const MAX_WIDE: usize = 200;
+        let sample = sample(family, SAMPLE);
+        let choose = |policy: Self| {
+            PivotedCholesky::choose(family, &sample, policy.tol, policy.max_features)
+        };
+        let (newton, at_sample) = choose(self)?;
+        if !self.is_coarse() || newton.len() >= MIN_COARSE {
+            return Some((newton, at_sample, self));
+        }
+        let wide = Self {
+            tol: EXACT,
+            max_features: self.max_features.min(MAX_WIDE),
+        };
+        let (newton, at_sample) = choose(wide)?;
+        Some((newton, at_sample, wide))
+    }
+}
+
+fn max_in_memory(n: usize, k: usize) -> usize {
+    MAX_NUMBERS / n.max(k).max(1)
+}
+
+/// Newton functions u and power function P at some points.
+pub(crate) struct BasisTable {
+    pub(crate) values: Table,
+    pub(crate) powers: Vec<f64>,
+}
+
+impl BasisTable {
+    /// An empty table with memory for the Newton functions, and for functions that are features of their own.
+    fn with_room(n_points: usize, newton: &PivotedCholesky) -> Table {
+        Table::with_room(n_points, newton.len() + MAX_OTHERS)
+    }
+
+    /// From values computed when the landmarks were chosen.
+    fn from_basis(newton: &PivotedCholesky, points: &Points, basis: &PointBasis) -> Self {
+        let mut values = Self::with_room(points.n_points(), newton);
+        (0..newton.len()).for_each(|k| values.push_pieces(basis.function(k)));
+        let powers = newton.powers(points, &basis.residuals());
+        Self { values, powers }
+    }
+
+    /// Evaluates the Newton functions at all points.
+    fn evaluate(newton: &PivotedCholesky, points: &Points) -> Self {
+        /// Points that one thread handles at a time.
+        const STRIP: usize = 256;
+        let parts = map_pieces(points.n_points(), STRIP, |rows| {
+            let (mut out, height) = (Vec::new(), rows.len());
+            let powers = newton.at(points, rows, height, &mut out);
+            (out, powers)
+        });
+        let mut values = Self::with_room(points.n_points(), newton);
+        for k in 0..newton.len() {
+            let pieces = parts.iter();
+            values.push_pieces(
+                pieces.map(|(part, powers)| &part[k * powers.len()..][..powers.len()]),
+            );
+        }
+        let powers = parts.into_iter().flat_map(|(_, powers)| powers).collect();
+        Self { values, powers }
+    }
+}
+
+/// The Newton basis of a family at all rows, and at the centres if these are not the rows.
+pub(crate) struct FamilyValues {
+    pub(crate) newton: PivotedCholesky,
+    pub(crate) rows: BasisTable,
+    pub(crate) centres: Option<BasisTable>,
+}
+
+impl FamilyValues {
+    /// Adds landmarks where the error at some point exceeds the tolerance; `at_sample` has the Newton functions at the sample from which
+    /// the landmarks were chosen. `None` if too many landmarks would be needed.
+    pub(crate) fn of(
+        family: &Family<'_>,
+        mut newton: PivotedCholesky,
+        at_sample: PointBasis,
+        policy: LowRankPolicy,
+    ) -> Option<Self> {
+        const MAX_ROUNDS: usize = 4;
+        let (n, d) = (family.points.n_points(), family.points.n_features());
+        let about_rows = family.is_about_its_rows();
+        let centres = (!about_rows).then(|| Points::from_rows(family.centres, family.len(), d));
+        // The sample may be all rows.
+        let mut at_rows = (about_rows && at_sample.n_points() == n).then_some(at_sample);
+        for _ in 0..MAX_ROUNDS {
+            let this = Self {
+                rows: match at_rows.take() {
+                    Some(basis) => BasisTable::from_basis(&newton, family.points, &basis),
+                    None => BasisTable::evaluate(&newton, family.points),
+                },
+                centres: centres
+                    .as_ref()
+                    .map(|centres| BasisTable::evaluate(&newton, centres)),
+                newton,
+            };
+            if policy.is_coarse() {
+                return Some(this);
+            }
+            let mut far = FarPoints::default();
+            far.add(&this.newton, family.points, &this.rows, policy.tol);
+            if let (Some(points), Some(table)) = (&centres, &this.centres) {
+                far.add(&this.newton, points, table, policy.tol);
+            }
+            if far.squares.is_empty() {
+                return Some(this);
+            }
+            newton = this.newton;
+            let functions = |points: Range<usize>| {
+                let function = |k| {
+                    let mut function = AlignedColumns::zeros(points.len());
+                    let values = far.values.iter().skip(points.start * newton.len() + k);
+                    let values = values.step_by(newton.len());
+                    function.iter_mut().zip(values).for_each(|(f, v)| *f = *v);
+                    function
+                };
+                (0..newton.len()).map(function).collect()
+            };
+            let basis = PointBasis::new(&far.squares, functions);
+            newton.grow(&far.points, basis, policy.tol, policy.max_features)?;
+        }
+        None
+    }
+}
+
+/// Points where P^2 exceeds the tolerance.
+#[derive(Default)]
+struct FarPoints {
+    /// Row by row.
+    points: Vec<f64>,
+    /// Newton functions, point after point.
+    values: Vec<f64>,
+    /// P^2.
+    squares: Vec<f64>,
+}
+
+impl FarPoints {
+    fn add(&mut self, newton: &PivotedCholesky, points: &Points, table: &BasisTable, tol: f64) {
+        for (i, power) in table.powers.iter().enumerate() {
+            // Landmarks cannot reduce the part of P^2 that allows for rounding.
+            let square = power * power - newton.rounding() * newton.largest();
+            if square > tol * newton.largest() {
+                let features = 0..points.n_features();
+                self.points.extend(features.map(|f| points.feature(f)[i]));
+                let functions = 0..newton.len();
+                self.values
+                    .extend(functions.map(|k| table.values.column(k)[i]));
+                self.squares.push(square);
+            }
+        }
+    }
+}
 
 /// Error of a column, relative to its length, that counts as rounding.
 const EXACT_COLUMN: f64 = 1e-11;
@@ -283,7 +504,6 @@ fn times(gram: &Table, right: &Table) -> Table {
 mod tests {
     use super::*;
     use crate::data::DenseDesign;
-    use crate::data::low_rank::policy::EXACT;
     use crate::data::low_rank::{gaussian, points};
     use crate::{Kernel, KernelDesign};
 

@@ -5,10 +5,10 @@ use std::sync::atomic::AtomicBool;
 
 use crate::Result;
 use crate::data::column_cache::{lengths, unit_columns};
-use crate::data::column_table::Table;
 use crate::data::low_rank::features::LowRankFeatures;
 use crate::data::{Facts, Statistics, Sweep, check_flag};
 use crate::linalg::LowerTriangle;
+use crate::linalg::column_table::Table;
 use crate::linalg::vector::{axpy, dot};
 
 /// [`Statistics`] of a dictionary that is replaced by its low-rank features. No field has the length of the rows.
@@ -126,7 +126,7 @@ impl Statistics for LowRankStatistics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::low_rank::policy::{EXACT, LowRankPolicy};
+    use crate::data::low_rank::features::{EXACT, LowRankPolicy};
     use crate::data::low_rank::{gaussian, points};
     use crate::data::{DenseDesign, Design, Observations};
     use crate::{Kernel, KernelDesign, Likelihood};

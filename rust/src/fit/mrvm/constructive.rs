@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 use nalgebra::DMatrix;
 
-use crate::data::{OutputObservations, Statistics};
+use crate::data::{Observations, Statistics};
 use crate::fit::Status;
 use crate::fit::dictionary::Dictionary;
 use crate::fit::greedy::maximize;
@@ -40,7 +40,7 @@ pub struct MStep {
 
 /// A regression with several outputs, shared alphas and a fixed noise precision, whose targets may be replaced between M-steps.
 pub struct RetargetedFit<'a> {
-    stats: OutputObservations<'a>,
+    stats: Observations<'a>,
     state: State,
     dictionary: Dictionary,
     /// The working set of the whole dictionary, if that is small enough. Its Gram matrix does not depend on the targets.
@@ -53,7 +53,7 @@ impl<'a> RetargetedFit<'a> {
     /// # Errors
     /// [`Error::Shape`] or [`Error::Invalid`] for an invalid start, and the errors of the provider.
     pub fn new(
-        mut stats: OutputObservations<'a>,
+        mut stats: Observations<'a>,
         beta: f64,
         active: &[usize],
         alpha: &[f64],
@@ -285,11 +285,11 @@ mod tests {
 
     const N: usize = 6;
 
-    fn rows() -> OutputObservations<'static> {
+    fn rows() -> Observations<'static> {
         let columns: Vec<f64> = (0..2 * N).map(|i| (i as f64).cos()).collect();
         let targets = (0..2 * N).map(|i| if i < N { 1.0 } else { -1.0 });
         let design = DenseDesign::new(columns, N, 2).unwrap();
-        OutputObservations::unscaled(design, targets.collect(), 2, None).unwrap()
+        Observations::unscaled_outputs(design, targets.collect(), 2, None).unwrap()
     }
 
     #[test]
