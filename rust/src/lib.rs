@@ -60,6 +60,8 @@ pub use crate::data::{
     DenseDesign, Design, Facts, KernelDesign, Observations, Statistics, SufficientStatistics,
     SumStatistics, Sweep,
 };
+#[cfg(feature = "fit")]
+pub use crate::error::NotPositiveDefinite;
 pub use crate::error::{Error, Result};
 #[cfg(feature = "fit")]
 pub use crate::fit::{
@@ -68,8 +70,6 @@ pub use crate::fit::{
 pub use crate::kernel::{Kernel, Points};
 #[cfg(feature = "fit")]
 pub use crate::likelihood::Likelihood;
-#[cfg(feature = "fit")]
-pub use crate::linalg::NotPositiveDefinite;
 #[cfg(feature = "fit")]
 pub use crate::model::Posterior;
 pub use crate::parallel::with_threads;
@@ -84,6 +84,8 @@ pub mod internal {
         RowPart, RowProvider, SoftmaxStatistics,
     };
     #[cfg(feature = "fit")]
+    pub use crate::error::FactorizationError;
+    #[cfg(feature = "fit")]
     pub use crate::fit::{
         Ascent, BlockCheckpoint, Blocks, MStep, OutputNoise, RetargetedFit, SaveCheckpoint,
         TopDownFit, fit_in_blocks, fit_outputs,
@@ -92,7 +94,7 @@ pub mod internal {
     pub use crate::likelihood::Working;
     pub use crate::likelihood::probit::{Expectations, Probit};
     #[cfg(feature = "fit")]
-    pub use crate::linalg::{Cholesky, FactorizationError, LowerTriangle};
+    pub use crate::linalg::{Cholesky, LowerTriangle};
     #[cfg(feature = "fit")]
     pub use crate::model::OutputPosterior;
     pub use crate::parallel::run_alongside;

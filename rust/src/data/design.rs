@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 
 use crate::data::check_flag;
-use crate::linalg::aligned_columns::{room, stride};
-use crate::linalg::transpose::transpose;
+use crate::linalg::columns::transpose;
+use crate::linalg::columns::{room, stride};
 use crate::parallel::{fill_pieces, map_pieces, pieces};
 use crate::{Error, Kernel, Points, Result};
 

@@ -16,7 +16,7 @@ use crate::data::row_blocks::{ROW_BLOCK, over_blocks};
 use crate::data::rows::Observations;
 use crate::data::{Facts, Statistics, Sweep};
 use crate::linalg::LowerTriangle;
-use crate::linalg::aligned_columns::stride;
+use crate::linalg::columns::stride;
 use crate::linalg::gemm::{TallMatrix, add_lower_transpose_product, add_transpose_product};
 use crate::linalg::vector::{axpy, mirror, weighted_square};
 use crate::parallel::{map_pieces, pieces};

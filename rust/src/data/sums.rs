@@ -13,7 +13,7 @@ use crate::data::targets::{check_values, deviation_or_size};
 use crate::data::{Facts, Statistics, Sweep, check_flag};
 use crate::linalg::LowerTriangle;
 use crate::linalg::double_double::DoubleDouble;
-use crate::linalg::extended_gram::{Gram, STRIP, Strip};
+use crate::linalg::double_double::{Gram, STRIP, Strip};
 use crate::parallel::{map_pieces, pieces};
 use crate::{Error, Result};
 

@@ -32,6 +32,7 @@ mod newton;
 mod noise;
 mod plan;
 mod prior;
+mod publish;
 mod ranking;
 mod record;
 mod refine;
@@ -45,54 +46,22 @@ mod variational;
 mod working_set;
 
 pub use crate::fit::large::working_set::{BlockCheckpoint, SaveCheckpoint, fit_in_blocks};
-pub(crate) use crate::fit::model::State;
 pub use crate::fit::mrvm::{Ascent, MStep, RetargetedFit, TopDownFit};
 pub use crate::fit::noise::OutputNoise;
 pub use crate::fit::record::{Action, Step, StepCallback};
 pub use crate::fit::settings::{Blocks, Noise, Rules, Scheme, Search, Settings};
+pub use crate::model::Status;
 
 use crate::Result;
 use crate::data::{Observations, Statistics};
 use crate::fit::dictionary::Dictionary;
+use crate::fit::model::State;
 use crate::fit::noise::NoisePrecision;
 use crate::fit::plan::FirstStage;
 use crate::fit::prior::{Gamma, Priors};
 use crate::fit::record::{Recorder, Stop};
 use crate::fit::sequential::Start;
 use crate::model::{OutputPosterior, Posterior};
-
-/// How a fit ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Status {
-    /// At a maximum: Tipping & Faul (2003), section 4.4, over the whole dictionary.
-    Converged,
-    /// At a maximum with the noise estimate at its floor, a millionth of the variance of the targets.
-    NoiseFloor,
-    /// At a maximum with some alpha at its floor: the data ask for an unbounded weight.
-    AlphaFloor,
-    /// After the largest number of steps allowed.
-    MaxIterations,
-    /// The callback ended the fit.
-    Stopped,
-    /// Round-off prevents a certified maximum.
-    Stalled,
-}
-
-impl Status {
-    /// The name in lower case.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Converged => "converged",
-            Self::NoiseFloor => "noise_floor",
-            Self::AlphaFloor => "alpha_floor",
-            Self::MaxIterations => "max_iter",
-            Self::Stopped => "stopped",
-            Self::Stalled => "stalled",
-        }
-    }
-}
 
 /// Fits a sparse Bayesian model by the scheme that the rules name.
 ///

@@ -13,7 +13,7 @@ use crate::fit::noise::NoisePrecision;
 use crate::fit::prior::{Gamma, Priors};
 use crate::fit::tuning::Tuning;
 use crate::linalg::Cholesky;
-use crate::linalg::aligned_columns::stride;
+use crate::linalg::columns::stride;
 use crate::linalg::vector::{axpy, bilinear, dot, head, leading, rank_one, sum_of_ln};
 
 /// Active functions, hyperparameters and the Gaussian posterior over the weights of C outputs.

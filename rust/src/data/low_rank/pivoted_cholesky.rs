@@ -12,9 +12,9 @@
 use std::ops::Range;
 
 use crate::data::design::Family;
-use crate::linalg::aligned_columns::AlignedColumns;
 use crate::linalg::batched_triangular::{LANES, solve_lanes, square_lanes};
-use crate::linalg::column_combination::add_combination;
+use crate::linalg::columns::AlignedColumns;
+use crate::linalg::gemm::add_combination;
 use crate::linalg::simd::{Simd, WithSimd, dispatch};
 use crate::parallel::{fill_pieces, pieces};
 use crate::{Kernel, Points};

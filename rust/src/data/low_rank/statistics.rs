@@ -8,7 +8,7 @@ use crate::data::column_cache::{lengths, unit_columns};
 use crate::data::low_rank::features::LowRankFeatures;
 use crate::data::{Facts, Statistics, Sweep, check_flag};
 use crate::linalg::LowerTriangle;
-use crate::linalg::column_table::Table;
+use crate::linalg::columns::Table;
 use crate::linalg::vector::{axpy, dot};
 
 /// [`Statistics`] of a dictionary that is replaced by its low-rank features. No field has the length of the rows.
