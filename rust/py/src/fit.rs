@@ -6,7 +6,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use sparsebayes::internal::SoftmaxStatistics;
 use sparsebayes::{
-    Design, Error, Likelihood, Noise, Observations, Posterior, Rules, Scheme, Search, Settings, fit,
+    Design, Error, Likelihood, Noise, Observations, Posterior, Rules, Scheme, Search, Settings,
+    fit, fit_rows,
 };
 
 use crate::arrays;
@@ -70,7 +71,7 @@ impl<'a> Task<'a> {
                 let target = self.target.to_vec();
                 let mut stats =
                     Observations::cancellable(design, likelihood, target, weights, Some(cancel))?;
-                fit(&mut stats, &self.rules, watch)
+                fit_rows(&mut stats, &self.rules, watch)
             }
             Kind::Classes => {
                 let stats = SoftmaxStatistics::new(design, self.target, weights)?;

@@ -3,8 +3,8 @@
 use numpy::{PyArray1, PyArray2, PyArrayMethods, ToPyArray};
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
-use sparsebayes::internal::{OutputNoise, OutputObservations, OutputPosterior, fit_outputs};
-use sparsebayes::{Design, Error, Noise, Rules};
+use sparsebayes::internal::{OutputNoise, OutputPosterior, fit_outputs};
+use sparsebayes::{Design, Error, Noise, Observations, Rules};
 
 use crate::arrays;
 use crate::arrays::{BasisValues, columns, index_array};
@@ -58,7 +58,7 @@ impl<'a> Task<'a> {
     fn solve(&self, design: &dyn Design, reporter: &Reporter) -> Result<OutputPosterior, Error> {
         check_output_fit([design.n_rows(), design.n_basis()], self.n_outputs)?;
         let weights = self.weights.map(<[f64]>::to_vec);
-        let mut observations = OutputObservations::cancellable(
+        let mut observations = Observations::outputs(
             design,
             self.targets.to_vec(),
             self.n_outputs,

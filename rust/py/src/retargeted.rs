@@ -4,8 +4,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use numpy::{PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2, ToPyArray};
 use pyo3::prelude::*;
-use sparsebayes::internal::{Ascent, MStep, OutputObservations, RetargetedFit, TopDownFit};
-use sparsebayes::{DenseDesign, Error, Status};
+use sparsebayes::internal::{Ascent, MStep, RetargetedFit, TopDownFit};
+use sparsebayes::{DenseDesign, Error, Observations, Status};
 
 use crate::arrays;
 use crate::arrays::{class_numbers, columns, functions, index_array, vector};
@@ -74,7 +74,7 @@ impl PyRetargetedFit {
         let alpha = vector("alpha", &alpha)?.to_vec();
         let fit = run(py, n_threads, None, |reporter| {
             let design = DenseDesign::new(values, n_rows, n_basis)?;
-            let stats = OutputObservations::unscaled(design, target_values, n_outputs, weights)?
+            let stats = Observations::unscaled_outputs(design, target_values, n_outputs, weights)?
                 .cancelled_by(reporter.cancel.clone());
             RetargetedFit::new(stats, 1.0, &active, &alpha)
         })?;

@@ -5,13 +5,13 @@ use crate::fit::dictionary::Dictionary;
 use crate::fit::evidence::Gamma;
 use crate::fit::greedy::LocalFit;
 use crate::fit::model::Model;
-use crate::fit::record::{Action, Recorder, Status, Stop};
+use crate::fit::record::{Action, Recorder, Stop};
 use crate::fit::refine;
 use crate::fit::refine::Refined;
 use crate::fit::settings::{Rules, Scheme};
 use crate::fit::tuning::{Effort, Tuning};
 use crate::fit::working_set::WorkingSet;
-use crate::model::{OutputPosterior, Posterior};
+use crate::model::{OutputPosterior, Posterior, Status};
 
 /// A fit of a model to data. The schemes are its methods, each in a file of its own.
 pub(crate) struct Fit<'a, 'w> {
@@ -130,15 +130,6 @@ impl<'w> Fit<'_, 'w> {
             return Ok(());
         }
         self.find_mode()
-    }
-
-    /// The sequential scheme from an empty model.
-    pub(crate) fn from_empty(&mut self) -> Result<Status, Stop> {
-        if self.stats.facts().is_linear {
-            self.sequential()
-        } else {
-            self.laplace()
-        }
     }
 
     /// The fitted model of one output in the units of the caller.

@@ -14,10 +14,11 @@ use crate::Result;
 use crate::fit::context::Fit;
 use crate::fit::evidence::{Factors, Term};
 use crate::fit::model::Model;
-use crate::fit::record::{Action, Status, Stop};
+use crate::fit::record::{Action, Stop};
 use crate::fit::sequential::Start;
 use crate::fit::settings::Scheme;
 use crate::fit::tuning::Tuning;
+use crate::model::Status;
 
 impl Fit<'_, '_> {
     /// Runs MacKay's or EM updates from the full basis, and continues to convergence.
@@ -37,7 +38,7 @@ impl Fit<'_, '_> {
         }
         self.refresh()?;
         if self.stats.facts().is_linear {
-            self.complete(Start::default())
+            self.sequential(Start::default())
         } else {
             self.complete_at_modes(0)
         }

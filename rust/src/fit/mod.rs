@@ -4,7 +4,7 @@
 //! * `sequential`: Tipping & Faul (2003) for a Gaussian likelihood, on working sets of the dictionary; `laplace`: other likelihoods;
 //! * `full_basis` (MacKay and EM updates); `variational`; `mrvm` (probit classification);
 //! * `large` (dictionaries in blocks); `search` (exchanges of functions after a fit);
-//! * `low_rank_start`, `row_subsample`: first models from cheaper approximations of the data;
+//! * `plan`: the cheaper data from which a fit finds its first model;
 //! * `rollback`: return to the last converged model where round-off prevails.
 //!
 //! On a working set:
@@ -26,16 +26,16 @@ mod full_basis;
 mod greedy;
 mod laplace;
 mod large;
-mod low_rank_start;
 mod model;
 mod mrvm;
 mod newton;
 mod noise;
+mod plan;
+mod publish;
 mod ranking;
 mod record;
 mod refine;
 mod rollback;
-mod row_subsample;
 mod search;
 mod sequential;
 mod settings;
@@ -46,17 +46,19 @@ mod variational;
 mod working_set;
 
 pub use crate::fit::large::{BlockCheckpoint, SaveCheckpoint, fit_in_blocks};
-pub(crate) use crate::fit::model::Model;
 pub use crate::fit::mrvm::{Ascent, MStep, RetargetedFit, TopDownFit};
 pub use crate::fit::noise::OutputNoise;
-pub use crate::fit::record::{Action, Status, Step, StepCallback};
+pub use crate::fit::record::{Action, Step, StepCallback};
 pub use crate::fit::settings::{Blocks, Noise, Rules, Scheme, Search, Settings};
+pub use crate::model::Status;
 
 use crate::Result;
-use crate::data::{OutputObservations, Statistics};
+use crate::data::{Observations, Statistics};
 use crate::fit::context::Fit;
 use crate::fit::dictionary::Dictionary;
 use crate::fit::evidence::Priors;
+use crate::fit::model::Model;
+use crate::fit::plan::FirstStage;
 use crate::fit::record::Recorder;
 use crate::model::{OutputPosterior, Posterior};
 
@@ -72,6 +74,28 @@ pub fn fit(
     rules: &Rules,
     watch: &mut StepCallback<'_>,
 ) -> Result<Posterior> {
+    fit_in_stages(FirstStage::AllRows, stats, rules, watch)
+}
+
+/// [`fit`] of rows in memory. Where rows and functions are many, finds the first model faster, from approximate data.
+///
+/// # Errors
+/// As [`fit`].
+pub fn fit_rows(
+    rows: &mut Observations<'_>,
+    rules: &Rules,
+    watch: &mut StepCallback<'_>,
+) -> Result<Posterior> {
+    let first = FirstStage::choose(rows, rules)?;
+    fit_in_stages(first, rows, rules, watch)
+}
+
+fn fit_in_stages(
+    first: FirstStage<'_>,
+    stats: &mut dyn Statistics,
+    rules: &Rules,
+    watch: &mut StepCallback<'_>,
+) -> Result<Posterior> {
     let mut model = Model::initial(stats, rules)?;
     let mut recorder = Recorder::new(&model, rules.max_iter, stats.facts().target_scale, watch);
     let mut fit = Fit {
@@ -82,7 +106,15 @@ pub fn fit(
         recorder: &mut recorder,
     };
     let outcome = match rules.scheme {
-        Scheme::Sequential => fit.from_empty().and_then(|found| fit.exchange(found)),
+        Scheme::Sequential => {
+            let found = if fit.stats.facts().is_linear {
+                let start = fit.first_stage(first);
+                start.and_then(|start| fit.sequential(start))
+            } else {
+                fit.laplace()
+            };
+            found.and_then(|found| fit.exchange(found))
+        }
         Scheme::MacKay | Scheme::Em => fit.full_basis(),
         Scheme::Variational => fit.variational(),
     };
@@ -98,7 +130,7 @@ pub fn fit(
 /// # Errors
 /// As [`fit`], and [`Error::Shape`](crate::Error::Shape) if there is not one noise level for each output.
 pub fn fit_outputs(
-    stats: &mut OutputObservations<'_>,
+    stats: &mut Observations<'_>,
     rules: &Rules,
     noise: &OutputNoise,
     watch: &mut StepCallback<'_>,
@@ -112,6 +144,8 @@ pub fn fit_outputs(
         rules,
         recorder: &mut recorder,
     };
-    let outcome = fit.from_empty().and_then(|found| fit.exchange(found));
+    let start = fit.first_model();
+    let found = start.and_then(|start| fit.sequential(start));
+    let outcome = found.and_then(|found| fit.exchange(found));
     fit.publish_outputs(outcome)
 }

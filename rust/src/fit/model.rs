@@ -7,13 +7,13 @@ use std::sync::atomic::AtomicBool;
 use nalgebra::DMatrix;
 
 use crate::Result;
-use crate::data::{OutputObservations, Statistics};
+use crate::data::{Observations, Statistics};
 use crate::fit::evidence::{Factors, Gamma, Priors, Term};
 use crate::fit::noise::{NoisePrecision, OutputNoise};
 use crate::fit::settings::{Rules, check_noise_scale, check_scale, check_units};
 use crate::fit::tuning::{Effort, Tuning};
 use crate::linalg::Cholesky;
-use crate::linalg::aligned_columns::stride;
+use crate::linalg::columns::stride;
 use crate::linalg::vector::{axpy, bilinear, dot, head, leading, rank_one, sum_of_ln};
 
 /// Active functions, hyperparameters and the Gaussian posterior over the weights of C outputs.
@@ -185,7 +185,7 @@ impl Model {
         }
         let mut gradient = start.clone();
         let deviances = stats.gradient(functions, &start, &mut gradient)?;
-        let gram = stats.among(functions)?.0.whole();
+        let gram = stats.among(functions, &start, functions)?.0.whole();
         self.set_data(&start, &gradient, &deviances, Some(&gram))
     }
 
@@ -793,10 +793,7 @@ impl Model {
     }
 
     /// The empty model of several outputs.
-    pub(crate) fn of_outputs(
-        stats: &mut OutputObservations<'_>,
-        noise: &OutputNoise,
-    ) -> Result<Self> {
+    pub(crate) fn of_outputs(stats: &mut Observations<'_>, noise: &OutputNoise) -> Result<Self> {
         let scale = stats.facts().target_scale;
         check_scale(scale)?;
         let given = noise.levels(stats.variances().len())?;

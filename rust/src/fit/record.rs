@@ -6,39 +6,6 @@ use crate::Error;
 use crate::fit::model::Model;
 use crate::fit::tuning::Tuning;
 
-/// How a fit ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Status {
-    /// At a maximum: Tipping & Faul (2003), section 4.4, over the whole dictionary.
-    Converged,
-    /// At a maximum with the noise estimate at its floor, a millionth of the variance of the targets.
-    NoiseFloor,
-    /// At a maximum with some alpha at its floor: the data ask for an unbounded weight.
-    AlphaFloor,
-    /// After the largest number of steps allowed.
-    MaxIterations,
-    /// The callback ended the fit.
-    Stopped,
-    /// Round-off prevents a certified maximum.
-    Stalled,
-}
-
-impl Status {
-    /// The name in lower case.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Converged => "converged",
-            Self::NoiseFloor => "noise_floor",
-            Self::AlphaFloor => "alpha_floor",
-            Self::MaxIterations => "max_iter",
-            Self::Stopped => "stopped",
-            Self::Stalled => "stalled",
-        }
-    }
-}
-
 /// What a step did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {

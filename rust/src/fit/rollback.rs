@@ -3,8 +3,9 @@
 use crate::Error;
 use crate::fit::context::Fit;
 use crate::fit::model::Model;
-use crate::fit::record::{Action, Status, Stop};
+use crate::fit::record::{Action, Stop};
 use crate::fit::tuning::Tuning;
+use crate::model::Status;
 
 /// The result of a trial, or `None` if round-off made a posterior precision indefinite.
 pub(crate) fn unless_indefinite<T>(trial: Result<T, Stop>) -> Result<Option<T>, Stop> {

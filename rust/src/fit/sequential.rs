@@ -6,13 +6,14 @@
 
 use crate::fit::context::Fit;
 use crate::fit::model::Model;
-use crate::fit::record::{Action, Status, Stop};
+use crate::fit::record::{Action, Stop};
 use crate::fit::refine::{Plateau, Refined};
 use crate::fit::search::lns::Opening;
 use crate::fit::tuning::{Effort, Tuning};
 use crate::fit::working_set::WorkingSet;
+use crate::model::Status;
 
-/// How [`Fit::complete`] starts.
+/// How [`Fit::sequential`] starts.
 #[derive(Default)]
 pub(crate) struct Start {
     /// The working set of the whole dictionary, if there is one.
@@ -34,22 +35,12 @@ impl Start {
 }
 
 impl Fit<'_, '_> {
-    /// Fits from an empty model, with the cheapest accurate start that the data allow.
-    pub(crate) fn sequential(&mut self) -> Result<Status, Stop> {
-        let start = if self.start_from_features()? || self.start_from_subsample()? {
-            Start::default()
-        } else {
-            self.first_model()?
-        };
-        self.complete(start)
-    }
-
     /// Continues from a model to convergence over the dictionary, which has to be refreshed.
-    pub(crate) fn complete(&mut self, start: Start) -> Result<Status, Stop> {
+    pub(crate) fn sequential(&mut self, start: Start) -> Result<Status, Stop> {
         self.or_roll_back(Action::Joint, |fit, good| fit.converge(good, start))
     }
 
-    /// [`Fit::complete`] without the rollback; `good` becomes the last converged model, and `None` asks for a return to it.
+    /// [`Fit::sequential`] without the rollback; `good` becomes the last converged model, and `None` asks for a return to it.
     fn converge(&mut self, good: &mut Model, mut start: Start) -> Result<Option<Status>, Stop> {
         let mut effort = Effort {
             tol: Tuning::LOOSE_TOL.max(self.rules.tol),
@@ -175,7 +166,7 @@ impl Fit<'_, '_> {
         self.maximize_on(set, Tuning::COARSE_EFFORT)
     }
 
-    /// The searches of [`Fit::complete`] without its last passes: continues until no candidate gains much.
+    /// The searches of [`Fit::sequential`] without its last passes: continues until no candidate gains much.
     pub(crate) fn nearly_complete(&mut self) -> Result<(), Stop> {
         self.refresh()?;
         let effort = Effort {

@@ -32,9 +32,6 @@ impl Tuning {
     /// Least part of a column (squared, relative) that is orthogonal to the active columns; below it S is round-off. A
     /// tenth or tenfold: no change.
     pub(crate) const MIN_ORTHOGONAL_PART: f64 = 1e-11;
-    /// This limit where S comes from an approximate pass, well above its error. Halved: 0 to +0.2 nats, +2% steps;
-    /// doubled: -0.3 to 0 nats, -9% steps.
-    pub(crate) const MIN_APPROXIMATE_PART: f64 = 1e-5;
     /// Least gamma = 1 - alpha Sigma_jj at which s = 1 / Sigma_jj - alpha is accurate: s has the relative accuracy of
     /// gamma, and the best alpha that of gamma^2, which is 8 of 16 digits here. Below it s is computed from the data.
     /// Halved or doubled: no change.

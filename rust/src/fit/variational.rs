@@ -29,17 +29,25 @@ use crate::fit::context::Fit;
 use crate::fit::evidence::Gamma;
 use crate::fit::full_basis::Hyperparameters;
 use crate::fit::model::Model;
-use crate::fit::record::{Action, Offset, Recorder, Status, Stop};
+use crate::fit::record::{Action, Offset, Recorder, Stop};
 use crate::fit::refine;
 use crate::fit::refine::{Plateau, Refined};
 use crate::fit::settings::{Noise, Scheme};
 use crate::fit::tuning::{Effort, Tuning};
 use crate::linalg::Cholesky;
+use crate::model::Status;
 
 impl Fit<'_, '_> {
     /// The variational scheme, from the full basis to convergence.
     pub(crate) fn variational(&mut self) -> std::result::Result<Status, Stop> {
         self.recorder.offset = self.bound_offset();
+        let status = self.maximize_bound();
+        self.stats.remove_bound();
+        status
+    }
+
+    /// [`Fit::variational`] on bounds of the likelihood, which it leaves in place.
+    fn maximize_bound(&mut self) -> std::result::Result<Status, Stop> {
         self.fill_bounded()?;
         self.recorder.begin(self.model);
         self.update_until_near()?;

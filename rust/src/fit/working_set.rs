@@ -39,14 +39,12 @@ impl WorkingSet {
     ) -> Result<Self> {
         if stats.facts().is_linear {
             model.centre(stats)?;
-        } else {
-            // The last evaluation of the likelihood may have been at other weights.
-            stats.deviance(&model.active, model.reference())?;
         }
         let mut members = [others, &model.active].concat();
         members.sort_unstable();
         members.dedup();
-        let (gram, gradient) = stats.among(&members)?;
+        let reference: Vec<f64> = model.references().flatten().copied().collect();
+        let (gram, gradient) = stats.among(&model.active, &reference, &members)?;
         let mut set = Self {
             gram: SymmetricMatrix::from_lower(&gram),
             projections: Vec::new(),
@@ -193,11 +191,20 @@ impl Statistics for &WorkingSet {
         })
     }
 
-    fn among(&mut self, js: &[usize]) -> Result<(LowerTriangle, Vec<f64>)> {
+    fn among(
+        &mut self,
+        active: &[usize],
+        mu: &[f64],
+        js: &[usize],
+    ) -> Result<(LowerTriangle, Vec<f64>)> {
         let gram = DMatrix::from_fn(js.len(), js.len(), |a, b| self.gram[(js[a], js[b])]);
-        let set: &WorkingSet = self;
-        let projections = |c: usize| js.iter().map(move |&j| set.projections_of(c)[j]);
-        let gradient = (0..self.target_sq.len()).flat_map(projections).collect();
+        let (m, set): (usize, &WorkingSet) = (active.len(), self);
+        let of_output = |c: usize| {
+            let mu = &mu[c * m..][..m];
+            js.iter()
+                .map(move |&j| set.residual_product(j, c, active, mu))
+        };
+        let gradient = (0..set.target_sq.len()).flat_map(of_output).collect();
         Ok((LowerTriangle::of(&gram), gradient))
     }
 }

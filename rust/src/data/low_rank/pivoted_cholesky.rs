@@ -12,9 +12,9 @@
 use std::ops::Range;
 
 use crate::data::design::Family;
-use crate::linalg::aligned_columns::AlignedColumns;
 use crate::linalg::batched_triangular::{LANES, solve_lanes, square_lanes};
-use crate::linalg::column_combination::add_combination;
+use crate::linalg::columns::AlignedColumns;
+use crate::linalg::gemm::add_combination;
 use crate::linalg::simd::{Simd, WithSimd, dispatch};
 use crate::parallel::{fill_pieces, pieces};
 use crate::{Kernel, Points};
@@ -248,13 +248,6 @@ impl PivotedCholesky {
     /// Bound on the rounding error of P^2, relative to k(x, x).
     pub(crate) fn rounding(&self) -> f64 {
         self.rounding
-    }
-
-    /// P^2 at each landmark before it was chosen, relative to the largest k(x, x).
-    pub(crate) fn pivots(&self) -> Vec<f64> {
-        let ends = (1..=self.len()).map(|rows| rows * (rows + 1) / 2 - 1);
-        ends.map(|end| self.lower[end] * self.lower[end] / self.largest)
-            .collect()
     }
 
     /// L.

@@ -5,15 +5,16 @@ use std::sync::atomic::AtomicBool;
 
 use crate::Result;
 use crate::data::column_cache::{lengths, unit_columns};
-use crate::data::column_table::Table;
 use crate::data::low_rank::features::LowRankFeatures;
 use crate::data::{Facts, Statistics, Sweep, check_flag};
 use crate::linalg::LowerTriangle;
+use crate::linalg::columns::Table;
 use crate::linalg::vector::{axpy, dot};
 
 /// [`Statistics`] of a dictionary that is replaced by its low-rank features. No field has the length of the rows.
+#[derive(Clone)]
 pub(crate) struct LowRankStatistics {
-    features: LowRankFeatures,
+    features: Arc<LowRankFeatures>,
     /// F^T W F, F^T W t and t^T W t.
     gram: Table,
     projections: Vec<f64>,
@@ -49,7 +50,7 @@ impl LowRankStatistics {
                 target_scale,
                 cancel,
             },
-            features,
+            features: Arc::new(features),
             gram,
             gradient: projections.clone(),
             projections,
@@ -89,7 +90,10 @@ impl Statistics for LowRankStatistics {
 
     fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<Vec<f64>> {
         let deviance = self.move_to(active, mu)?;
-        gradient.copy_from_slice(&self.project(active)?);
+        let own = self
+            .features
+            .projections(&self.gradient, active, &self.facts.norms);
+        gradient.copy_from_slice(&own);
         Ok(vec![deviance])
     }
 
@@ -103,13 +107,13 @@ impl Statistics for LowRankStatistics {
         Ok(unit_columns(sums, &self.facts.norms, true, vec![deviance]))
     }
 
-    fn project(&mut self, js: &[usize]) -> Result<Vec<f64>> {
-        Ok(self
-            .features
-            .projections(&self.gradient, js, &self.facts.norms))
-    }
-
-    fn among(&mut self, js: &[usize]) -> Result<(LowerTriangle, Vec<f64>)> {
+    fn among(
+        &mut self,
+        active: &[usize],
+        mu: &[f64],
+        js: &[usize],
+    ) -> Result<(LowerTriangle, Vec<f64>)> {
+        self.move_to(active, mu)?;
         let (gram, right) = (&self.gram, &self.gradient);
         let among = self
             .features
@@ -122,7 +126,7 @@ impl Statistics for LowRankStatistics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::low_rank::policy::{EXACT, LowRankPolicy};
+    use crate::data::low_rank::features::{EXACT, LowRankPolicy};
     use crate::data::low_rank::{gaussian, points};
     use crate::data::{DenseDesign, Design, Observations};
     use crate::{Kernel, KernelDesign, Likelihood};
@@ -179,9 +183,8 @@ mod tests {
             let sweep = stats.sweep(&active, &mu, &[k - 1, 2]).unwrap();
             all.extend(&sweep.deviances);
             all.extend([slope, sweep.diag, sweep.gradient, sweep.gram.concat()].concat());
-            let (gram, gradient) = stats.among(&js).unwrap();
+            let (gram, gradient) = stats.among(&active, &mu, &js).unwrap();
             all.extend(gram.whole().iter().chain(&gradient));
-            all.extend(stats.project(&js).unwrap());
             all
         };
         assert_near(&sums(&mut part), &sums(&mut rows), 1e-8);

@@ -49,8 +49,6 @@ impl Fit<'_, '_> {
             }
             self.model.clone_from(&before);
         }
-        // The provider still holds the working weights of the last trial: recompute them at the restored model.
-        self.find_mode()?;
         Ok(false)
     }
 }

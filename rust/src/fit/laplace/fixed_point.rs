@@ -117,7 +117,7 @@ fn mean_size(model: &Model, k: usize) -> f64 {
 
 /// dR / dx.
 pub(crate) fn jacobian(stats: &mut dyn Statistics, model: &Model) -> Result<DMatrix<f64>> {
-    let drift = stats.variance_drift(&model.active, model.sigma())?;
+    let drift = stats.variance_drift(&model.active, model.reference(), model.sigma())?;
     let (alpha, mu, sigma, m) = (&model.alpha, model.mu(), model.sigma(), model.len());
     // gamma = s / (alpha + s) avoids the cancellation in 1 - alpha Sigma.
     let gamma_of = |k: usize| {
@@ -257,8 +257,6 @@ impl Fit<'_, '_> {
             self.model.clone_from(&before);
             length *= 0.5;
         }
-        // The provider still holds the working weights of the last trial: recompute them at the restored model.
-        self.find_mode()?;
         Ok(false)
     }
 

@@ -17,7 +17,7 @@ use crate::fit::context::Fit;
 use crate::fit::dictionary::Dictionary;
 use crate::fit::laplace::fixed_point::Residual;
 use crate::fit::model::Model;
-use crate::fit::record::{Action, Status, Stop};
+use crate::fit::record::{Action, Stop};
 use crate::fit::refine;
 use crate::fit::refine::Refined;
 use crate::fit::rollback::unless_indefinite;
@@ -25,6 +25,7 @@ use crate::fit::search::exchange::SearchBudget;
 use crate::fit::search::lns::Opening;
 use crate::fit::settings::Search;
 use crate::fit::tuning::{Effort, Tuning};
+use crate::model::Status;
 
 impl Fit<'_, '_> {
     /// Fits from an empty model to convergence.

@@ -21,12 +21,12 @@ use crate::fit::context::Fit;
 use crate::fit::dictionary::Dictionary;
 use crate::fit::large::pricing::{Priced, Pricing};
 use crate::fit::model::Model;
-use crate::fit::record::{Recorder, Status, StepCallback, Stop};
+use crate::fit::record::{Recorder, StepCallback, Stop};
 use crate::fit::rollback::unless_indefinite;
 use crate::fit::sequential::Start;
 use crate::fit::settings::{Blocks, Rules, Scheme, Search};
 use crate::fit::tuning::Tuning;
-use crate::model::Posterior;
+use crate::model::{Posterior, Status};
 use crate::{Error, Result};
 
 /// The state of a fit in blocks between two rounds. Functions are numbered as in the whole dictionary; hyperparameters are in the
@@ -231,17 +231,22 @@ impl Run<'_> {
             rules: self.rules,
             recorder,
         };
+        let is_linear = fit.stats.facts().is_linear;
         if checkpoint.active.is_empty() {
-            return fit.from_empty();
+            if !is_linear {
+                return fit.laplace();
+            }
+            let start = fit.first_model()?;
+            return fit.sequential(start);
         }
         fit.fill(&checkpoint.places(), &checkpoint.alpha)?;
-        if !fit.stats.facts().is_linear {
+        if !is_linear {
             return fit.resume_at_modes();
         }
         fit.model.centre(fit.stats)?;
         fit.refresh()?;
         let searches = usize::from(checkpoint.round <= self.blocks.searches);
-        fit.complete(Start::warm(searches))
+        fit.sequential(Start::warm(searches))
     }
 
     /// Passes over more and more candidates, until one finds a gain; `None` if a pass over all candidates finds none.

@@ -16,20 +16,20 @@ use std::sync::atomic::AtomicBool;
 
 use nalgebra::DMatrix;
 
-use crate::data::{OutputObservations, Statistics};
+use crate::data::{Observations, Statistics};
 use crate::fit::context::Fit;
 use crate::fit::dictionary::Dictionary;
 use crate::fit::evidence::{Gamma, Priors};
 use crate::fit::model::Model;
 use crate::fit::mrvm::bound::Bound;
 use crate::fit::noise::NoisePrecision;
-use crate::fit::record::{Recorder, Status, Step, StepCallback, Stop};
+use crate::fit::record::{Recorder, Step, StepCallback, Stop};
 use crate::fit::refine::reestimate_each;
 use crate::fit::settings::Rules;
 use crate::fit::tuning::{Effort, Tuning};
 use crate::fit::working_set::WorkingSet;
 use crate::likelihood::probit::Probit;
-use crate::model::OutputPosterior;
+use crate::model::{OutputPosterior, Status};
 use crate::{Error, Result};
 
 /// The result of an M-step.
@@ -45,7 +45,7 @@ pub struct MStep {
 
 /// A regression with several outputs, shared alphas and a fixed noise precision, whose targets may be replaced between M-steps.
 pub struct RetargetedFit<'a> {
-    stats: OutputObservations<'a>,
+    stats: Observations<'a>,
     model: Model,
     dictionary: Dictionary,
     /// The working set of the whole dictionary, if that is small enough. Its Gram matrix does not depend on the targets.
@@ -58,7 +58,7 @@ impl<'a> RetargetedFit<'a> {
     /// # Errors
     /// [`Error::Shape`] or [`Error::Invalid`] for an invalid start, and the errors of the provider.
     pub fn new(
-        mut stats: OutputObservations<'a>,
+        mut stats: Observations<'a>,
         beta: f64,
         active: &[usize],
         alpha: &[f64],
@@ -277,11 +277,11 @@ mod tests {
 
     const N: usize = 6;
 
-    fn rows() -> OutputObservations<'static> {
+    fn rows() -> Observations<'static> {
         let columns: Vec<f64> = (0..2 * N).map(|i| (i as f64).cos()).collect();
         let targets = (0..2 * N).map(|i| if i < N { 1.0 } else { -1.0 });
         let design = DenseDesign::new(columns, N, 2).unwrap();
-        OutputObservations::unscaled(design, targets.collect(), 2, None).unwrap()
+        Observations::unscaled_outputs(design, targets.collect(), 2, None).unwrap()
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use crate::data::check_flag;
 use crate::linalg::Cholesky;
-use crate::linalg::column_combination::product;
+use crate::linalg::gemm::product;
 use crate::linalg::gemm::{TallMatrix, add_transpose_product};
 use crate::parallel::map_pieces;
 use crate::{Error, Result};

@@ -13,13 +13,14 @@ use std::collections::BTreeSet;
 use crate::fit::context::Fit;
 use crate::fit::greedy::LocalFit;
 use crate::fit::model::Model;
-use crate::fit::record::{Action, Recorder, Status, Stop};
+use crate::fit::record::{Action, Recorder, Stop};
 use crate::fit::rollback::unless_indefinite;
 use crate::fit::search::moves::{Move, Moves};
 use crate::fit::sequential::Start;
 use crate::fit::settings::Search;
 use crate::fit::tuning::Tuning;
 use crate::fit::working_set::WorkingSet;
+use crate::model::Status;
 use crate::parallel::map_pieces;
 
 /// Limits of a search on working sets.
@@ -102,10 +103,10 @@ impl Fit<'_, '_> {
             self.record(Action::Search, None)?;
             self.refresh_or_update(None)?;
             let rules = if whole { self.rules } else { &loose };
-            status = Some(self.with_rules(rules).complete(Start::warm(0))?);
+            status = Some(self.with_rules(rules).sequential(Start::warm(0))?);
         }
         if status.is_some() && !whole {
-            status = Some(self.complete(Start::warm(0))?);
+            status = Some(self.sequential(Start::warm(0))?);
         }
         Ok(status)
     }

@@ -324,12 +324,12 @@ fn with_instruction_set<S: Simd>(simd: S, a: &DMatrix<f64>) -> (Cholesky, DMatri
     let mut chol = Cholesky::with_capacity(n);
     chol.factor.fill(f64::NAN);
     chol.len = n;
-    for columns in pieces(n, tiles::PANEL) {
+    for columns in pieces(n, PANEL) {
         for j in columns.clone() {
             chol.column_mut(j)
                 .copy_from_slice(&a.as_slice()[j * n + j..(j + 1) * n]);
         }
-        let panel = crate::linalg::cholesky::factorize::Panel {
+        let panel = Panel {
             stride: chol.factor.nrows(),
             values: chol.factor.as_mut_slice(),
             n,
@@ -339,10 +339,13 @@ fn with_instruction_set<S: Simd>(simd: S, a: &DMatrix<f64>) -> (Cholesky, DMatri
         panel.with_simd(simd).unwrap();
     }
     let mut upper = DMatrix::zeros(n, n);
-    let inverse = inverse::Inverse {
-        chol: &chol,
+    let inverse = Inverse {
+        factor: chol.factor.as_slice(),
+        factor_stride: chol.factor.nrows(),
+        n,
         out: upper.as_mut_slice(),
         out_stride: n,
+        cancel: None,
     };
     inverse.with_simd(simd);
     (chol, upper)
@@ -351,7 +354,7 @@ fn with_instruction_set<S: Simd>(simd: S, a: &DMatrix<f64>) -> (Cholesky, DMatri
 #[test]
 fn all_instruction_sets_give_factor_and_inverse() {
     // More than one run of terms.
-    for n in SIZES.into_iter().chain([tiles::RUN + 60]) {
+    for n in SIZES.into_iter().chain([blocked::RUN + 60]) {
         let a = large_matrix(n);
         let all = [
             with_instruction_set(pulp::Scalar::new(), &a),
