@@ -11,9 +11,6 @@ use crate::linalg::symmetric::SymmetricMatrix;
 use crate::linalg::vector::{axpy, head};
 use crate::parallel::fill_pieces_of;
 
-/// Functions of one parallel piece.
-const PIECE: usize = 8 * LANES;
-
 /// S at each noise level and Q of each output, of every function of a working set or dictionary: equations (24) and (25).
 #[derive(Clone, Default)]
 pub(crate) struct FactorTable {
@@ -51,7 +48,7 @@ impl FactorTable {
         fit_to(&mut self.q, model.outputs.len());
         for (s, level) in self.s.iter_mut().zip(&model.levels) {
             let (beta, lower) = (level.noise.beta, pack_lower(&level.chol));
-            fill_pieces_of(m * m * n, s, PIECE, |start, s| {
+            fill_pieces_of(m * m * n, s, Tuning::PIECE, |start, s| {
                 let mut lanes = vec![[0.0; LANES]; m];
                 for (k, s) in s.chunks_mut(LANES).enumerate() {
                     let first = start + k * LANES;
@@ -66,7 +63,7 @@ impl FactorTable {
         }
         for (c, q) in self.q.iter_mut().enumerate() {
             let beta = model.levels[model.level_of(c)].noise.beta;
-            fill_pieces_of(changes[c].len() * n, q, PIECE, |start, q| {
+            fill_pieces_of(changes[c].len() * n, q, Tuning::PIECE, |start, q| {
                 let range = start..start + q.len();
                 q.copy_from_slice(&gradients[c][range.clone()]);
                 for &(weight, column) in &changes[c] {
@@ -319,9 +316,6 @@ fn largest_ratio(s: &[f64], q: &[f64], open: &[bool], min_s: f64) -> Option<usiz
     best
 }
 
-/// Columns of the Gram matrix per pass of [`Shift`] over w.
-const COLUMNS: usize = 8;
-
 struct Shift<'a> {
     gram: &'a SymmetricMatrix,
     active: &'a [usize],
@@ -344,8 +338,8 @@ impl WithSimd for Shift<'_> {
         self.w.fill(0.0);
         let column = |j: usize| self.gram.column(j);
         let mut terms = self.active.iter().zip(self.covariance);
-        while terms.len() >= COLUMNS {
-            let mut columns = [(&[][..], 0.0); COLUMNS];
+        while terms.len() >= 8 {
+            let mut columns = [(&[][..], 0.0); 8];
             for (slot, (&j, &c)) in columns.iter_mut().zip(&mut terms) {
                 *slot = (&column(j)[..n], c);
             }

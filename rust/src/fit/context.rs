@@ -1,6 +1,8 @@
 //! The context of a fit: data, model, dictionary, rules and record, which every scheme shares.
 
-use crate::data::Statistics;
+use nalgebra::DMatrix;
+
+use crate::data::{Facts, Statistics};
 use crate::fit::dictionary::Dictionary;
 use crate::fit::evidence::Gamma;
 use crate::fit::greedy::LocalFit;
@@ -91,15 +93,14 @@ impl<'w> Fit<'_, 'w> {
     pub(crate) fn add_block(&mut self) -> Result<usize, Stop> {
         let list = self
             .dictionary
-            .best_candidates(self.model, Tuning::MAX_JOINT_ADDITIONS);
+            .best_candidates(self.model, 4 * Tuning::MAX_BLOCK_ADDITIONS);
         if list.is_empty() {
             return Ok(0);
         }
         let (set, size) = (self.working_set(&list)?, self.model.len());
         let min_gain = self.dictionary.penalty + Tuning::MIN_GAIN;
-        let (ratio, limit) = (Tuning::BLOCK_GAIN_RATIO, Tuning::MAX_BLOCK_ADDITIONS);
         let added = self.on(&set, |local, recorder| {
-            local.add_several(min_gain, ratio, limit, recorder)
+            local.add_several(min_gain, Tuning::MAX_BLOCK_ADDITIONS, recorder)
         })?;
         self.dictionary.count_entries(&self.model.active[size..]);
         Ok(added)
@@ -132,26 +133,49 @@ impl<'w> Fit<'_, 'w> {
         self.find_mode()
     }
 
-    /// The fitted model of one output in the units of the caller.
+    /// The fitted model of one output, sorted by index, in the units of the given columns and targets.
     pub(crate) fn publish(&mut self, outcome: Result<Status, Stop>) -> crate::Result<Posterior> {
         let status = self.status(outcome)?;
         let trace = std::mem::take(&mut self.recorder.trace);
-        let mut posterior =
-            Posterior::publish(self.model, trace, status, self.stats.facts()).checked()?;
-        if let (Scheme::Variational, Some(&bound)) = (self.rules.scheme, posterior.trace.last()) {
-            posterior.log_evidence = bound;
-        }
-        Ok(posterior)
+        let OutputPosterior {
+            active,
+            alpha,
+            mu,
+            mut sigma,
+            beta,
+            trace,
+            ..
+        } = self.model.published(trace, status, self.stats.facts());
+        let model = &*self.model;
+        // The density of t / c is c^N times that of t.
+        let unit = self.stats.facts().target_scale.ln();
+        let log_evidence = match (self.rules.scheme, trace.last()) {
+            (Scheme::Variational, Some(&bound)) => bound,
+            _ => model.log_evidence() - model.n_noise() * unit,
+        };
+        let posterior = Posterior {
+            gamma: model.order().iter().map(|&k| model.gamma(k, 0)).collect(),
+            active,
+            alpha,
+            mu: mu.as_slice().to_vec(),
+            sigma: sigma.swap_remove(0),
+            beta: beta[0],
+            log_evidence,
+            trace,
+            status,
+        };
+        posterior.checked()
     }
 
-    /// The fitted model of several outputs in the units of the caller.
+    /// The fitted model of several outputs.
     pub(crate) fn publish_outputs(
         &mut self,
         outcome: Result<Status, Stop>,
     ) -> crate::Result<OutputPosterior> {
         let status = self.status(outcome)?;
         let trace = std::mem::take(&mut self.recorder.trace);
-        OutputPosterior::publish(self.model, trace, status, self.stats.facts()).checked()
+        let posterior = self.model.published(trace, status, self.stats.facts());
+        posterior.checked()
     }
 
     /// The status of a fit with this outcome. If a limit or the callback ended it, the posterior mode is found for the model as it is.
@@ -169,6 +193,47 @@ impl<'w> Fit<'_, 'w> {
             Err(Stop::MaxIterations) => Ok(Status::MaxIterations),
             Err(Stop::Stopped) => Ok(Status::Stopped),
             Err(Stop::Failed(error)) => Err(error),
+        }
+    }
+}
+
+impl Model {
+    /// The positions of the active functions in the order of their indices.
+    fn order(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.len()).collect();
+        order.sort_unstable_by_key(|&k| self.active[k]);
+        order
+    }
+
+    /// This model sorted by index, in the units of the given columns and targets: the weight of a column with norm c is 1/c times that of
+    /// the unit column.
+    pub(crate) fn published(
+        &self,
+        trace: Vec<f64>,
+        status: Status,
+        facts: &Facts,
+    ) -> OutputPosterior {
+        let (order, scale) = (self.order(), facts.target_scale);
+        let unit = |k: usize| scale / facts.norms[self.active[k]];
+        let covariance = |sigma: &DMatrix<f64>| {
+            DMatrix::from_fn(order.len(), order.len(), |i, j| {
+                let (i, j) = (order[i], order[j]);
+                // After rank-one updates the two triangles differ in the last bits.
+                0.5 * (sigma[(i, j)] + sigma[(j, i)]) * (unit(i) * unit(j))
+            })
+        };
+        let mu = |k: usize, c: usize| self.outputs[c].mu[order[k]] * unit(order[k]);
+        let alpha = |&k: &usize| self.alpha[k] / (unit(k) * unit(k));
+        let levels = || self.levels.iter();
+        OutputPosterior {
+            active: order.iter().map(|&k| self.active[k]).collect(),
+            alpha: order.iter().map(alpha).collect(),
+            mu: DMatrix::from_fn(order.len(), self.outputs.len(), mu),
+            sigma: levels().map(|level| covariance(&level.sigma)).collect(),
+            beta: levels().map(|l| l.noise.beta / (scale * scale)).collect(),
+            at_floor: levels().map(|l| l.noise.at_floor()).collect(),
+            trace,
+            status,
         }
     }
 }

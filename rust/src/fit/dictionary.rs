@@ -6,13 +6,15 @@ use nalgebra::DMatrix;
 
 use crate::Result;
 use crate::data::{Facts, Statistics, Sweep};
-use crate::fit::candidates::FactorTable;
+use crate::fit::candidates::{FactorTable, load_lanes};
 use crate::fit::evidence::{Factors, Priors, Term};
 use crate::fit::model::{Level, Model};
-use crate::fit::ranking::ranked;
+use crate::fit::ranking::{first, ranked};
 use crate::fit::settings::Rules;
 use crate::fit::tuning::Tuning;
 use crate::fit::working_set::WorkingSet;
+use crate::linalg::batched_triangular::{LANES, pack_lower, solve_lanes, solve_lanes_transposed};
+use crate::parallel::map_pieces;
 
 /// Active functions, alphas, means and noise precisions of a model.
 type ModelKey = (Vec<usize>, Vec<f64>, Vec<f64>, Vec<f64>);
@@ -184,11 +186,6 @@ impl Dictionary {
         self.factors.of(i, model)
     }
 
-    /// S and Q of all functions.
-    pub(crate) fn factors(&self) -> &FactorTable {
-        &self.factors
-    }
-
     /// Products of these functions with the residual at the last pass, one output after the other.
     pub(crate) fn gradient_of(&self, functions: &[usize]) -> Vec<f64> {
         let outputs = self.gradient.chunks_exact(self.n_basis().max(1));
@@ -225,7 +222,7 @@ impl Dictionary {
         Tuning::MIN_ORTHOGONAL_PART * beta * self.diag[i]
     }
 
-    pub(crate) fn active_columns(&self, model: &Model) -> Vec<&[f64]> {
+    fn active_columns(&self, model: &Model) -> Vec<&[f64]> {
         model
             .active
             .iter()
@@ -265,7 +262,7 @@ impl Dictionary {
             let f = &self.factors_of(i, model);
             if self.resolves(i, f, model) {
                 return self.entries[i] >= Tuning::MAX_ENTRIES
-                    && f.gain_of_adding() > self.penalty + Tuning::MIN_REPORTED_GAIN;
+                    && f.gain_of_adding() > self.penalty + 10.0 * Tuning::MIN_GAIN;
             }
             // S is not resolved, so the function cannot be added; but its gain may be certain with the largest S possible. Round-off of S
             // cannot cause so large a gain, not even for a duplicate of an active function.
@@ -340,5 +337,52 @@ impl Dictionary {
         (0..self.n_basis())
             .filter(move |&i| inactive[i])
             .map(move |i| (score(i), i))
+    }
+
+    /// For each active function the candidates that would gain most after its deletion.
+    ///
+    /// Tipping & Faul (2003), A.4: with `u = beta Sigma Phi^T phi_i`, deleting k adds `u_k^2 / Sigma_kk` to s of candidate i and
+    /// `u_k mu_k / Sigma_kk` to q. The gain increases with q^2 / s, by which candidates are ranked; of several outputs with the sum.
+    pub(crate) fn substitutes(&self, model: &Model) -> Vec<usize> {
+        let columns = self.active_columns(model);
+        let levels = model.levels.iter();
+        let lower: Vec<_> = levels.map(|level| pack_lower(&level.chol)).collect();
+        let inactive = self.inactive(model);
+        let pieces = map_pieces(self.n_basis(), LANES, |range| {
+            let mut scores = vec![[0.0; LANES]; model.len()];
+            for (l, level) in model.levels.iter().enumerate() {
+                let (beta, mut u) = (level.noise.beta, vec![[0.0; LANES]; columns.len()]);
+                load_lanes(&columns, range.clone(), beta, &mut u);
+                solve_lanes(&lower[l], &mut u);
+                solve_lanes_transposed(&lower[l], &mut u);
+                for (lane, i) in range.clone().enumerate().filter(|&(_, i)| inactive[i]) {
+                    let (own, error) = (self.factors.s(i, l), self.s_error(i, beta));
+                    for (k, (u, scores)) in u.iter().zip(&mut scores).enumerate() {
+                        let ratio = u[lane] * (1.0 / level.sigma[(k, k)]);
+                        let s = own + u[lane] * ratio;
+                        if s > error {
+                            for c in model.outputs_of(l) {
+                                let q = self.factors.q(i, c) + ratio * model.outputs[c].mu[k];
+                                scores[lane] += q * (q / s);
+                            }
+                        }
+                    }
+                }
+            }
+            let best = |scores: &[f64; LANES]| {
+                let keys = scores
+                    .iter()
+                    .map(|score| score.to_bits())
+                    .zip(range.clone());
+                first(keys.filter(|key| key.0 > 0).collect(), Tuning::SUBSTITUTES)
+            };
+            scores.iter().map(best).collect::<Vec<_>>()
+        });
+        let of_function = |k: usize| {
+            let keys = pieces.iter().flat_map(|piece| &piece[k]).copied();
+            first(keys.collect(), Tuning::SUBSTITUTES)
+        };
+        let best = (0..model.len()).flat_map(of_function);
+        best.map(|(_, i)| i).collect()
     }
 }

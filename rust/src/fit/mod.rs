@@ -3,7 +3,7 @@
 //! `context` is a fit: data, model, dictionary, rules and record. The schemes are its methods:
 //! * `sequential`: Tipping & Faul (2003) for a Gaussian likelihood, on working sets of the dictionary; `laplace`: other likelihoods;
 //! * `full_basis` (MacKay and EM updates); `variational`; `mrvm` (probit classification);
-//! * `large` (dictionaries in blocks); `search` (exchanges of functions after a fit);
+//! * `large` (dictionaries in blocks); `exchange` (a search after a fit, with `search::moves`); `search::lns` (the search within a fit);
 //! * `plan`: the cheaper data from which a fit finds its first model;
 //! * `rollback`: return to the last converged model where round-off prevails.
 //!
@@ -12,16 +12,17 @@
 //! * `refine`: alphas and noise of the active set to convergence; `newton`: joint steps on all of them.
 //!
 //! What they work on:
-//! * `model`: the active set and its posterior, for one output or several that share their alphas; `noise`: their noise levels;
-//! * `evidence`: the marginal likelihood as a function of one alpha, with `shared_evidence` for several noise levels;
-//! * `dictionary`: S and Q of all functions; `substitutes`: candidates that could replace an active function;
+//! * `model`: the active set and its posterior, for one output or several that share their alphas;
+//! * `evidence`: the marginal likelihood as a function of one alpha;
+//! * `dictionary`: S and Q of all functions, and the choice of working sets;
 //! * `working_set`: exact statistics of part of the dictionary; `ranking`: the best few of many;
-//! * `settings`: what a caller sets, and its checks; `tuning`: constants; `record`: steps, trace and callback.
+//! * `settings`: what a caller sets, its checks, and noise levels; `tuning`: constants; `record`: steps, trace and callback.
 
 mod candidates;
 mod context;
 mod dictionary;
 mod evidence;
+mod exchange;
 mod full_basis;
 mod greedy;
 mod laplace;
@@ -29,9 +30,7 @@ mod large;
 mod model;
 mod mrvm;
 mod newton;
-mod noise;
 mod plan;
-mod publish;
 mod ranking;
 mod record;
 mod refine;
@@ -39,17 +38,14 @@ mod rollback;
 mod search;
 mod sequential;
 mod settings;
-mod shared_evidence;
-mod substitutes;
 mod tuning;
 mod variational;
 mod working_set;
 
 pub use crate::fit::large::{BlockCheckpoint, SaveCheckpoint, fit_in_blocks};
 pub use crate::fit::mrvm::{Ascent, MStep, RetargetedFit, TopDownFit};
-pub use crate::fit::noise::OutputNoise;
 pub use crate::fit::record::{Action, Step, StepCallback};
-pub use crate::fit::settings::{Blocks, Noise, Rules, Scheme, Search, Settings};
+pub use crate::fit::settings::{Blocks, Noise, OutputNoise, Rules, Scheme, Search, Settings};
 pub use crate::model::Status;
 
 use crate::Result;

@@ -9,7 +9,7 @@ use nalgebra::DMatrix;
 use crate::Result;
 use crate::data::{Observations, Statistics};
 use crate::fit::evidence::{Factors, Gamma, Priors, Term};
-use crate::fit::noise::{NoisePrecision, OutputNoise};
+use crate::fit::settings::{NoisePrecision, OutputNoise};
 use crate::fit::settings::{Rules, check_noise_scale, check_scale, check_units};
 use crate::fit::tuning::{Effort, Tuning};
 use crate::linalg::Cholesky;
@@ -160,14 +160,14 @@ impl Model {
             noise_prior,
             gram: DMatrix::zeros(0, 0),
             n_noise,
-            max_round_off: Tuning::MAX_ROUND_OFF,
+            max_round_off: 1e-3 * Tuning::MIN_GAIN,
             work: Vec::new(),
         }
     }
 
     /// Allows round-off up to a small fraction of the smallest gain of any step.
     pub(crate) fn set_smallest_gain(&mut self, gain: f64) {
-        self.max_round_off = Tuning::MAX_ROUND_OFF.max(1e-7 * gain);
+        self.max_round_off = self.max_round_off.max(1e-7 * gain);
     }
 
     /// Adds functions with these alphas to an empty model, and the quadratic model of the data about zero.

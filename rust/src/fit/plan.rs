@@ -12,10 +12,10 @@ use crate::fit::context::Fit;
 use crate::fit::dictionary::Dictionary;
 use crate::fit::evidence::Priors;
 use crate::fit::model::Model;
-use crate::fit::noise::NoisePrecision;
 use crate::fit::record::{Action, Recorder, Stop};
 use crate::fit::rollback::unless_indefinite;
 use crate::fit::sequential::Start;
+use crate::fit::settings::NoisePrecision;
 use crate::fit::settings::{Noise, Rules, Scheme};
 use crate::fit::tuning::Tuning;
 use crate::fit::working_set::WorkingSet;
@@ -46,7 +46,7 @@ impl<'d> FirstStage<'d> {
         {
             return Ok(Self::LowRankFeatures(features));
         }
-        let part = rows.subsample(Tuning::SUBSAMPLE_RATIO, Tuning::MIN_SUBSAMPLE_ROWS)?;
+        let part = rows.subsample(Tuning::SUBSAMPLE_RATIO, 64 * Tuning::SAMPLE_SIZE)?;
         Ok(part.map_or(Self::AllRows, Self::RowSubsample))
     }
 }
@@ -92,7 +92,7 @@ impl Fit<'_, '_> {
         };
         model.apply(self.stats, self.model, self.dictionary.priors())?;
         self.refresh()?;
-        let is_close = self.dictionary.largest_gain(self.model) <= Tuning::MAX_LOW_RANK_GAIN;
+        let is_close = self.dictionary.largest_gain(self.model) <= Tuning::MAX_LOW_RANK_ERROR;
         if is_close {
             self.record(Action::Search, None)?;
         }

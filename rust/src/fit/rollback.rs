@@ -36,6 +36,6 @@ impl Fit<'_, '_> {
     /// Whether the evidence is below that of `good`. Every step raises it, so this is an effect of round-off.
     pub(crate) fn has_fallen_below(&self, good: &Model) -> bool {
         let (now, then) = (self.model.log_posterior(), good.log_posterior());
-        now < then - Tuning::MIN_REPORTED_GAIN * (1.0 + then.abs())
+        now < then - 10.0 * Tuning::MIN_GAIN * (1.0 + then.abs())
     }
 }

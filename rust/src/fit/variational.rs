@@ -216,19 +216,19 @@ impl Fit<'_, '_> {
         let (mut nearest, mut cycles_without_progress, mut slow) = (f64::INFINITY, 0, 1.0_f64);
         let (mut plateau, mut at_rest) = (Plateau::new(), true);
         let mut extrapolates = true;
-        while cycles_without_progress < 2 * Tuning::MAX_PLATEAU {
+        while cycles_without_progress < Tuning::MAX_STEPS / 2 {
             let Some((path, change)) = self.two_rounds(fine)? else {
                 continue;
             };
             let squared = SquaredStep::of(&path);
             // A squared step may hide the slowest direction from the next one.
-            slow = squared.stride.max(Tuning::STRIDE_DECAY * slow);
+            slow = squared.stride.max(0.5 * slow);
             let distance = slow * change.max(squared.last_change);
             if distance <= Tuning::SAFETY * effort.tol {
                 break;
             }
             // At the level of round-off the strides are random, and so is `distance`.
-            if plateau.length_at(self.model.log_posterior()) >= 2 * Tuning::MAX_PLATEAU {
+            if plateau.length_at(self.model.log_posterior()) >= Tuning::MAX_STEPS / 2 {
                 at_rest = change <= Tuning::SAFETY * effort.tol;
                 break;
             }
@@ -244,7 +244,7 @@ impl Fit<'_, '_> {
                 extrapolates = self.extrapolate(&moments, fine)?;
             }
         }
-        let ended = cycles_without_progress < 2 * Tuning::MAX_PLATEAU && at_rest;
+        let ended = cycles_without_progress < Tuning::MAX_STEPS / 2 && at_rest;
         let converged = ended && refine::residual(self.model, effort) <= effort.tol;
         Ok(if converged {
             Refined::Converged

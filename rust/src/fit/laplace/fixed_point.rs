@@ -10,8 +10,14 @@
 //!
 //! With a Gamma prior of shape a and rate b, `R_j = ln(gamma_j + 2 a) - ln(mu_j^2 + 2 b) - x_j`.
 //!
+//! For starts far from the solution, such as where one of two nearly equal functions replaces the other, there are Newton steps with the
+//! constraint v = 1 / alpha >= 0 (Josephy 1979): the conditions are a complementarity problem in the prior variances v, R = 0 where
+//! v > 0 and R >= 0 where v = 0. Each step solves the linearised complementarity problem.
+//!
 //! As alpha_j tends to infinity R_j tends to ln(s / q^2), which is zero only if q^2 = s: unlike the gradient of the
 //! evidence, R has no false root at infinity. An alpha at its floor with R < 0 is held there.
+
+use std::collections::BTreeSet;
 
 use nalgebra::{DMatrix, DVector};
 
@@ -24,7 +30,7 @@ use crate::fit::tuning::Tuning;
 use crate::{Error, Result};
 
 /// Clamps alpha to its floor and to the largest multiple of the sparsity factor s.
-pub(crate) fn bounded(alpha: f64, s: f64) -> f64 {
+fn bounded(alpha: f64, s: f64) -> f64 {
     alpha
         .min(Tuning::MAX_ALPHA_RATIO * s.max(f64::MIN_POSITIVE))
         .max(Tuning::ALPHA_FLOOR)
@@ -32,11 +38,11 @@ pub(crate) fn bounded(alpha: f64, s: f64) -> f64 {
 
 /// R of each active function, and which functions are to be deleted.
 pub(crate) struct Residual {
-    pub(crate) values: Vec<f64>,
+    values: Vec<f64>,
     /// Alphas at their floor with R < 0. Their R is set to zero.
     held: Vec<bool>,
     /// Functions whose alpha is at its upper bound with R > 0.
-    pub(crate) vanishing: Vec<bool>,
+    vanishing: Vec<bool>,
 }
 
 impl Residual {
@@ -69,7 +75,7 @@ impl Residual {
     }
 
     /// For each active function, whether it is not vanishing.
-    pub(crate) fn retained(&self) -> Vec<bool> {
+    fn retained(&self) -> Vec<bool> {
         self.vanishing.iter().map(|vanishing| !vanishing).collect()
     }
 
@@ -79,7 +85,7 @@ impl Residual {
     }
 
     /// The Jacobian with the rows of held alphas replaced: these alphas do not move.
-    pub(crate) fn hold(&self, mut jacobian: DMatrix<f64>) -> DMatrix<f64> {
+    fn hold(&self, mut jacobian: DMatrix<f64>) -> DMatrix<f64> {
         for k in (0..self.held.len()).filter(|&k| self.held[k]) {
             jacobian.row_mut(k).fill(0.0);
             jacobian[(k, k)] = -1.0;
@@ -116,7 +122,7 @@ fn mean_size(model: &Model, k: usize) -> f64 {
 }
 
 /// dR / dx.
-pub(crate) fn jacobian(stats: &mut dyn Statistics, model: &Model) -> Result<DMatrix<f64>> {
+fn jacobian(stats: &mut dyn Statistics, model: &Model) -> Result<DMatrix<f64>> {
     let drift = stats.variance_drift(&model.active, model.reference(), model.sigma())?;
     let (alpha, mu, sigma, m) = (&model.alpha, model.mu(), model.sigma(), model.len());
     // gamma = s / (alpha + s) avoids the cancellation in 1 - alpha Sigma.
@@ -138,12 +144,7 @@ pub(crate) fn jacobian(stats: &mut dyn Statistics, model: &Model) -> Result<DMat
 }
 
 /// The step d with `R + J d = 0` in the free rows and d = `given` in the others; `None` if that system is singular.
-pub(crate) fn solve(
-    jacobian: &DMatrix<f64>,
-    r: &[f64],
-    free: &[bool],
-    given: f64,
-) -> Option<Vec<f64>> {
+fn solve(jacobian: &DMatrix<f64>, r: &[f64], free: &[bool], given: f64) -> Option<Vec<f64>> {
     let rows: Vec<usize> = (0..r.len()).filter(|&k| free[k]).collect();
     if rows.is_empty() {
         return Some(vec![given; r.len()]);
@@ -167,7 +168,7 @@ pub(crate) fn solve(
 ///
 /// A function with alpha < s moves in ln alpha. Others move in the prior variance 1 / alpha, in which the equations are
 /// smooth through zero: `1/alpha - dx/alpha` is the same step to first order, and stops short of zero.
-pub(crate) fn stepped(model: &Model, direction: &[f64], length: f64) -> Vec<f64> {
+fn stepped(model: &Model, direction: &[f64], length: f64) -> Vec<f64> {
     let limit = Tuning::MAX_LN_CHANGE;
     let next = |k: usize| {
         let (alpha, s, dx) = (model.alpha[k], model.sparsity(k), length * direction[k]);
@@ -235,7 +236,7 @@ impl Fit<'_, '_> {
 
     /// Takes the first of `n_lengths` Newton steps, each half as long as the one before, that reduces R enough.
     /// Returns `false`, with the model restored, if none does.
-    pub(crate) fn damped_step(
+    fn damped_step(
         &mut self,
         jacobian: &DMatrix<f64>,
         here: &Residual,
@@ -354,13 +355,124 @@ impl Fit<'_, '_> {
     }
 }
 
+impl Fit<'_, '_> {
+    /// Takes the first solution of the linearised problem that reduces R, by itself or with a few Newton steps from its end.
+    /// Returns `false`, with the model restored, if none does.
+    fn josephy_newton_step(
+        &mut self,
+        jacobian_here: &DMatrix<f64>,
+        here: &Residual,
+    ) -> Result<bool> {
+        // With a smaller R only round-off prevents progress, and other choices of functions do not help.
+        let n_trials = if here.norm() < Tuning::LOOSE_TOL {
+            1
+        } else {
+            scaled_budget(Tuning::JOSEPHY_TRIALS, self.model.len(), 2)
+        };
+        let before = self.model.clone();
+        for step in complementary_steps(jacobian_here, here).take(n_trials) {
+            let alpha = |k: usize| {
+                let alpha = before.alpha[k] / (1.0 - step[k]).max(0.0);
+                bounded(alpha, before.sparsity(k))
+            };
+            let alphas: Vec<f64> = (0..before.len()).map(alpha).collect();
+            if self.model.set_alphas(&alphas).is_ok() {
+                self.find_mode()?;
+                for _ in 0..Tuning::MAX_HALVINGS {
+                    let there = Residual::of(self.model);
+                    if there.norm() < 0.9 * here.norm() {
+                        return Ok(true);
+                    }
+                    let jacobian = there.hold(jacobian(self.stats, self.model)?);
+                    if !self.damped_step(&jacobian, &there, Tuning::MAX_HALVINGS)? {
+                        break;
+                    }
+                }
+            }
+            self.model.clone_from(&before);
+        }
+        Ok(false)
+    }
+}
+
+/// Solutions of the linearised complementarity problem, found by guessing the set of positive variances and correcting
+/// the guess. There may be several solutions; the guess decides which one is found.
+///
+/// A step d is relative and in the prior variance, `1/alpha (1 - d)`: where one function is about to replace a nearly
+/// equal one, R is far from linear in ln alpha, but almost linear in the variances.
+fn complementary_steps<'a>(
+    jacobian: &'a DMatrix<f64>,
+    here: &'a Residual,
+) -> impl Iterator<Item = Vec<f64>> + 'a {
+    let retained = here.retained();
+    let mut search = ActiveSetSearch {
+        jacobian,
+        r: &here.values,
+        seen: BTreeSet::new(),
+        systems_left: scaled_budget(64 * Tuning::JOSEPHY_TRIALS, retained.len(), 3),
+    };
+    let guesses = std::iter::once(retained.clone()).chain((0..retained.len()).map(move |k| {
+        let mut guess = retained.clone();
+        guess[k] = false;
+        guess
+    }));
+    guesses.filter_map(move |guess| search.solve_from(guess))
+}
+
+/// `budget` for models of up to 100 functions; for larger ones the share with the same cost, where the cost of one item grows
+/// with this power of the number of functions. At least 1.
+fn scaled_budget(budget: usize, n_alphas: usize, power: u32) -> usize {
+    let share = budget * 100_usize.pow(power) / n_alphas.max(100).saturating_pow(power);
+    share.max(1)
+}
+
+/// The search for sets of positive variances that solve the linearised problem.
+struct ActiveSetSearch<'a> {
+    jacobian: &'a DMatrix<f64>,
+    r: &'a [f64],
+    /// Sets that were tried: from one of them the same corrections would follow.
+    seen: BTreeSet<Vec<bool>>,
+    systems_left: usize,
+}
+
+impl ActiveSetSearch<'_> {
+    /// The solution that follows from one guess, unless it was found before.
+    fn solve_from(&mut self, mut free: Vec<bool>) -> Option<Vec<f64>> {
+        loop {
+            if self.systems_left == 0 || !self.seen.insert(free.clone()) {
+                return None;
+            }
+            self.systems_left -= 1;
+            let step = solve(self.jacobian, self.r, &free, 1.0)?;
+            let corrected = self.corrected(&free, &step);
+            if corrected == free {
+                return Some(step);
+            }
+            free = corrected;
+        }
+    }
+
+    /// The set of positive variances that is consistent with `step`, the solution for `free`.
+    fn corrected(&self, free: &[bool], step: &[f64]) -> Vec<bool> {
+        let n = self.r.len();
+        let is_free = |k: usize| {
+            if free[k] {
+                return step[k] < 1.0;
+            }
+            let change: f64 = (0..n).map(|i| self.jacobian[(k, i)] * step[i]).sum();
+            self.r[k] + change < 0.0
+        };
+        (0..n).map(is_free).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::data::{DenseDesign, SoftmaxStatistics};
     use crate::fit::evidence::{Gamma, Priors};
     use crate::fit::laplace::mode::find_mode;
-    use crate::fit::noise::NoisePrecision;
+    use crate::fit::settings::NoisePrecision;
 
     const N: usize = 60;
     const K: usize = 4;
@@ -408,5 +520,34 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn budgets_shrink_with_the_cost_of_large_models() {
+        let solutions = [1, 100, 200, 400, 100_000].map(|n| scaled_budget(2000, n, 3));
+        assert_eq!(solutions, [2000, 2000, 250, 31, 1]);
+        assert_eq!(scaled_budget(32, 400, 2), 2);
+    }
+
+    #[test]
+    fn each_guess_is_tried_once_and_a_step_solves_the_linearised_problem() {
+        // The only solution has both free. All guesses lead to it, and it is returned once.
+        let jacobian = DMatrix::from_row_slice(2, 2, &[-1.0, 3.0, -3.0, -1.0]);
+        let r = [0.5, 0.5];
+        let mut search = ActiveSetSearch {
+            jacobian: &jacobian,
+            r: &r,
+            seen: BTreeSet::new(),
+            systems_left: 100,
+        };
+        let step = search.solve_from(vec![true, true]).unwrap();
+        for k in 0..2 {
+            let left = r[k] + (0..2).map(|i| jacobian[(k, i)] * step[i]).sum::<f64>();
+            assert!(step[k] < 1.0 && left.abs() < 1e-12);
+        }
+        for guess in [[true, true], [true, false], [false, true], [false, false]] {
+            assert!(search.solve_from(guess.to_vec()).is_none());
+        }
+        assert_eq!(search.systems_left, 96);
     }
 }

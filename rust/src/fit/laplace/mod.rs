@@ -9,19 +9,18 @@
 //! and deleted under the next, for ever. The end is therefore left to Newton's method on the fixed-point equations, whose
 //! Jacobian includes the change of the mode and of B.
 
-mod complementarity;
 mod fixed_point;
 pub(crate) mod mode;
 
 use crate::fit::context::Fit;
 use crate::fit::dictionary::Dictionary;
+use crate::fit::exchange::SearchBudget;
 use crate::fit::laplace::fixed_point::Residual;
 use crate::fit::model::Model;
 use crate::fit::record::{Action, Stop};
 use crate::fit::refine;
 use crate::fit::refine::Refined;
 use crate::fit::rollback::unless_indefinite;
-use crate::fit::search::exchange::SearchBudget;
 use crate::fit::search::lns::Opening;
 use crate::fit::settings::Search;
 use crate::fit::tuning::{Effort, Tuning};

@@ -263,8 +263,8 @@ impl Run<'_> {
                 .filter(|i| i % stride == offset || checkpoint.working.binary_search(i).is_ok())
                 .filter(|i| !checkpoint.active.contains(i))
                 .collect();
-            let pricing = Pricing::new(&checkpoint.active, &self.model, self.rules);
-            let priced = pricing.run(stats, &candidates, self.blocks.block, recorder)?;
+            let pricing = Pricing::new(&checkpoint.active, &self.model, self.rules, self.blocks);
+            let priced = pricing.run(stats, &candidates, recorder)?;
             if !priced.is_empty() {
                 return Ok(Some(priced));
             }

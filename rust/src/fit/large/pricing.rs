@@ -15,15 +15,6 @@ use crate::fit::tuning::Tuning;
 use crate::linalg::vector::dot;
 use crate::parallel::map_pieces;
 
-/// Offers in memory, of each kind.
-const MAX_KEPT: usize = 4096;
-
-/// Candidates screened between two reports of progress.
-const SCREENED_PER_REPORT: usize = 1 << 14;
-
-/// Candidates per parallel piece.
-const PIECE: usize = 256;
-
 /// A candidate and its gain.
 #[derive(Debug, Clone)]
 struct Offer {
@@ -59,26 +50,32 @@ pub(crate) struct Pricing<'a> {
     active: &'a [usize],
     model: &'a Model,
     rules: &'a Rules,
+    blocks: &'a Blocks,
     priced: Priced,
 }
 
 impl<'a> Pricing<'a> {
-    pub(crate) fn new(active: &'a [usize], model: &'a Model, rules: &'a Rules) -> Self {
+    pub(crate) fn new(
+        active: &'a [usize],
+        model: &'a Model,
+        rules: &'a Rules,
+        blocks: &'a Blocks,
+    ) -> Self {
         Self {
             active,
             model,
             rules,
+            blocks,
             priced: Priced::default(),
         }
     }
 
-    /// Prices candidates, in blocks of this size. Those that the bounds decide are not priced, and none is priced if by the bounds some
+    /// Prices candidates. Those that the bounds decide are not priced, and none is priced if by the bounds some
     /// gain.
     pub(crate) fn run(
         mut self,
         stats: &mut Observations<'_>,
         candidates: &[usize],
-        block: usize,
         recorder: &mut Recorder<'_>,
     ) -> Result<Priced, Stop> {
         let open = self.screen(stats, candidates, recorder)?;
@@ -86,7 +83,7 @@ impl<'a> Pricing<'a> {
             return Ok(self.priced);
         }
         let mut done = 0;
-        for block in open.chunks(block) {
+        for block in open.chunks(self.blocks.block) {
             recorder.report_sweep(done, open.len(), self.model)?;
             self.price_block(stats, block)?;
             done += block.len();
@@ -108,7 +105,7 @@ impl<'a> Pricing<'a> {
         }
         recorder.report_sweep(0, candidates.len(), self.model)?;
         let (mut open, mut done) = (Vec::new(), 0);
-        for block in candidates.chunks(SCREENED_PER_REPORT) {
+        for block in candidates.chunks(4 * self.blocks.block) {
             let uncovered = |i: &&usize| !screens.iter().any(|s| s.functions.contains(i));
             open.extend(block.iter().filter(uncovered));
             for screen in &screens {
@@ -131,7 +128,7 @@ impl<'a> Pricing<'a> {
     ) -> Result<Vec<usize>, Stop> {
         let samples = stats.bound_samples(screen, candidates)?;
         let flat = self.rules.has_flat_alphas();
-        let verdicts = map_pieces(candidates.len(), PIECE, |range| {
+        let verdicts = map_pieces(candidates.len(), Tuning::PIECE, |range| {
             let one = |c: usize| verdict(candidates[c], &samples[c], self.model, flat);
             range.map(one).collect::<Vec<_>>()
         });
@@ -146,7 +143,7 @@ impl<'a> Pricing<'a> {
                 Verdict::Open => open.push(index),
             }
         }
-        self.priced.keep(gaining, near);
+        self.priced.keep(gaining, near, self.blocks);
         Ok(open)
     }
 
@@ -162,7 +159,7 @@ impl<'a> Pricing<'a> {
         };
         let mut dictionary = Dictionary::of(view.facts(), self.rules);
         dictionary.refresh(&mut view, &mut model)?;
-        let offers = map_pieces(block.len(), PIECE, |range| {
+        let offers = map_pieces(block.len(), Tuning::PIECE, |range| {
             let offer = |c: usize| offer(&dictionary, &model, m + c, block[c]);
             range.filter_map(offer).collect::<Vec<_>>()
         });
@@ -170,7 +167,7 @@ impl<'a> Pricing<'a> {
             .into_iter()
             .flatten()
             .partition(|offer| offer.gain > Tuning::MIN_GAIN);
-        self.priced.keep(gaining, near);
+        self.priced.keep(gaining, near, self.blocks);
         Ok(())
     }
 }
@@ -185,9 +182,10 @@ impl Priced {
         self.gaining.first().map_or(0.0, |offer| offer.gain)
     }
 
-    fn keep(&mut self, gaining: Vec<Offer>, near: Vec<Offer>) {
-        keep_best(&mut self.gaining, gaining, |offer| offer.gain);
-        keep_best(&mut self.near, near, |offer| offer.ratio);
+    fn keep(&mut self, gaining: Vec<Offer>, near: Vec<Offer>, blocks: &Blocks) {
+        let limit = blocks.working + blocks.entrants;
+        keep_best(&mut self.gaining, gaining, limit, |offer| offer.gain);
+        keep_best(&mut self.near, near, limit, |offer| offer.ratio);
     }
 
     /// The next working set: the model, candidates that gain and differ from one another, and the best of the others that
@@ -210,10 +208,9 @@ impl Priced {
 
     /// At most `limit` candidates that gain, best first, where candidates similar to a better one come last.
     fn most_different(&self, limit: usize) -> Vec<usize> {
-        /// In each round, candidates with a larger cosine to one already chosen are passed over.
-        const MAX_COS: [f64; 4] = [0.9, 0.99, 0.999, 1.1];
         let mut chosen: Vec<usize> = Vec::new();
-        for max_cos in MAX_COS {
+        // In each round, candidates with a larger cosine to one already chosen are passed over.
+        for max_cos in [0.9, 0.99, 0.999, 1.1] {
             for (c, offer) in self.gaining.iter().enumerate() {
                 if chosen.len() >= limit {
                     break;
@@ -301,8 +298,8 @@ fn normalise(values: &mut [f64]) {
 }
 
 /// Merges more offers into the list of those with the highest scores.
-fn keep_best(best: &mut Vec<Offer>, more: Vec<Offer>, score: impl Fn(&Offer) -> f64) {
+fn keep_best(best: &mut Vec<Offer>, more: Vec<Offer>, limit: usize, score: impl Fn(&Offer) -> f64) {
     best.extend(more);
     best.sort_by(|a, b| score(b).total_cmp(&score(a)).then(a.index.cmp(&b.index)));
-    best.truncate(MAX_KEPT);
+    best.truncate(limit);
 }

@@ -22,9 +22,9 @@ use crate::fit::dictionary::Dictionary;
 use crate::fit::evidence::{Gamma, Priors};
 use crate::fit::model::Model;
 use crate::fit::mrvm::bound::Bound;
-use crate::fit::noise::NoisePrecision;
 use crate::fit::record::{Recorder, Step, StepCallback, Stop};
 use crate::fit::refine::reestimate_each;
+use crate::fit::settings::NoisePrecision;
 use crate::fit::settings::Rules;
 use crate::fit::tuning::{Effort, Tuning};
 use crate::fit::working_set::WorkingSet;
@@ -203,7 +203,7 @@ impl<'a> RetargetedFit<'a> {
         let (dictionary, model) = (&self.dictionary, &mut self.model);
         if let Some(set) = &mut self.whole {
             set.set_targets(&dictionary.gradient_of(set.members()), model);
-        } else if dictionary.n_candidates() <= Tuning::MAX_WHOLE_MRVM_DICTIONARY {
+        } else if dictionary.n_candidates() <= 4 * Tuning::MAX_WHOLE_DICTIONARY {
             let members = dictionary.sample(0, usize::MAX);
             let set = WorkingSet::about(&mut self.stats, model, dictionary.priors(), &members)?;
             self.whole = Some(set);
@@ -227,8 +227,8 @@ impl<'a> RetargetedFit<'a> {
     /// The present model, for the columns as given.
     #[must_use]
     pub fn posterior(&self, step: &MStep) -> OutputPosterior {
-        let (model, facts) = (&self.model, self.stats.facts());
-        OutputPosterior::publish(model, step.trace.clone(), step.status, facts)
+        let (trace, facts) = (step.trace.clone(), self.stats.facts());
+        self.model.published(trace, step.status, facts)
     }
 }
 
