@@ -87,8 +87,8 @@ pub mod internal {
     pub use crate::error::FactorizationError;
     #[cfg(feature = "fit")]
     pub use crate::fit::{
-        Ascent, BlockCheckpoint, Blocks, MStep, OutputNoise, RetargetedFit, SaveCheckpoint,
-        TopDownFit, fit_in_blocks, fit_outputs,
+        Ascent, BlockCheckpoint, Blocks, FirstStage, MStep, OutputNoise, RetargetedFit,
+        SaveCheckpoint, TopDownFit, fit_from, fit_in_blocks, fit_outputs,
     };
     #[cfg(feature = "fit")]
     pub use crate::likelihood::Working;

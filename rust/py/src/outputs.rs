@@ -1,5 +1,12 @@
 //! Fits of several outputs.
 
+// Python signatures.
+#![allow(
+    non_snake_case,
+    clippy::too_many_arguments,
+    clippy::needless_pass_by_value
+)]
+
 use numpy::{PyArray1, PyArray2, PyArrayMethods, ToPyArray};
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
@@ -75,11 +82,6 @@ impl<'a> Task<'a> {
 #[pyfunction]
 #[pyo3(signature = (Phi, targets, weights=None, *, noise_variance=None, shared_noise=false, tol=1e-6,
     max_iter=100_000, n_threads=None, callback=None))]
-#[allow(
-    non_snake_case,
-    clippy::too_many_arguments,
-    clippy::needless_pass_by_value
-)] // the Python signature
 pub(crate) fn fit_dense_outputs(
     py: Python<'_>,
     Phi: PyReadonlyArray2<'_, f64>,
@@ -113,11 +115,6 @@ pub(crate) fn fit_dense_outputs(
 #[pyfunction]
 #[pyo3(signature = (X, centres, kernels, targets, weights=None, *, bias=true, extra=None, noise_variance=None,
     shared_noise=false, tol=1e-6, max_iter=100_000, n_threads=None, callback=None))]
-#[allow(
-    non_snake_case,
-    clippy::too_many_arguments,
-    clippy::needless_pass_by_value
-)] // the Python signature
 pub(crate) fn fit_kernel_outputs(
     py: Python<'_>,
     X: PyReadonlyArray2<'_, f64>,

@@ -241,7 +241,7 @@ impl Factors {
     /// The alpha that maximises l (equation 20); `None` if no finite alpha has a positive l (21).
     #[inline]
     pub(crate) fn optimal_alpha(&self) -> Option<f64> {
-        if self.others.is_empty() && self.prior.is_flat() {
+        if self.has_closed_form() {
             let alpha = self.first.optimal_alpha();
             return alpha.is_finite().then_some(alpha);
         }
@@ -250,34 +250,27 @@ impl Factors {
 
     /// The optimal alpha and its l, if that exceeds `min_gain`.
     pub(crate) fn best_above(&self, min_gain: f64) -> Option<(f64, f64)> {
-        let best = if !self.others.is_empty() {
-            return self.best_of_levels(min_gain);
-        } else if self.prior.is_flat() {
-            let alpha = self.first.optimal_alpha();
-            alpha
-                .is_finite()
-                .then(|| (alpha, self.first.largest_gain()))
-        } else {
-            self.peak()
-        };
-        // At zero a finite alpha decides: its gain may underflow.
-        best.filter(|&(_, gain)| gain > min_gain || min_gain <= 0.0)
+        if self.has_closed_form() {
+            let (alpha, gain) = (self.first.optimal_alpha(), self.first.largest_gain());
+            // At zero a finite alpha decides: its gain may underflow.
+            let is_above = gain > min_gain || min_gain <= 0.0;
+            return (alpha.is_finite() && is_above).then_some((alpha, gain));
+        }
+        // As -ln(1 + x) <= -x / (1 + x), no term is above (q^2 - n s) / (2 alpha): a larger `min_gain` shortens the scan.
+        let excess = |t: Term| (t.q * t.q - t.n * t.s).max(0.0);
+        let end = self.terms().map(excess).sum::<f64>() / (2.0 * min_gain);
+        highest(self.maxima(end)).filter(|best| best.1 > min_gain)
+    }
+
+    /// Whether equations (20) and (27) hold: one noise level and a flat prior.
+    fn has_closed_form(&self) -> bool {
+        self.others.is_empty() && self.prior.is_flat()
     }
 
     /// |change in ln alpha| by re-estimation; infinite for a deletion.
     pub(crate) fn change_from(&self, alpha: f64) -> f64 {
         self.reestimated(alpha)
             .map_or(f64::INFINITY, |best| (best / alpha).ln().abs())
-    }
-
-    /// The alpha to which re-estimation moves; `None` for infinity.
-    #[inline]
-    pub(crate) fn reestimated(&self, alpha: f64) -> Option<f64> {
-        if self.others.is_empty() {
-            self.optimal_alpha()
-        } else {
-            self.reestimated_for_levels(alpha)
-        }
     }
 
     /// The alpha to which re-estimation moves, infinite for a deletion, and the gain.
@@ -290,7 +283,7 @@ impl Factors {
 
     /// l(optimal alpha), the gain of adding the function: equation (27). 0 if the optimal alpha is infinite.
     pub(crate) fn gain_of_adding(&self) -> f64 {
-        if self.others.is_empty() && self.prior.is_flat() {
+        if self.has_closed_form() {
             return self.first.largest_gain();
         }
         self.best_above(0.0).map_or(0.0, |(_, gain)| gain)
@@ -324,101 +317,22 @@ impl Factors {
             gain - self.prior.log_density(alpha)
         }
     }
-
-    /// The alpha that maximizes l of one noise level under an informative prior, and the maximum; `None` if that is not positive.
-    ///
-    /// With u = alpha / s, and a and b the parameters of the prior divided by n, the slope of l / n in ln alpha is
-    /// `g(u) / (2 (1 + u)^2)`, where `g(u) = -2 b s u^3 + (2 a - 4 b s) u^2 + (4 a - 2 b s - excess) u + 1 + 2 a`
-    /// starts positive and ends negative: one maximum, or two.
-    fn peak(&self) -> Option<(f64, f64)> {
-        let Term { n, s, .. } = self.first;
-        let excess = self.first.excess();
-        // The log density is never positive, so without an excess l is negative. NaN also returns.
-        if s <= 0.0 || !(excess > 0.0 && excess.is_finite()) {
-            return None;
-        }
-        let (a, bs) = (self.prior.shape / n, self.prior.rate / n * s);
-        let cubic = [
-            1.0 + 2.0 * a,
-            4.0 * a - 2.0 * bs - excess,
-            2.0 * a - 4.0 * bs,
-            -2.0 * bs,
-        ];
-        let value = |u: f64| {
-            0.5 * n * ((1.0 + excess) / (1.0 + u) - (1.0 / u).ln_1p())
-                + self.prior.log_density(s * u)
-        };
-        falling_roots(cubic)
-            .filter(|&u| u < Tuning::INFINITE_RATIO)
-            .map(|u| ((s * u).max(Tuning::ALPHA_FLOOR), value(u)))
-            .filter(|&(_, value)| value > 0.0)
-            .max_by(|x, y| x.1.total_cmp(&y.1))
-    }
 }
 
-/// The one or two roots at which a cubic, positive at zero and negative at infinity, falls through zero.
-fn falling_roots(c: [f64; 4]) -> impl Iterator<Item = f64> {
-    let at = move |u: f64| ((c[3] * u + c[2]) * u + c[1]) * u + c[0];
-    // The cubic is monotone between the roots of its derivative.
-    let (x, y, z) = (3.0 * c[3], 2.0 * c[2], c[1]);
-    let root = (y * y - 4.0 * x * z).max(0.0).sqrt();
-    // Without cancellation: the larger root first, the other one from the product of both.
-    let w = -0.5 * (y + root.copysign(y));
-    let mut turns = [w / x, z / w].map(|u| {
-        if u > 0.0 && u < Tuning::INFINITE_RATIO {
-            u
-        } else {
-            0.0
-        }
-    });
-    turns.sort_by(f64::total_cmp);
-    let far = std::iter::successors(Some(1.0_f64.max(2.0 * turns[1])), |u| Some(2.0 * u))
-        .find(|&u| at(u) < 0.0 || u > 2.0 * Tuning::INFINITE_RATIO)
-        .unwrap_or(Tuning::INFINITE_RATIO);
-    let intervals = [(0.0, turns[0]), (turns[0], turns[1]), (turns[1], far)];
-    intervals
-        .into_iter()
-        .filter(move |&(low, high)| at(low) > 0.0 && at(high) <= 0.0)
-        .map(move |(low, high)| bisect(at, low, high))
-}
-
-/// The root of a falling function between `low` and `high`, with full relative accuracy.
-fn bisect(f: impl Fn(f64) -> f64, mut low: f64, mut high: f64) -> f64 {
-    loop {
-        // Geometric means while the interval spans orders of magnitude, for the accuracy of small roots.
-        let middle = if low < 0.01 * high {
-            (low.max(1e-300) * high).sqrt().min(0.5 * high)
-        } else {
-            0.5 * (low + high)
-        };
-        if middle <= low || middle >= high {
-            return 0.5 * (low + high);
-        }
-        if f(middle) > 0.0 {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-}
-
-/// Several noise levels: `F(alpha) = sum_l 1/2 [n_l (ln alpha - ln(alpha + s_l)) + q_l^2 / (alpha + s_l)]` vanishes at infinite alpha and may
-/// have several maxima: `dF / d ln alpha = 1/2 sum_l [n_l s_l^2 - alpha (q_l^2 - n_l s_l)] / (alpha + s_l)^2`. Each term has at most
-/// one maximum, and the maxima of F lie between the smallest and the largest of these.
+/// Several noise levels, or an informative prior. `F(alpha) = sum_l 1/2 [n_l (ln alpha - ln(alpha + s_l)) + q_l^2 / (alpha + s_l)]`, plus
+/// the log density of the prior, may have several maxima: `dF / d ln alpha` is
+/// `1/2 sum_l [n_l s_l^2 - alpha (q_l^2 - n_l s_l)] / (alpha + s_l)^2 + a - b alpha`. Each term has at most one maximum, and the maxima of F
+/// lie between the smallest and the largest of these.
 impl Factors {
-    /// The alpha that maximizes F, and F there, if that exceeds `min_gain`; a larger one shortens the scan.
-    fn best_of_levels(&self, min_gain: f64) -> Option<(f64, f64)> {
-        // As -ln(1 + x) <= -x / (1 + x), no term is above (q^2 - n s) / (2 alpha).
-        let excess = |t: Term| (t.q * t.q - t.n * t.s).max(0.0);
-        let end = self.terms().map(excess).sum::<f64>() / (2.0 * min_gain);
-        highest(self.maxima(end)).filter(|best| best.1 > min_gain)
-    }
-
     /// The alpha to which re-estimation moves; `None` for infinity.
     ///
     /// This is the global maximum, or the nearest one in the direction of ascent if that is as good: a step without gain would be
     /// repeated for ever.
-    fn reestimated_for_levels(&self, alpha: f64) -> Option<f64> {
+    #[inline]
+    pub(crate) fn reestimated(&self, alpha: f64) -> Option<f64> {
+        if self.has_closed_form() {
+            return self.optimal_alpha();
+        }
         let maxima = self.maxima(f64::INFINITY);
         let near = if self.derivatives(alpha).0 > 0.0 {
             maxima.iter().find(|maximum| maximum.0 >= alpha)
@@ -438,28 +352,33 @@ impl Factors {
             let (slope, curvature) = term.derivatives(alpha);
             sum = (sum.0 + slope, sum.1 + curvature);
         }
+        if !self.prior.is_flat() {
+            sum.0 += self.prior.slope(alpha);
+            sum.1 -= self.prior.rate * alpha;
+        }
         sum
     }
 
     /// Bounds on ln alpha of the maxima up to `end`, and whether there may be maxima above them.
     fn range(&self, end: f64) -> Option<(f64, f64, bool)> {
-        let least = self
-            .terms()
-            .map(Term::optimal_alpha)
-            .fold(f64::INFINITY, f64::min);
-        if least == f64::INFINITY {
-            return None;
-        }
-        let most = self.terms().map(Term::optimal_alpha).fold(0.0, f64::max);
+        let optima = || self.terms().map(Term::optimal_alpha);
+        let least = optima().fold(f64::INFINITY, f64::min);
+        let most = optima().fold(0.0, f64::max);
         let finite = Tuning::INFINITE_RATIO * self.terms().map(|term| term.s).fold(0.0, f64::max);
         let end = end.min(finite);
-        let low = least.max(Tuning::ALPHA_FLOOR);
-        let high = most.min(end).max(low);
-        // Overflow can make a sparsity factor infinite.
-        if end < least || high == f64::INFINITY {
+        // Log densities are never positive, so F is not either if no term has a maximum.
+        if least == f64::INFINITY || end < least {
             return None;
         }
-        Some((low.ln(), high.ln(), most > end))
+        let (mut low, mut high) = (least, most);
+        if !self.prior.is_flat() {
+            let peak = self.prior.shape / self.prior.rate;
+            (low, high) = (low.min(peak), high.max(peak));
+        }
+        let low = low.max(Tuning::ALPHA_FLOOR);
+        let (is_open, high) = (high > end, high.min(end).max(low));
+        // Overflow can make a sparsity factor infinite.
+        (high < f64::INFINITY).then(|| (low.ln(), high.ln(), is_open))
     }
 
     /// The finite local maxima up to `end`, ascending, and F there.

@@ -44,6 +44,7 @@ mod working_set;
 
 pub use crate::fit::large::{BlockCheckpoint, SaveCheckpoint, fit_in_blocks};
 pub use crate::fit::mrvm::{Ascent, MStep, RetargetedFit, TopDownFit};
+pub use crate::fit::plan::FirstStage;
 pub use crate::fit::record::{Action, Step, StepCallback};
 pub use crate::fit::settings::{Blocks, Noise, OutputNoise, Rules, Scheme, Search, Settings};
 pub use crate::model::Status;
@@ -54,7 +55,6 @@ use crate::fit::context::Fit;
 use crate::fit::dictionary::Dictionary;
 use crate::fit::evidence::Priors;
 use crate::fit::model::Model;
-use crate::fit::plan::FirstStage;
 use crate::fit::record::Recorder;
 use crate::model::{OutputPosterior, Posterior};
 
@@ -70,7 +70,7 @@ pub fn fit(
     rules: &Rules,
     watch: &mut StepCallback<'_>,
 ) -> Result<Posterior> {
-    fit_in_stages(FirstStage::AllRows, stats, rules, watch)
+    fit_from(FirstStage::all_rows(), stats, rules, watch)
 }
 
 /// [`fit`] of rows in memory. Where rows and functions are many, finds the first model faster, from approximate data.
@@ -82,11 +82,14 @@ pub fn fit_rows(
     rules: &Rules,
     watch: &mut StepCallback<'_>,
 ) -> Result<Posterior> {
-    let first = FirstStage::choose(rows, rules)?;
-    fit_in_stages(first, rows, rules, watch)
+    fit_from(FirstStage::choose(rows, rules)?, rows, rules, watch)
 }
 
-fn fit_in_stages(
+/// [`fit`] with a first model from these data.
+///
+/// # Errors
+/// As [`fit`].
+pub fn fit_from(
     first: FirstStage<'_>,
     stats: &mut dyn Statistics,
     rules: &Rules,

@@ -15,14 +15,15 @@ use crate::fit::model::Model;
 use crate::fit::record::{Action, Recorder, Stop};
 use crate::fit::rollback::unless_indefinite;
 use crate::fit::sequential::Start;
-use crate::fit::settings::NoisePrecision;
-use crate::fit::settings::{Noise, Rules, Scheme};
+use crate::fit::settings::{Noise, NoisePrecision, Rules, Scheme};
 use crate::fit::tuning::Tuning;
 use crate::fit::working_set::WorkingSet;
 
 /// The data of the first model of a fit.
+pub struct FirstStage<'d>(Stage<'d>);
+
 #[allow(clippy::large_enum_variant)] // one for each fit
-pub(crate) enum FirstStage<'d> {
+enum Stage<'d> {
     AllRows,
     LowRankFeatures(LowRankStatistics),
     /// One row in sixteen.
@@ -30,13 +31,22 @@ pub(crate) enum FirstStage<'d> {
 }
 
 impl<'d> FirstStage<'d> {
+    /// All rows.
+    #[must_use]
+    pub fn all_rows() -> Self {
+        Self(Stage::AllRows)
+    }
+
     /// The cheapest data from which the first model of a fit is accurate enough.
-    pub(crate) fn choose(rows: &Observations<'d>, rules: &Rules) -> Result<Self> {
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`](crate::Error::Interrupted) once the caller has raised the flag.
+    pub fn choose(rows: &Observations<'d>, rules: &Rules) -> Result<Self> {
         let facts = rows.facts();
         // A small dictionary fits into one working set: approximations would save nothing.
         let is_small = facts.n_basis() <= Tuning::MAX_WHOLE_DICTIONARY;
         if rules.scheme != Scheme::Sequential || !facts.is_linear || is_small {
-            return Ok(Self::AllRows);
+            return Ok(Self::all_rows());
         }
         let beta = NoisePrecision::new(rules.noise, 1.0, facts.target_scale).beta;
         let is_too_precise = rules.noise != Noise::Estimated && beta > Tuning::MAX_LOW_RANK_BETA;
@@ -44,10 +54,10 @@ impl<'d> FirstStage<'d> {
             && rules.max_iter >= 1000
             && let Some(features) = rows.low_rank()
         {
-            return Ok(Self::LowRankFeatures(features));
+            return Ok(Self(Stage::LowRankFeatures(features)));
         }
         let part = rows.subsample(Tuning::SUBSAMPLE_RATIO, 64 * Tuning::SAMPLE_SIZE)?;
-        Ok(part.map_or(Self::AllRows, Self::RowSubsample))
+        Ok(Self(part.map_or(Stage::AllRows, Stage::RowSubsample)))
     }
 }
 
@@ -58,10 +68,10 @@ impl Fit<'_, '_> {
         first: FirstStage<'_>,
     ) -> std::result::Result<Start, Stop> {
         let empty = self.model.clone();
-        let outcome = match first {
-            FirstStage::AllRows => return self.first_model(),
-            FirstStage::LowRankFeatures(mut features) => self.start_from_features(&mut features),
-            FirstStage::RowSubsample(mut part) => self.start_from_subsample(&mut part),
+        let outcome = match first.0 {
+            Stage::AllRows => return self.first_model(),
+            Stage::LowRankFeatures(mut features) => self.start_from_features(&mut features),
+            Stage::RowSubsample(mut part) => self.start_from_subsample(&mut part),
         };
         if unless_indefinite(outcome)? == Some(true) {
             return Ok(Start::default());

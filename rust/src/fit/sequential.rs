@@ -5,7 +5,6 @@
 //! |change in ln alpha| below tolerance and no function of the dictionary with a gain.
 
 use crate::fit::context::Fit;
-use crate::fit::model::Model;
 use crate::fit::record::{Action, Stop};
 use crate::fit::refine::{Plateau, Refined};
 use crate::fit::search::lns::Opening;
@@ -36,62 +35,59 @@ impl Start {
 
 impl Fit<'_, '_> {
     /// Continues from a model to convergence over the dictionary, which has to be refreshed.
-    pub(crate) fn sequential(&mut self, start: Start) -> Result<Status, Stop> {
-        self.or_roll_back(Action::Joint, |fit, good| fit.converge(good, start))
-    }
-
-    /// [`Fit::sequential`] without the rollback; `good` becomes the last converged model, and `None` asks for a return to it.
-    fn converge(&mut self, good: &mut Model, mut start: Start) -> Result<Option<Status>, Stop> {
-        let mut effort = Effort {
-            tol: Tuning::LOOSE_TOL.max(self.rules.tol),
-            ..Tuning::FINE_EFFORT
-        };
-        let mut plateau = Plateau::new();
-        loop {
-            let next;
-            let set = if start.whole.is_some() {
-                start.whole.as_ref()
-            } else if start.searches > 0 || self.dictionary.has_gain(self.model) {
-                next = self.next_working_set(start.searches > 0)?;
-                Some(&next)
-            } else {
-                None
+    pub(crate) fn sequential(&mut self, mut start: Start) -> Result<Status, Stop> {
+        self.or_roll_back(Action::Joint, |fit, good| {
+            let mut effort = Effort {
+                tol: Tuning::LOOSE_TOL.max(fit.rules.tol),
+                ..Tuning::FINE_EFFORT
             };
-            if let Some(set) = set {
-                if start.searches > 0 {
-                    let found = self.search(set, std::mem::take(&mut start.opening))?;
-                    // One search exhausts a working set; another one needs other substitutes.
-                    start.searches = if found && start.whole.is_none() {
-                        start.searches - 1
-                    } else {
-                        0
-                    };
+            let mut plateau = Plateau::new();
+            loop {
+                let next;
+                let set = if start.whole.is_some() {
+                    start.whole.as_ref()
+                } else if start.searches > 0 || fit.dictionary.has_gain(fit.model) {
+                    next = fit.next_working_set(start.searches > 0)?;
+                    Some(&next)
+                } else {
+                    None
+                };
+                if let Some(set) = set {
+                    if start.searches > 0 {
+                        let found = fit.search(set, std::mem::take(&mut start.opening))?;
+                        // One search exhausts a working set; another one needs other substitutes.
+                        start.searches = if found && start.whole.is_none() {
+                            start.searches - 1
+                        } else {
+                            0
+                        };
+                    }
+                    fit.maximize_on(set, effort)?;
                 }
-                self.maximize_on(set, effort)?;
-            }
-            self.refresh_or_update(start.whole.as_ref())?;
-            let mut refined = self.refine(effort)?;
-            if self.has_fallen_below(good) {
-                return Ok(None);
-            }
-            good.clone_from(self.model);
-            self.dictionary.update_factors(self.model);
-            // Round-off may promise gains for ever that no step achieves, or lead back to the same model.
-            let idle = plateau.length_at(self.model.log_posterior());
-            let is_idle = idle >= Tuning::MAX_IDLE_ROUNDS;
-            if start.searches > 0 || (!is_idle && self.dictionary.has_gain(self.model)) {
-                continue;
-            }
-            if effort.tol > self.rules.tol {
-                effort.tol = self.rules.tol;
-                refined = self.refine(effort)?;
-                self.dictionary.update_factors(self.model);
-                if !is_idle && self.dictionary.has_gain(self.model) {
+                fit.refresh_or_update(start.whole.as_ref())?;
+                let mut refined = fit.refine(effort)?;
+                if fit.has_fallen_below(good) {
+                    return Ok(None);
+                }
+                good.clone_from(fit.model);
+                fit.dictionary.update_factors(fit.model);
+                // Round-off may promise gains for ever that no step achieves, or lead back to the same model.
+                let idle = plateau.length_at(fit.model.log_posterior());
+                let is_idle = idle >= Tuning::MAX_IDLE_ROUNDS;
+                if start.searches > 0 || (!is_idle && fit.dictionary.has_gain(fit.model)) {
                     continue;
                 }
+                if effort.tol > fit.rules.tol {
+                    effort.tol = fit.rules.tol;
+                    refined = fit.refine(effort)?;
+                    fit.dictionary.update_factors(fit.model);
+                    if !is_idle && fit.dictionary.has_gain(fit.model) {
+                        continue;
+                    }
+                }
+                return Ok(Some(fit.ending(refined, is_idle)));
             }
-            return Ok(Some(self.ending(refined, is_idle)));
-        }
+        })
     }
 
     /// The status at an optimum of the active set beside which no candidate gains.

@@ -24,8 +24,8 @@ use crate::fit::model::Model;
 use crate::fit::mrvm::bound::Bound;
 use crate::fit::record::{Recorder, Step, StepCallback, Stop};
 use crate::fit::refine::reestimate_each;
-use crate::fit::settings::NoisePrecision;
-use crate::fit::settings::Rules;
+use crate::fit::rollback::unless_indefinite;
+use crate::fit::settings::{NoisePrecision, Rules};
 use crate::fit::tuning::{Effort, Tuning};
 use crate::fit::working_set::WorkingSet;
 use crate::likelihood::probit::Probit;
@@ -177,20 +177,17 @@ impl<'a> RetargetedFit<'a> {
             recorder: &mut recorder,
         };
         let outcome = fit.m_step(self.whole.as_ref(), effort);
-        let mut trace = std::mem::take(&mut recorder.trace);
-        let status = match outcome {
-            Ok(()) if self.model.at_alpha_floor() => Status::AlphaFloor,
-            Ok(()) => Status::Converged,
-            Err(Stop::MaxIterations) => Status::MaxIterations,
-            Err(Stop::Stopped) => Status::Stopped,
-            Err(Stop::Failed(Error::NotPositiveDefinite(_))) => {
-                self.model = good;
-                trace.truncate(1);
-                n_active.truncate(1);
-                Status::Stalled
-            }
-            Err(Stop::Failed(error)) => return Err(error),
+        let status = match unless_indefinite(outcome.map(|()| Status::Converged)).transpose() {
+            Some(outcome) => Some(fit.status(outcome)?),
+            None => None,
         };
+        let mut trace = std::mem::take(&mut recorder.trace);
+        let status = status.unwrap_or_else(|| {
+            self.model = good;
+            trace.truncate(1);
+            n_active.truncate(1);
+            Status::Stalled
+        });
         Ok(MStep {
             status,
             trace,
