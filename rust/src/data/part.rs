@@ -139,7 +139,7 @@ impl Observations<'_> {
             let sample = sample(family, SAMPLE);
             let chosen = PivotedCholesky::choose(family, &sample, tol, MAX_LANDMARKS);
             self.bases.push(FamilyBasis {
-                newton: chosen.map(|(newton, _)| Arc::new(newton)),
+                newton: chosen.map(Arc::new),
                 gram: None,
             });
         }
