@@ -68,7 +68,7 @@ impl Observations<'_> {
             }
             *norm = *known;
         }
-        let fixed = !varies && !self.inexact_norms;
+        let fixed = !varies && !self.keeps_units;
         Ok(unit_columns(sums, &norms, fixed, deviances))
     }
 

@@ -6,8 +6,7 @@ use std::ops::{Deref, DerefMut, Range};
 
 use nalgebra::DMatrix;
 
-use crate::linalg::gemm::TallMatrix;
-use crate::linalg::gemm::add_product;
+use crate::linalg::gemm::{TallMatrix, add_product};
 use crate::linalg::vector::dot;
 use crate::parallel::{fill_pieces, pieces};
 
@@ -117,7 +116,7 @@ impl Clone for AlignedColumns {
 pub(crate) const COLUMNS: usize = 24;
 
 /// A matrix stored as aligned columns.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) height: usize,
     pub(crate) width: usize,
