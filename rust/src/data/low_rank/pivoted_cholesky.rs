@@ -102,7 +102,9 @@ impl PivotedCholesky {
                 self.kernel.column_into(&points, point, rows, u);
                 let functions: Vec<&[f64]> = values.chunks_exact(n).map(|u| &u[first..]).collect();
                 add_combination(&functions, &minus, u);
-                u.iter_mut().for_each(|u| *u /= root);
+                for u in u {
+                    *u /= root;
+                }
             });
             for (residual, u) in residuals.iter_mut().zip(&new) {
                 *residual -= u * u;
