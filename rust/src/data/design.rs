@@ -248,15 +248,8 @@ impl DenseDesign<'static> {
             .try_reserve_exact(rows.len())
             .map_err(|_| Error::no_memory_for("the dictionary", rows.len()))?;
         values.resize(rows.len(), 0.0);
-        if !transpose(rows, n_rows, &mut values) {
-            Error::check_finite("Phi", rows)?;
-        }
-        Ok(Self {
-            values: values.into(),
-            by_rows: false,
-            n_rows,
-            n_basis,
-        })
+        transpose(rows, n_rows, &mut values);
+        Self::new(values, n_rows, n_basis)
     }
 }
 

@@ -68,7 +68,7 @@ impl Observations<'_> {
             }
             *norm = *known;
         }
-        let fixed = !varies && !self.inexact_norms;
+        let fixed = !varies && !self.keeps_units;
         Ok(unit_columns(sums, &norms, fixed, deviances))
     }
 
@@ -139,7 +139,7 @@ impl Observations<'_> {
             let sample = sample(family, SAMPLE);
             let chosen = PivotedCholesky::choose(family, &sample, tol, MAX_LANDMARKS);
             self.bases.push(FamilyBasis {
-                newton: chosen.map(|(newton, _)| Arc::new(newton)),
+                newton: chosen.map(Arc::new),
                 gram: None,
             });
         }

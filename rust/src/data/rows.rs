@@ -12,8 +12,7 @@ use crate::data::column_cache::{
 };
 use crate::data::design::{DenseDesign, Design};
 use crate::data::low_rank::bounds::FamilyBasis;
-use crate::data::low_rank::features::LowRankFeatures;
-use crate::data::low_rank::features::LowRankPolicy;
+use crate::data::low_rank::features::{LowRankFeatures, LowRankPolicy};
 use crate::data::low_rank::statistics::LowRankStatistics;
 use crate::data::row_blocks::{
     GRAM_COLUMNS, GRAM_ROWS, ROW_BLOCK, Sums, over_blocks, sum_over_rows,
@@ -58,10 +57,8 @@ pub struct Observations<'a> {
     skew: Vec<f64>,
     evaluation: Option<Evaluation>,
     constant_deviance: f64,
-    /// Whether columns divided by their norms have lengths other than 1, because the norms are approximate or all 1.
-    pub(crate) inexact_norms: bool,
-    /// Squared lengths of such columns, for a Gaussian likelihood, once a pass has computed them.
-    squares: Option<Vec<f64>>,
+    /// Whether columns keep their units: the norms are all 1, and the columns have lengths of their own.
+    pub(crate) keeps_units: bool,
     /// For each row, the linear predictor at which the bound that replaces the log-likelihood is tangent to it.
     xi: Option<Vec<f64>>,
     /// The pass at mu = 0, made together with the norms.
@@ -70,8 +67,6 @@ pub struct Observations<'a> {
     pub(crate) bases: Vec<FamilyBasis>,
     /// Features that represent the design to rounding, if their number is small.
     factor: Option<WeightedFeatures>,
-    /// Approximate statistics in a few features, if the dictionary has them.
-    low_rank: Option<LowRankStatistics>,
 }
 
 /// Weights of some functions, and the deviance of each output there.
@@ -219,7 +214,7 @@ impl<'a> Observations<'a> {
         let targets = Targets::of_one_output(target, weights, false);
         let mut this = Self::unmeasured(Arc::from(design), likelihood, targets)?;
         this.facts.norms = vec![1.0; this.design.n_basis()];
-        this.inexact_norms = true;
+        this.keeps_units = true;
         Ok(this)
     }
 
@@ -270,13 +265,11 @@ impl<'a> Observations<'a> {
             residual: target.clone(),
             skew: vec![0.0; n],
             evaluation: None,
-            inexact_norms: false,
-            squares: None,
+            keeps_units: false,
             xi: None,
             start: None,
             bases: Vec::new(),
             factor: None,
-            low_rank: None,
             target,
         })
     }
@@ -304,7 +297,7 @@ impl<'a> Observations<'a> {
             *t /= self.facts.target_scale;
         }
         self.target = targets;
-        (self.evaluation, self.start, self.low_rank) = (None, None, None);
+        (self.evaluation, self.start) = (None, None);
         Ok(())
     }
 
@@ -332,9 +325,18 @@ impl<'a> Observations<'a> {
         product(TallMatrix::listed(&columns), mu, n, self.variances.len())
     }
 
-    /// Approximate statistics in a few low-rank features, for a Gaussian likelihood; `None` if the dictionary has no such features.
-    pub(crate) fn low_rank(&self) -> Option<LowRankStatistics> {
-        self.low_rank.clone()
+    /// Approximate statistics in a few low-rank features, for one Gaussian output; `None` if the dictionary has no such features.
+    pub(crate) fn low_rank(&self) -> Result<Option<LowRankStatistics>> {
+        if !self.facts.is_linear || self.variances.len() > 1 {
+            return Ok(None);
+        }
+        let weights = self.weights.as_deref();
+        let features = LowRankPolicy::coarse(&*self.design)
+            .and_then(|policy| LowRankFeatures::of(&*self.design, weights, policy));
+        self.facts.check_cancelled()?;
+        let (scale, cancel) = (self.facts.target_scale, self.facts.cancel.clone());
+        let on = |features| LowRankStatistics::new(features, &self.target, weights, scale, cancel);
+        features.map(on).transpose()
     }
 
     /// One row in `share`, evenly distributed over all rows; `None` if this makes fewer than `least` rows.
@@ -493,11 +495,11 @@ impl<'a> Observations<'a> {
 }
 
 impl Observations<'_> {
-    /// Computes the norms by a pass over the rows, or from low-rank features where these suffice.
+    /// Computes the norms by a pass over the rows, or from low-rank features that are exact to rounding.
     fn measured(mut self, cancel: Option<Arc<AtomicBool>>) -> Result<Self> {
         self.facts.cancel = cancel;
         let deviances = self.move_to(&[], &[])?;
-        if self.measure_by_factor(deviances[0])? || self.measure_approximately()? {
+        if self.measure_by_factor(deviances[0])? {
             return Ok(self);
         }
         let n_values = self.design.n_rows().saturating_mul(self.design.n_basis());
@@ -561,28 +563,6 @@ impl Observations<'_> {
             self.factor = Some(factor);
         }
         Ok(exact)
-    }
-
-    /// Computes approximate norms from a few features; returns whether these are close enough.
-    ///
-    /// Any number near the length of a column serves as its unit, because later passes compute the squared lengths as well.
-    fn measure_approximately(&mut self) -> Result<bool> {
-        let weights = self.weights.as_deref();
-        let for_one = self.facts.is_linear && self.variances.len() == 1;
-        let features = (LowRankPolicy::coarse(&*self.design).filter(|_| for_one))
-            .and_then(|policy| LowRankFeatures::of(&*self.design, weights, policy));
-        self.facts.check_cancelled()?;
-        let Some(features) = features else {
-            return Ok(false);
-        };
-        let (scale, cancel) = (self.facts.target_scale, self.facts.cancel.clone());
-        let low_rank = LowRankStatistics::new(features, &self.target, weights, scale, cancel)?;
-        self.inexact_norms = low_rank.norms_are_close();
-        if self.inexact_norms {
-            self.facts.norms.clone_from(&low_rank.facts().norms);
-        }
-        self.low_rank = Some(low_rank);
-        Ok(self.inexact_norms)
     }
 }
 
@@ -681,7 +661,7 @@ impl Statistics for Observations<'_> {
             .columns
             .columns(&*self.design, &self.facts.norms, wanted);
         let n_products = wanted.len() + deviances.len();
-        let fixed = self.facts.is_linear && (!self.inexact_norms || self.squares.is_some());
+        let fixed = self.facts.is_linear && !self.keeps_units;
         let check = || self.facts.check_cancelled();
         let sums = over_blocks(&*self.design, n_products, check, |block, diag, products| {
             let rows = &block.rows;
@@ -693,12 +673,7 @@ impl Statistics for Observations<'_> {
                 add_squares(block, Some(&self.working), diag);
             }
         })?;
-        let mut sweep = unit_columns(sums, &self.facts.norms, fixed, deviances);
-        if self.facts.is_linear && self.inexact_norms {
-            let squares = self.squares.get_or_insert_with(|| sweep.diag.clone());
-            sweep.diag.copy_from_slice(squares);
-        }
-        Ok(sweep)
+        Ok(unit_columns(sums, &self.facts.norms, fixed, deviances))
     }
 
     fn project(&mut self, active: &[usize], mu: &[f64], js: &[usize]) -> Result<Vec<f64>> {

@@ -322,6 +322,8 @@ pub struct SoftmaxStatistics<'a> {
     active: Vec<usize>,
     groups: ByClass,
     rows: SoftmaxRows,
+    /// The `mu` to which `rows` belong, and the deviance there.
+    evaluation: Option<(Vec<f64>, f64)>,
     /// The pass at mu = 0, made together with the norms.
     start: Option<Sweep>,
 }
@@ -357,6 +359,7 @@ impl<'a> SoftmaxStatistics<'a> {
             active: Vec::new(),
             groups: ByClass::new(&[], design.n_basis(), n_classes),
             rows: SoftmaxRows::default(),
+            evaluation: None,
             start: None,
         };
         this.measure()?;
@@ -410,6 +413,7 @@ impl<'a> SoftmaxStatistics<'a> {
             self.columns
                 .set_active(self.design, &self.lengths, functions);
             self.active = active.to_vec();
+            self.evaluation = None;
         }
     }
 
@@ -417,6 +421,11 @@ impl<'a> SoftmaxStatistics<'a> {
     fn move_to(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
         self.facts.check_cancelled()?;
         self.activate(active);
+        if let Some((at, deviance)) = &self.evaluation
+            && at == mu
+        {
+            return Ok(*deviance);
+        }
         let eta = |rows: Range<usize>, eta: &mut [f64]| {
             let columns = self.columns.at(&rows);
             for (c, eta) in eta.chunks_exact_mut(rows.len()).enumerate() {
@@ -428,6 +437,7 @@ impl<'a> SoftmaxStatistics<'a> {
         let (rows, deviance) =
             SoftmaxRows::at(&self.labels, self.weights.as_deref(), self.n_classes, eta);
         self.rows = rows;
+        self.evaluation = Some((mu.to_vec(), deviance));
         Ok(deviance)
     }
 

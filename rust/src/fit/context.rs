@@ -99,8 +99,9 @@ impl<'w> Fit<'_, 'w> {
         }
         let (set, size) = (self.working_set(&list)?, self.model.len());
         let min_gain = self.dictionary.penalty + Tuning::MIN_GAIN;
+        let (ratio, limit) = (Tuning::BLOCK_GAIN_RATIO, Tuning::MAX_BLOCK_ADDITIONS);
         let added = self.on(&set, |local, recorder| {
-            local.add_several(min_gain, Tuning::MAX_BLOCK_ADDITIONS, recorder)
+            local.add_several(min_gain, ratio, limit, recorder)
         })?;
         self.dictionary.count_entries(&self.model.active[size..]);
         Ok(added)

@@ -56,7 +56,8 @@ impl<'s> LocalFit<'s> {
             if (&self.model.alpha, self.model.betas()) != (&before.alpha, before.betas()) {
                 self.candidates.refresh(self.set, &self.model);
             }
-            let added = self.add_several(effort.gain, usize::MAX, recorder)?;
+            let added =
+                self.add_several(effort.gain, Tuning::JOINT_GAIN_RATIO, usize::MAX, recorder)?;
             if added == 0 && tol <= effort.tol {
                 return Ok(());
             }
@@ -142,11 +143,12 @@ impl<'s> LocalFit<'s> {
         recorder.step(Action::Add(i), Some(gain), model)
     }
 
-    /// Adds the candidate with the largest gain above `min_gain`, and further ones, at most `limit` in all, with a fixed fraction of it;
+    /// Adds the candidate with the largest gain above `min_gain`, and further ones, at most `limit` in all, with this fraction of it;
     /// returns how many.
     pub(crate) fn add_several(
         &mut self,
         mut min_gain: f64,
+        ratio: f64,
         limit: usize,
         recorder: &mut Recorder<'_>,
     ) -> Result<usize, Stop> {
@@ -158,7 +160,7 @@ impl<'s> LocalFit<'s> {
             if added > 0 && self.set.has_duplicate(i, &self.model.active) {
                 return Ok(added);
             }
-            min_gain = min_gain.max(Tuning::JOINT_GAIN_RATIO * gain);
+            min_gain = min_gain.max(ratio * gain);
             self.add(i, recorder)?;
         }
         Ok(limit)

@@ -307,7 +307,9 @@ impl Model {
     /// The term of level `l` in [`Model::factors`].
     #[inline]
     pub(crate) fn term(&self, k: usize, l: usize) -> Term {
-        if self.gamma(k, l) < Tuning::MIN_RELIABLE_GAMMA {
+        // s = 1 / Sigma_kk - alpha has the relative accuracy of gamma = 1 - alpha Sigma_kk, and the best alpha that of gamma^2.
+        let gamma = self.gamma(k, l);
+        if gamma * gamma.abs() * Tuning::INFINITE_RATIO < 1.0 {
             return self.term_from_data(k, l);
         }
         let (alpha, variance) = (self.alpha[k], self.levels[l].sigma[(k, k)]);

@@ -29,10 +29,6 @@ impl Tuning {
     /// Least part of a column (squared, relative) that is orthogonal to the active columns; below it S is round-off. A
     /// tenth or tenfold: no change.
     pub(crate) const MIN_ORTHOGONAL_PART: f64 = 1e-11;
-    /// Least gamma = 1 - alpha Sigma_jj at which s = 1 / Sigma_jj - alpha is accurate: s has the relative accuracy of
-    /// gamma, and the best alpha that of gamma^2, which is 8 of 16 digits here. Below it s is computed from the data.
-    /// Halved or doubled: no change.
-    pub(crate) const MIN_RELIABLE_GAMMA: f64 = 1e-4;
     /// Least alpha: a prior standard deviation of 3e7. A tenth or tenfold: no change.
     pub(crate) const ALPHA_FLOOR: f64 = 1e-15;
     /// An alpha above this multiple of s counts as infinite: the function contributes less than (s / alpha)^2 / 4 = 3e-17
@@ -144,12 +140,14 @@ impl Tuning {
     // Additions.
 
     /// Least gain of a function that is added together with others, as a fraction of the first one's. Halved: -2.4 to +5.8
-    /// nats; doubled: -0.8 to +2.3 nats. Between two passes over the dictionary of a Laplace or variational fit: 0 to +1.6 nats above
-    /// 0.1.
+    /// nats; doubled: -0.8 to +2.3 nats.
     pub(crate) const JOINT_GAIN_RATIO: f64 = 0.03;
     /// Functions added between two passes over the dictionary where there is no working set. Halved: -1.7 to 0 nats;
     /// doubled: no change.
     pub(crate) const MAX_BLOCK_ADDITIONS: usize = 8;
+    /// Least gain of a function of such a block, as a fraction of the first one's. At 0.03: -1.2 to +1.6 nats. Halved: 0 to +1.6
+    /// nats; doubled: no change.
+    pub(crate) const BLOCK_GAIN_RATIO: f64 = 0.1;
     /// Squared cosine from which two columns are duplicates; without the rule equal columns are both added. At 0.99: -0.1
     /// to +2.3 nats, and fits of 20,000 rows take 50 % longer. Halved: -0.1 to +2.3 nats; doubled: no change.
     pub(crate) const DUPLICATE_COS2: f64 = 0.999_999;

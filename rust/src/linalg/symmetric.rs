@@ -6,7 +6,7 @@ use nalgebra::DMatrix;
 
 use crate::linalg::columns::{AlignedColumns, stride};
 use crate::linalg::vector::mirror;
-use crate::parallel::{fill_pieces_of, map_pieces, pieces};
+use crate::parallel::{fill_pieces_of, map_pieces};
 
 /// Columns per strip; one thread computes a strip.
 pub(crate) const COLUMNS: usize = 24;
@@ -91,9 +91,6 @@ impl LowerTriangle {
     }
 }
 
-/// Rows and columns of a tile: one cache line. [`COLUMNS`] is a multiple of it.
-const SIDE: usize = 8;
-
 /// A symmetric matrix with columns aligned to cache lines.
 pub(crate) struct SymmetricMatrix {
     size: usize,
@@ -109,7 +106,14 @@ impl SymmetricMatrix {
         let (size, stride) = (lower.size(), stride(lower.size()));
         let strips = map_pieces(size, COLUMNS, |columns| {
             let mut out = AlignedColumns::zeros(columns.len() * stride);
-            fill_above(lower, &columns, &mut out, stride);
+            // The columns up to each diagonal element are rows of earlier columns, whose strips begin at row `top`.
+            for i in 0..columns.end {
+                let (top, first) = (i / COLUMNS * COLUMNS, i.max(columns.start));
+                let row = &lower.column(i)[first - top..columns.end - top];
+                for (j, v) in (first - columns.start..).zip(row) {
+                    out[j * stride + i] = *v;
+                }
+            }
             for (out, j) in out.chunks_exact_mut(stride).zip(columns.clone()) {
                 out[j..size].copy_from_slice(&lower.column(j)[j - columns.start..]);
             }
@@ -131,31 +135,6 @@ impl SymmetricMatrix {
 
     pub(crate) fn diagonal(&self) -> &[f64] {
         &self.diagonal
-    }
-}
-
-/// Fills the elements above the diagonal of these columns: first whole tiles, then the block on the diagonal.
-fn fill_above(lower: &LowerTriangle, columns: &Range<usize>, out: &mut [f64], stride: usize) {
-    let (first, width) = (columns.start, columns.len());
-    for start in (0..first).step_by(SIDE) {
-        // The columns of the strip that holds this tile begin at this row.
-        let top = start / COLUMNS * COLUMNS;
-        for columns in pieces(width, SIDE) {
-            let mut tile = [[0.0; SIDE]; SIDE];
-            for (i, row) in tile.iter_mut().enumerate() {
-                let column = &lower.column(start + i)[first - top..];
-                row[..columns.len()].copy_from_slice(&column[columns.clone()]);
-            }
-            for (k, j) in columns.enumerate() {
-                let column: [f64; SIDE] = std::array::from_fn(|i| tile[i][k]);
-                out[j * stride + start..][..SIDE].copy_from_slice(&column);
-            }
-        }
-    }
-    for j in 0..width {
-        for i in 0..j {
-            out[j * stride + first + i] = lower.column(first + i)[j];
-        }
     }
 }
 

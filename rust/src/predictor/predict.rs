@@ -38,27 +38,25 @@ pub(crate) enum Request<'a> {
     Classes(&'a mut [usize]),
 }
 
-impl Request<'_> {
+impl<'a> Request<'a> {
     /// Splits the arrays into the first `row` rows and the others.
     fn split(self, n_rows: usize, row: usize) -> (Self, Self) {
-        fn split<T>(all: &mut [T], n_rows: usize, row: usize) -> (&mut [T], &mut [T]) {
+        fn halves<T>(all: &mut [T], n_rows: usize, row: usize) -> (&mut [T], &mut [T]) {
             all.split_at_mut(all.len() / n_rows * row)
         }
+        let both = |all: &'a mut [f64], of: fn(&'a mut [f64]) -> Self| {
+            let (first, second) = halves(all, n_rows, row);
+            (of(first), of(second))
+        };
         match self {
-            Self::Predicted(all) => {
-                let (a, b) = split(all, n_rows, row);
-                (Self::Predicted(a), Self::Predicted(b))
-            }
+            Self::Predicted(all) => both(all, Self::Predicted),
+            Self::Decisions(all) => both(all, Self::Decisions),
             Self::WithStd(mean, std) => {
-                let ((a, b), (c, d)) = (split(mean, n_rows, row), split(std, n_rows, row));
+                let ((a, b), (c, d)) = (halves(mean, n_rows, row), halves(std, n_rows, row));
                 (Self::WithStd(a, c), Self::WithStd(b, d))
             }
-            Self::Decisions(all) => {
-                let (a, b) = split(all, n_rows, row);
-                (Self::Decisions(a), Self::Decisions(b))
-            }
             Self::Classes(all) => {
-                let (a, b) = split(all, n_rows, row);
+                let (a, b) = halves(all, n_rows, row);
                 (Self::Classes(a), Self::Classes(b))
             }
         }
@@ -498,11 +496,7 @@ impl Predictor {
         range: Range<usize>,
         to: &mut Request<'_>,
     ) -> Result<()> {
-        let LinearPredictors {
-            rows,
-            eta,
-            variances,
-        } = at;
+        let (rows, eta, variances) = (at.rows, at.eta, at.variances);
         let (n, link) = (self.n_outputs(), self.link());
         let copy = |out: &mut [f64], of: &dyn Fn(f64) -> f64| {
             for (r, out) in out.chunks_exact_mut(n).enumerate() {
@@ -519,9 +513,8 @@ impl Predictor {
                 });
             }
             Request::Predicted(out) => {
-                copy(&mut out[range.start * n..range.end * n], &|eta| {
-                    link.mean(eta)
-                });
+                let out = &mut out[range.start * n..range.end * n];
+                copy(out, &|eta| link.mean(eta));
             }
             Request::WithStd(means, stds) => {
                 let range = range.start * n..range.end * n;
@@ -549,14 +542,11 @@ impl Predictor {
     /// Calls `take` with each row and the probabilities of its classes.
     fn probabilities(
         &self,
-        LinearPredictors {
-            rows,
-            eta,
-            variances,
-        }: LinearPredictors<'_>,
+        at: LinearPredictors<'_>,
         Scratchpad { numbers, workspace }: Scratchpad<'_>,
         mut take: impl FnMut(usize, &[f64]),
     ) -> Result<()> {
+        let (rows, eta, variances) = (at.rows, at.eta, at.variances);
         if self.link() == Link::Probit {
             let (all, p) = numbers.split_at_mut(rows * self.n_classes());
             let n_classes = self.n_classes();
@@ -572,11 +562,8 @@ impl Predictor {
         }
         let (own_eta, rest) = numbers.split_at_mut(self.n_outputs());
         let (own_variances, p) = rest.split_at_mut(variances.len() / rows);
-        let finish = if self.link() == Link::Softmax {
-            softmax
-        } else {
-            logistic
-        };
+        let is_softmax = self.link() == Link::Softmax;
+        let finish = if is_softmax { softmax } else { logistic };
         for r in 0..rows {
             for (own, all) in [(&mut *own_eta, eta), (&mut *own_variances, variances)] {
                 let own = own.iter_mut().enumerate();
@@ -595,14 +582,7 @@ impl Predictor {
         scratch: Scratchpad<'_>,
         out: &mut [usize],
     ) -> Result<()> {
-        let (
-            LinearPredictors {
-                rows,
-                eta,
-                variances,
-            },
-            n,
-        ) = (at, self.n_outputs());
+        let (rows, eta, n) = (at.rows, at.eta, self.n_outputs());
         let largest = |value: &dyn Fn(usize) -> f64| {
             (1..n).fold(0, |best, c| if value(c) > value(best) { c } else { best })
         };
@@ -613,7 +593,7 @@ impl Predictor {
                 largest(&|c| eta[c * rows + r])
             };
         }
-        if variances.is_empty() {
+        if at.variances.is_empty() {
             return Ok(());
         }
         // Variances moderate the probabilities and can change their order.

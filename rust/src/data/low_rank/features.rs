@@ -9,13 +9,13 @@ use std::ops::Range;
 
 use crate::Points;
 use crate::data::design::{Design, Family};
-use crate::data::low_rank::pivoted_cholesky::{PivotedCholesky, PointBasis, sample};
+use crate::data::low_rank::pivoted_cholesky::{PivotedCholesky, sample};
 use crate::data::row_blocks::{Sums, sum_over_rows};
 use crate::linalg::LowerTriangle;
-use crate::linalg::columns::{AlignedColumns, stride};
-use crate::linalg::columns::{COLUMNS, Table};
-use crate::linalg::gemm::add_product;
-use crate::linalg::gemm::{TallMatrix, add_lower_transpose_product, add_transpose_product};
+use crate::linalg::columns::{AlignedColumns, COLUMNS, Table, stride};
+use crate::linalg::gemm::{
+    TallMatrix, add_lower_transpose_product, add_product, add_transpose_product,
+};
 use crate::linalg::vector::{axpy, dot, mirror, multiply_into, weighted_square};
 use crate::parallel::{map_pieces, pieces};
 
@@ -76,14 +76,11 @@ impl LowRankPolicy {
         self.tol >= COARSE
     }
 
-    /// Landmarks for a family, the Newton basis at the points among which they were chosen, and the policy that they meet.
+    /// Landmarks for a family, and the policy that they meet.
     ///
     /// If few landmarks suffice for a coarse policy, the kernel is very wide. Models are then differences of large terms, and need exact
     /// features.
-    pub(crate) fn landmarks(
-        self,
-        family: &Family<'_>,
-    ) -> Option<(PivotedCholesky, PointBasis, Self)> {
+    fn landmarks(self, family: &Family<'_>) -> Option<(PivotedCholesky, Self)> {
         /// Smallest number of landmarks with which coarse features suffice.
         const MIN_COARSE: usize = 64;
         /// Largest number of landmarks of exact features for a wide kernel.
@@ -92,16 +89,15 @@ impl LowRankPolicy {
         let choose = |policy: Self| {
             PivotedCholesky::choose(family, &sample, policy.tol, policy.max_features)
         };
-        let (newton, at_sample) = choose(self)?;
+        let newton = choose(self)?;
         if !self.is_coarse() || newton.len() >= MIN_COARSE {
-            return Some((newton, at_sample, self));
+            return Some((newton, self));
         }
         let wide = Self {
             tol: EXACT,
             max_features: self.max_features.min(MAX_WIDE),
         };
-        let (newton, at_sample) = choose(wide)?;
-        Some((newton, at_sample, wide))
+        Some((choose(wide)?, wide))
     }
 }
 
@@ -110,35 +106,20 @@ fn max_in_memory(n: usize, k: usize) -> usize {
 }
 
 /// Newton functions u and power function P at some points.
-pub(crate) struct BasisTable {
-    pub(crate) values: Table,
-    pub(crate) powers: Vec<f64>,
+struct BasisTable {
+    values: Table,
+    powers: Vec<f64>,
 }
 
 impl BasisTable {
-    /// An empty table with memory for the Newton functions, and for functions that are features of their own.
-    fn with_room(n_points: usize, newton: &PivotedCholesky) -> Table {
-        Table::with_room(n_points, newton.len() + MAX_OTHERS)
-    }
-
-    /// From values computed when the landmarks were chosen.
-    fn from_basis(newton: &PivotedCholesky, points: &Points, basis: &PointBasis) -> Self {
-        let mut values = Self::with_room(points.n_points(), newton);
-        (0..newton.len()).for_each(|k| values.push_pieces(basis.function(k)));
-        let powers = newton.powers(points, &basis.residuals());
-        Self { values, powers }
-    }
-
-    /// Evaluates the Newton functions at all points.
     fn evaluate(newton: &PivotedCholesky, points: &Points) -> Self {
-        /// Points that one thread handles at a time.
-        const STRIP: usize = 256;
         let parts = map_pieces(points.n_points(), STRIP, |rows| {
             let (mut out, height) = (Vec::new(), rows.len());
             let powers = newton.at(points, rows, height, &mut out);
             (out, powers)
         });
-        let mut values = Self::with_room(points.n_points(), newton);
+        // With memory for functions that are features of their own.
+        let mut values = Table::with_room(points.n_points(), newton.len() + MAX_OTHERS);
         for k in 0..newton.len() {
             let pieces = parts.iter();
             values.push_pieces(
@@ -148,95 +129,53 @@ impl BasisTable {
         let powers = parts.into_iter().flat_map(|(_, powers)| powers).collect();
         Self { values, powers }
     }
-}
 
-/// The Newton basis of a family at all rows, and at the centres if these are not the rows.
-pub(crate) struct FamilyValues {
-    pub(crate) newton: PivotedCholesky,
-    pub(crate) rows: BasisTable,
-    pub(crate) centres: Option<BasisTable>,
-}
-
-impl FamilyValues {
-    /// Adds landmarks where the error at some point exceeds the tolerance; `at_sample` has the Newton functions at the sample from which
-    /// the landmarks were chosen. `None` if too many landmarks would be needed.
-    pub(crate) fn of(
-        family: &Family<'_>,
-        mut newton: PivotedCholesky,
-        at_sample: PointBasis,
-        policy: LowRankPolicy,
-    ) -> Option<Self> {
-        const MAX_ROUNDS: usize = 4;
-        let (n, d) = (family.points.n_points(), family.points.n_features());
-        let about_rows = family.is_about_its_rows();
-        let centres = (!about_rows).then(|| Points::from_rows(family.centres, family.len(), d));
-        // The sample may be all rows.
-        let mut at_rows = (about_rows && at_sample.n_points() == n).then_some(at_sample);
-        for _ in 0..MAX_ROUNDS {
-            let this = Self {
-                rows: match at_rows.take() {
-                    Some(basis) => BasisTable::from_basis(&newton, family.points, &basis),
-                    None => BasisTable::evaluate(&newton, family.points),
-                },
-                centres: centres
-                    .as_ref()
-                    .map(|centres| BasisTable::evaluate(&newton, centres)),
-                newton,
-            };
-            if policy.is_coarse() {
-                return Some(this);
-            }
-            let mut far = FarPoints::default();
-            far.add(&this.newton, family.points, &this.rows, policy.tol);
-            if let (Some(points), Some(table)) = (&centres, &this.centres) {
-                far.add(&this.newton, points, table, policy.tol);
-            }
-            if far.squares.is_empty() {
-                return Some(this);
-            }
-            newton = this.newton;
-            let functions = |points: Range<usize>| {
-                let function = |k| {
-                    let mut function = AlignedColumns::zeros(points.len());
-                    let values = far.values.iter().skip(points.start * newton.len() + k);
-                    let values = values.step_by(newton.len());
-                    function.iter_mut().zip(values).for_each(|(f, v)| *f = *v);
-                    function
-                };
-                (0..newton.len()).map(function).collect()
-            };
-            let basis = PointBasis::new(&far.squares, functions);
-            newton.grow(&far.points, basis, policy.tol, policy.max_features)?;
-        }
-        None
-    }
-}
-
-/// Points where P^2 exceeds the tolerance.
-#[derive(Default)]
-struct FarPoints {
-    /// Row by row.
-    points: Vec<f64>,
-    /// Newton functions, point after point.
-    values: Vec<f64>,
-    /// P^2.
-    squares: Vec<f64>,
-}
-
-impl FarPoints {
-    fn add(&mut self, newton: &PivotedCholesky, points: &Points, table: &BasisTable, tol: f64) {
-        for (i, power) in table.powers.iter().enumerate() {
+    /// Appends to `far` the points at which P^2 exceeds the tolerance, row by row.
+    fn add_far(&self, newton: &PivotedCholesky, points: &Points, tol: f64, far: &mut Vec<f64>) {
+        for (i, power) in self.powers.iter().enumerate() {
             // Landmarks cannot reduce the part of P^2 that allows for rounding.
             let square = power * power - newton.rounding() * newton.largest();
             if square > tol * newton.largest() {
-                let features = 0..points.n_features();
-                self.points.extend(features.map(|f| points.feature(f)[i]));
-                let functions = 0..newton.len();
-                self.values
-                    .extend(functions.map(|k| table.values.column(k)[i]));
-                self.squares.push(square);
+                far.extend((0..points.n_features()).map(|f| points.feature(f)[i]));
             }
         }
+    }
+}
+
+/// The Newton basis of a family at all rows, and at the centres if these are not the rows.
+struct FamilyValues {
+    rows: BasisTable,
+    centres: Option<BasisTable>,
+}
+
+impl FamilyValues {
+    /// Adds landmarks where the error at some point exceeds the tolerance. `None` if too many landmarks would be needed.
+    fn of(family: &Family<'_>, mut newton: PivotedCholesky, policy: LowRankPolicy) -> Option<Self> {
+        const MAX_ROUNDS: usize = 4;
+        let d = family.points.n_features();
+        let centres = (!family.is_about_its_rows())
+            .then(|| Points::from_rows(family.centres, family.len(), d));
+        for _ in 0..MAX_ROUNDS {
+            let this = Self {
+                rows: BasisTable::evaluate(&newton, family.points),
+                centres: centres
+                    .as_ref()
+                    .map(|centres| BasisTable::evaluate(&newton, centres)),
+            };
+            let mut far = Vec::new();
+            if !policy.is_coarse() {
+                this.rows
+                    .add_far(&newton, family.points, policy.tol, &mut far);
+                if let (Some(points), Some(table)) = (&centres, &this.centres) {
+                    table.add_far(&newton, points, policy.tol, &mut far);
+                }
+            }
+            if far.is_empty() {
+                return Some(this);
+            }
+            newton.grow(&far, policy.tol, policy.max_features)?;
+        }
+        None
     }
 }
 
@@ -307,8 +246,8 @@ impl LowRankFeatures {
             max_features: policy.max_features.checked_sub(first)?,
             ..policy
         };
-        let (newton, at_sample, policy) = policy.landmarks(family)?;
-        let values = FamilyValues::of(family, newton, at_sample, policy)?;
+        let (newton, policy) = policy.landmarks(family)?;
+        let values = FamilyValues::of(family, newton, policy)?;
         let rows = values.rows;
         let square = match weights {
             None => dot(&rows.powers, &rows.powers),
@@ -353,15 +292,10 @@ impl LowRankFeatures {
 
     /// Whether the error of each column, given its length, is rounding.
     pub(crate) fn is_exact(&self, norms: &[f64]) -> bool {
-        self.error_within(EXACT_COLUMN, norms)
-    }
-
-    /// Whether the error of each column is at most this fraction of its length.
-    pub(crate) fn error_within(&self, fraction: f64, norms: &[f64]) -> bool {
         self.parts.iter().all(|part| {
             let norms = &norms[part.functions.clone()];
             let mut functions = part.powers.iter().zip(norms);
-            functions.all(|(power, norm)| power * part.error <= fraction * norm)
+            functions.all(|(power, norm)| power * part.error <= EXACT_COLUMN * norm)
         })
     }
 

@@ -10,15 +10,12 @@ use crate::error::{FactorizationError, NotPositiveDefinite};
 use crate::linalg::cholesky::blocked::{Inverse, PANEL, Panel};
 use crate::linalg::columns::stride;
 use crate::linalg::simd::{dispatch, vectorised};
-use crate::linalg::vector::{axpy, axpys, dot, each_below_diagonal, leading, sum_of_ln};
+use crate::linalg::vector::{axpy, dot, each_below_diagonal, leading, sum_of_ln};
 use crate::parallel::pieces;
 
 mod blocked;
 #[cfg(test)]
 mod tests;
-
-/// Columns per step of a triangular solve, which then reads and writes the right-hand side less often.
-const SOLVE_BLOCK: usize = 4;
 
 /// Lower factor L of a symmetric positive definite matrix A = L L^T that gains and loses rows.
 ///
@@ -226,22 +223,7 @@ impl Cholesky {
 
     #[inline(always)]
     fn solve_lower_here(&self, b: &mut [f64]) {
-        let whole = b.len() - b.len() % SOLVE_BLOCK;
-        for first in (0..whole).step_by(SOLVE_BLOCK) {
-            let columns: [&[f64]; SOLVE_BLOCK] = std::array::from_fn(|t| self.column(first + t));
-            let (solved, rest) = b[first..].split_at_mut(SOLVE_BLOCK);
-            for (t, column) in columns.iter().enumerate() {
-                solved[t] /= column[0];
-                axpy(
-                    -solved[t],
-                    &column[1..SOLVE_BLOCK - t],
-                    &mut solved[t + 1..],
-                );
-            }
-            let below = |t: usize| (-solved[t], &columns[t][SOLVE_BLOCK - t..]);
-            axpys(std::array::from_fn(below), rest);
-        }
-        for k in whole..b.len() {
+        for k in 0..b.len() {
             let column = self.column(k);
             b[k] /= column[0];
             axpy(-b[k], &column[1..], &mut b[k + 1..]);

@@ -235,31 +235,6 @@ fn a_singular_result_is_rejected() {
     assert_eq!(lower(&factor), before);
 }
 
-#[test]
-fn nothing_is_reallocated_within_the_capacity() {
-    let mut factor = Cholesky::with_capacity(8);
-    let places = |f: &Cholesky| {
-        (
-            f.factor.as_ptr(),
-            f.work.as_ptr(),
-            f.work.capacity(),
-            f.spare.as_ptr(),
-        )
-    };
-    let before = places(&factor);
-    for n in 0..8 {
-        factor.push(&vec![0.1; n], 2.0).unwrap();
-    }
-    factor.update_diagonal(3, -0.5).unwrap();
-    factor.update_from(0, &mut [0.2; 8]);
-    factor.downdate_from(0, &mut [0.1; 8]).unwrap();
-    factor.remove(0);
-    factor
-        .refactor(8, |i, j| f64::from(u8::from(i == j)))
-        .unwrap();
-    assert_eq!(places(&factor), before);
-}
-
 /// Sizes around those at which a tile, a vector or a panel is full, and more than two panels.
 const SIZES: [usize; 14] = [1, 2, 3, 4, 5, 8, 9, 15, 16, 17, 47, 48, 49, 107];
 
