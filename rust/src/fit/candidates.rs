@@ -69,7 +69,9 @@ impl FactorTable {
                 for &(weight, column) in &changes[c] {
                     axpy(-weight, &column[range.clone()], q);
                 }
-                q.iter_mut().for_each(|q| *q *= beta);
+                for q in q {
+                    *q *= beta;
+                }
             });
         }
     }

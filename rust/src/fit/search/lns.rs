@@ -163,7 +163,9 @@ impl LocalFit<'_> {
     fn without(&self, deleted: &[usize]) -> Result<Option<Self>, Stop> {
         let recorder = &mut Recorder::silent();
         let mut trial = self.clone();
-        deleted.iter().for_each(|&i| trial.delete(i));
+        for &i in deleted {
+            trial.delete(i);
+        }
         trial.step_greedily(Tuning::COARSE_EFFORT, recorder)?;
         let sorted = |model: &Model| {
             let mut active = model.active.clone();
