@@ -105,10 +105,8 @@ impl Fit<'_, '_> {
     /// An estimated noise level is fixed at first: free from the first function on, it would absorb the signal that later functions
     /// explain.
     pub(crate) fn first_model(&mut self) -> Result<Start, Stop> {
-        self.refresh()?;
-        let mut set = self.sampled_working_set()?;
+        let mut set = self.model_of_sample()?;
         let whole = self.dictionary.n_candidates() == set.len();
-        self.maximize_coarsely(&set, self.model.estimates_noise())?;
         // With fixed noise a restart lowers the noise in stages and finds another model.
         let opening = if whole && !self.model.has_given_noise() {
             Opening::Refine
@@ -141,17 +139,14 @@ impl Fit<'_, '_> {
         }
     }
 
-    /// [`Fit::first_model`] without the passes that follow the first working set.
-    pub(crate) fn model_of_sample(&mut self) -> Result<(), Stop> {
+    /// [`Fit::first_model`] without the passes that follow the first working set, which it returns.
+    pub(crate) fn model_of_sample(&mut self) -> Result<WorkingSet, Stop> {
         self.refresh()?;
-        let set = self.sampled_working_set()?;
-        self.maximize_coarsely(&set, self.model.estimates_noise())
-    }
-
-    fn sampled_working_set(&mut self) -> Result<WorkingSet, Stop> {
         let (size, max_whole) = (Tuning::SAMPLE_SIZE, Tuning::MAX_WHOLE_DICTIONARY);
         let members = self.dictionary.sample(size, max_whole);
-        Ok(self.working_set(&members)?)
+        let set = self.working_set(&members)?;
+        self.maximize_coarsely(&set, self.model.estimates_noise())?;
+        Ok(set)
     }
 
     /// Maximizes on a working set with coarse effort, at first with fixed noise if asked for.
