@@ -153,22 +153,32 @@ impl Candidates {
     }
 
     /// The addition with the largest gain, if that exceeds `min_gain`.
-    pub(crate) fn best_addition(&self, model: &Model, min_gain: f64) -> Option<(usize, f64)> {
+    pub(crate) fn best_addition(
+        &self,
+        set: &WorkingSet,
+        model: &Model,
+        min_gain: f64,
+    ) -> Option<(usize, f64)> {
         let ([s], [q], true) = (
             &self.factors.s[..],
             &self.factors.q[..],
             self.factors.priors.are_flat(),
         ) else {
-            return self.best_among_all(model, min_gain);
+            return self.best_among_all(set, model, min_gain);
         };
         let min_s = Tuning::MIN_ORTHOGONAL_PART * model.beta();
-        let best = largest_ratio(s, q, &self.open, min_s)?;
+        let best = largest_ratio(s, q, &self.open, set.gram.diagonal(), min_s)?;
         let gain = self.factors.of(best, model).gain_of_adding();
         (gain > Tuning::MIN_GAIN.max(min_gain)).then_some((best, gain))
     }
 
     /// [`Candidates::best_addition`] where gains do not rise with q^2 / s: with several outputs, or with informative priors.
-    fn best_among_all(&self, model: &Model, min_gain: f64) -> Option<(usize, f64)> {
+    fn best_among_all(
+        &self,
+        set: &WorkingSet,
+        model: &Model,
+        min_gain: f64,
+    ) -> Option<(usize, f64)> {
         let min_gain = min_gain.max(Tuning::MIN_GAIN);
         let bounds = self.bounds(model).into_iter().enumerate();
         let mut bounds: Vec<(f64, usize)> = bounds
@@ -184,7 +194,11 @@ impl Candidates {
                 break;
             }
             let factors = self.factors.of(i, model);
-            if !model.resolves(&factors, Tuning::MIN_ORTHOGONAL_PART, 1.0) {
+            if !model.resolves(
+                &factors,
+                Tuning::MIN_ORTHOGONAL_PART,
+                set.gram.diagonal()[i],
+            ) {
                 continue;
             }
             if let Some((_, gain)) = factors.best_above(ties) {
@@ -304,14 +318,14 @@ impl Candidates {
     }
 }
 
-/// The open member with the largest q^2 / s above 1 whose s exceeds `min_s`.
+/// The open member with the largest q^2 / s above 1 whose s exceeds `min_s` times its entry of `diag`.
 ///
 /// Under flat priors gains rise with q^2 / s. Comparing products avoids logarithms and divisions.
-fn largest_ratio(s: &[f64], q: &[f64], open: &[bool], min_s: f64) -> Option<usize> {
+fn largest_ratio(s: &[f64], q: &[f64], open: &[bool], diag: &[f64], min_s: f64) -> Option<usize> {
     let (mut best, mut best_square, mut best_s) = (None, 1.0, 1.0);
-    for (i, ((&s, &q), &open)) in s.iter().zip(q).zip(open).enumerate() {
+    for (i, (((&s, &q), &open), d)) in s.iter().zip(q).zip(open).zip(diag).enumerate() {
         let square = q * q;
-        if open && s > min_s && square * best_s > (1.0 + Tuning::TIE) * best_square * s {
+        if open && s > min_s * d && square * best_s > (1.0 + Tuning::TIE) * best_square * s {
             (best, best_square, best_s) = (Some(i), square, s);
         }
     }
@@ -385,7 +399,7 @@ mod tests {
 
     #[test]
     fn the_first_of_tied_largest_ratios_is_found() {
-        let find = |s: &[f64], q: &[f64], open: &[bool]| largest_ratio(s, q, open, 0.1);
+        let find = |s: &[f64], q: &[f64], open: &[bool]| largest_ratio(s, q, open, &[0.1; 9], 1.0);
         assert_eq!(find(&[], &[], &[]), None);
         let (mut s, mut q, mut open) = (vec![2.0; 9], vec![1.0; 9], vec![true; 9]);
         assert_eq!(find(&s, &q, &open), None);

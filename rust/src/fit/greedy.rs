@@ -110,7 +110,9 @@ impl<'s> LocalFit<'s> {
     /// The addition, re-estimation or deletion with the largest gain.
     fn best_change(&self, effort: Effort) -> Option<Best> {
         let min_gain = effort.gain.max(effort.step);
-        let addition = self.candidates.best_addition(&self.model, min_gain);
+        let addition = self
+            .candidates
+            .best_addition(self.set, &self.model, min_gain);
         // A duplicate of an active function gains as much as its re-estimation, up to round-off: do not add it.
         let is_better = |change: &Change| {
             addition.is_none_or(|(_, gain)| change.gain >= gain * (1.0 - Tuning::TIE))
@@ -153,7 +155,10 @@ impl<'s> LocalFit<'s> {
         recorder: &mut Recorder<'_>,
     ) -> Result<usize, Stop> {
         for added in 0..limit {
-            let Some((i, gain)) = self.candidates.best_addition(&self.model, min_gain) else {
+            let Some((i, gain)) = self
+                .candidates
+                .best_addition(self.set, &self.model, min_gain)
+            else {
                 return Ok(added);
             };
             // Once the active duplicate has converged, this function may gain nothing.

@@ -145,7 +145,7 @@ impl View<'_> {
             .iter()
             .for_each(|&i| trial.candidates.exclude(i));
         trial.make(exchange)?;
-        let second = trial.candidates.best_addition(&trial.model, 0.0);
+        let second = trial.candidates.best_addition(trial.set, &trial.model, 0.0);
         Ok(second.map(|(i, gain)| Move {
             deleted: exchange.deleted.clone(),
             added: [&exchange.added[..], &[i]].concat(),
