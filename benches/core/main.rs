@@ -9,7 +9,7 @@ use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use sparsebayes::internal::Cholesky;
 use sparsebayes::{
     DenseDesign, Design, Kernel, KernelDesign, Likelihood, Observations, Points, Settings,
-    Statistics, fit,
+    Statistics, fit_rows,
 };
 
 /// Uniform numbers in [-1, 1) from a linear congruential generator.
@@ -48,7 +48,7 @@ fn run(design: &dyn Design, likelihood: Likelihood, target: &[f64]) -> usize {
     let mut data =
         Observations::new(design, likelihood, target.to_vec(), None).expect("valid data");
     let mut watch = |_: &sparsebayes::Step| ControlFlow::Continue(());
-    fit(&mut data, &rules, &mut watch)
+    fit_rows(&mut data, &rules, &mut watch)
         .expect("a fit")
         .active
         .len()
@@ -163,7 +163,7 @@ fn passes(c: &mut Criterion) {
             });
         }
         group.bench_function(BenchmarkId::new("Gram matrix of 256", n), |b| {
-            b.iter(|| data.among(black_box(&working_set)));
+            b.iter(|| data.among(black_box(&active), &mu, &working_set));
         });
     }
     group.finish();

@@ -2,9 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use sparsebayes::internal::{
-    Blocks, OutputNoise, OutputObservations, SoftmaxStatistics, fit_in_blocks, fit_outputs,
-};
+use sparsebayes::internal::{Blocks, OutputNoise, SoftmaxStatistics, fit_in_blocks, fit_outputs};
 use sparsebayes::{
     DenseDesign, Error, Likelihood, Noise, Observations, Posterior, Result, Scheme, Search,
     Settings, Statistics, Status, Step, SufficientStatistics, SumStatistics, fit,
@@ -149,7 +147,7 @@ impl Extreme {
                 let second = self.columns.first().unwrap_or(&targets);
                 let noise = OutputNoise::Own(vec![self.settings.noise; 2]);
                 let both = [&targets[..], second].concat();
-                let mut rows = OutputObservations::new(design, both, 2, weights)?;
+                let mut rows = Observations::outputs(design, both, 2, weights, None)?;
                 let found = fit_outputs(&mut rows, rules, &noise, go_on)?;
                 check(
                     &found.alpha,

@@ -1,8 +1,5 @@
 //! The error type of the crate.
 
-#[cfg(feature = "fit")]
-use crate::linalg::{FactorizationError, NotPositiveDefinite};
-
 /// An error. A fit that did not converge is not an error but a [`Status`](crate::Status).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -60,6 +57,32 @@ pub enum Error {
     /// A provider of statistics failed.
     #[error("the provider of statistics failed: {0}")]
     Provider(Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// The matrix is not positive definite to working precision: a squared pivot is not positive, infinite or NaN.
+#[cfg(feature = "fit")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the matrix is not positive definite: pivot {pivot} is not a positive number")]
+pub struct NotPositiveDefinite {
+    /// Row of that pivot.
+    pub pivot: usize,
+}
+
+/// Why a factorisation failed.
+#[cfg(feature = "fit")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FactorizationError {
+    /// By the values of the matrix.
+    Indefinite(NotPositiveDefinite),
+    /// The caller raised the flag of `Cholesky::cancelled_by`.
+    Cancelled,
+}
+
+#[cfg(feature = "fit")]
+impl From<NotPositiveDefinite> for FactorizationError {
+    fn from(error: NotPositiveDefinite) -> Self {
+        Self::Indefinite(error)
+    }
 }
 
 #[cfg(feature = "fit")]

@@ -57,19 +57,19 @@ mod special;
 
 #[cfg(feature = "fit")]
 pub use crate::data::{
-    Approximation, DenseDesign, Design, Facts, KernelDesign, Observations, Statistics,
-    SufficientStatistics, SumStatistics, Sweep,
+    DenseDesign, Design, Facts, KernelDesign, Observations, Statistics, SufficientStatistics,
+    SumStatistics, Sweep,
 };
+#[cfg(feature = "fit")]
+pub use crate::error::NotPositiveDefinite;
 pub use crate::error::{Error, Result};
 #[cfg(feature = "fit")]
 pub use crate::fit::{
-    Action, Noise, Rules, Scheme, Search, Settings, Status, Step, StepCallback, fit,
+    Action, Noise, Rules, Scheme, Search, Settings, Status, Step, StepCallback, fit, fit_rows,
 };
 pub use crate::kernel::{Kernel, Points};
 #[cfg(feature = "fit")]
 pub use crate::likelihood::Likelihood;
-#[cfg(feature = "fit")]
-pub use crate::linalg::NotPositiveDefinite;
 #[cfg(feature = "fit")]
 pub use crate::model::Posterior;
 pub use crate::parallel::with_threads;
@@ -80,19 +80,21 @@ pub use crate::predictor::Predictor;
 pub mod internal {
     #[cfg(feature = "fit")]
     pub use crate::data::{
-        Block, CandidateProducts, CentredProvider, Family, JoinedDesign, OutputObservations,
-        ProviderStatistics, RowPart, RowProvider, SoftmaxStatistics,
+        Block, CandidateProducts, CentredProvider, Family, JoinedDesign, ProviderStatistics,
+        RowPart, RowProvider, SoftmaxStatistics,
     };
     #[cfg(feature = "fit")]
+    pub use crate::error::FactorizationError;
+    #[cfg(feature = "fit")]
     pub use crate::fit::{
-        Ascent, BlockCheckpoint, Blocks, MStep, OutputNoise, RetargetedFit, SaveCheckpoint,
-        TopDownFit, fit_in_blocks, fit_outputs,
+        Ascent, BlockCheckpoint, Blocks, FirstStage, MStep, OutputNoise, RetargetedFit,
+        SaveCheckpoint, TopDownFit, fit_from, fit_in_blocks, fit_outputs,
     };
     #[cfg(feature = "fit")]
     pub use crate::likelihood::Working;
     pub use crate::likelihood::probit::{Expectations, Probit};
     #[cfg(feature = "fit")]
-    pub use crate::linalg::{Cholesky, FactorizationError, LowerTriangle};
+    pub use crate::linalg::{Cholesky, LowerTriangle};
     #[cfg(feature = "fit")]
     pub use crate::model::OutputPosterior;
     pub use crate::parallel::run_alongside;

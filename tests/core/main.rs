@@ -17,8 +17,6 @@ mod indefinite;
 #[cfg(feature = "fit")]
 mod invariants;
 #[cfg(feature = "fit")]
-mod nearly;
-#[cfg(feature = "fit")]
 mod outputs;
 mod predictor;
 #[cfg(feature = "fit")]

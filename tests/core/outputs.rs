@@ -1,8 +1,10 @@
 //! Several outputs: compared with the sum of their evidences; threads, cancellation, refusals.
 
 use nalgebra::{Cholesky, DMatrix, DVector};
-use sparsebayes::internal::{OutputNoise, OutputObservations, OutputPosterior, fit_outputs};
-use sparsebayes::{DenseDesign, Error, KernelDesign, Noise, Settings, Status, Step, with_threads};
+use sparsebayes::internal::{OutputNoise, OutputPosterior, fit_outputs};
+use sparsebayes::{
+    DenseDesign, Error, KernelDesign, Noise, Observations, Settings, Status, Step, with_threads,
+};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -41,7 +43,7 @@ fn solve(
     let design = problem.design();
     let n_outputs = targets.len() / problem.n;
     let mut observations =
-        OutputObservations::new(&design, targets.to_vec(), n_outputs, None).unwrap();
+        Observations::outputs(&design, targets.to_vec(), n_outputs, None, None).unwrap();
     let rules = Settings::default().check().unwrap();
     fit_outputs(&mut observations, &rules, noise, &mut |step| {
         watch(step);
@@ -117,7 +119,8 @@ fn threads_and_lazy_designs_change_no_bit() {
     let stored = design.materialise(None).unwrap();
     let rules = Settings::default().check().unwrap();
     let fit = |design: &dyn sparsebayes::Design| {
-        let mut observations = OutputObservations::new(design, targets.clone(), 2, None).unwrap();
+        let mut observations =
+            Observations::outputs(design, targets.clone(), 2, None, None).unwrap();
         let watch = &mut |_: &Step| ControlFlow::Continue(());
         fit_outputs(&mut observations, &rules, &estimated(2, false), watch).unwrap()
     };
@@ -135,7 +138,7 @@ fn a_raised_flag_and_a_watcher_end_the_fit() {
     let targets = targets(&problem, 3, 1);
     let rules = Settings::default().check().unwrap();
     let noise = estimated(3, false);
-    let observe = || OutputObservations::new(&design, targets.clone(), 3, None).unwrap();
+    let observe = || Observations::outputs(&design, targets.clone(), 3, None, None).unwrap();
     let mut cancelled = observe().cancelled_by(Arc::new(AtomicBool::new(true)));
     let watch = &mut |_: &Step| ControlFlow::Continue(());
     let result = fit_outputs(&mut cancelled, &rules, &noise, watch);
@@ -148,11 +151,11 @@ fn a_raised_flag_and_a_watcher_end_the_fit() {
 #[test]
 fn outputs_that_make_no_sense_are_refused() {
     let design = DenseDesign::new(vec![1.0, 2.0, 3.0, 4.0], 2, 2).unwrap();
-    let observe = |targets: Vec<f64>, c| OutputObservations::new(&design, targets, c, None);
+    let observe = |targets: Vec<f64>, c| Observations::outputs(&design, targets, c, None, None);
     assert!(observe(vec![0.0; 3], 2).is_err());
     assert!(observe(vec![], 0).is_err());
     let empty = DenseDesign::new(vec![], 0, 2).unwrap();
-    assert!(OutputObservations::new(&empty, vec![], 2, None).is_err());
+    assert!(Observations::outputs(&empty, vec![], 2, None, None).is_err());
     assert!(observe(vec![0.0, 1.0, f64::NAN, 1.0], 2).is_err());
     let mut good = observe(vec![0.0, 1.0, 2.0, 1.0], 2).ok().unwrap();
     let rules = Settings::default().check().unwrap();

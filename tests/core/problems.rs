@@ -2,7 +2,7 @@
 
 use sparsebayes::{
     DenseDesign, Design, Kernel, Likelihood, Noise, Observations, Posterior, Settings, Statistics,
-    Step, fit,
+    Step, fit, fit_rows,
 };
 use std::ops::ControlFlow;
 
@@ -108,7 +108,7 @@ pub(crate) fn fit_design(
 ) -> (Posterior, Vec<Step>) {
     let mut observations = Observations::new(design, likelihood, t.to_vec(), weights).unwrap();
     let mut steps = Vec::new();
-    let posterior = fit(&mut observations, &settings.check().unwrap(), &mut |step| {
+    let posterior = fit_rows(&mut observations, &settings.check().unwrap(), &mut |step| {
         steps.push(*step);
         ControlFlow::Continue(())
     });

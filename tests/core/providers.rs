@@ -1,6 +1,6 @@
 //! Every data source gives the same model.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 use nalgebra::DMatrix;
 use sparsebayes::internal::{
@@ -8,7 +8,7 @@ use sparsebayes::internal::{
 };
 use sparsebayes::{
     DenseDesign, Design, Error, Kernel, KernelDesign, Likelihood, Observations, Points, Posterior,
-    Predictor, Scheme, Settings, Statistics, Status, SufficientStatistics, SumStatistics,
+    Predictor, Scheme, Settings, Statistics, Status, SufficientStatistics, SumStatistics, fit_rows,
 };
 
 use crate::problems::{
@@ -91,6 +91,44 @@ fn results_do_not_depend_on_earlier_calls() {
             let anew = look(&mut rows(), active, mu, bounded);
             assert_eq!(look(&mut one, active, mu, bounded), anew);
         }
+    }
+}
+
+/// A second fit takes the path of the first: nothing is kept that the first one uses up.
+#[test]
+fn a_second_fit_of_the_same_rows_has_the_same_bits() {
+    let (x, t) = surface(300, 5);
+    let labels = above(0.1, &t);
+    let (small, large) = (design(&x), surface(1300, 5));
+    // Large enough for a first model from low-rank features.
+    let smooth = KernelDesign::new(&large.0, &large.0, 2, vec![gaussian(0.16)], true).unwrap();
+    for scheme in [Scheme::Sequential, Scheme::Variational, Scheme::MacKay] {
+        let settings = Settings {
+            scheme,
+            ..Settings::default()
+        };
+        let mut problems = vec![
+            (&small, Likelihood::Gaussian, &t),
+            (&small, Likelihood::Bernoulli, &labels),
+        ];
+        if scheme == Scheme::Sequential {
+            problems.push((&smooth, Likelihood::Gaussian, &large.1));
+        }
+        for (design, likelihood, t) in problems {
+            let mut rows = Observations::new(design, likelihood, t.clone(), None).unwrap();
+            let rules = settings.check().unwrap();
+            let mut fit = || fit_rows(&mut rows, &rules, &mut |_| ControlFlow::Continue(()));
+            let first = fit().unwrap();
+            assert_same_bits(&first, &fit().unwrap());
+        }
+    }
+    let mut classes = SoftmaxStatistics::new(&small, &labels, None).unwrap();
+    let part = RowPart::new(Box::new(&small), Likelihood::Bernoulli, labels, None).unwrap();
+    let mut provider = ProviderStatistics::new(CentredProvider::new(part, 1..3).unwrap()).unwrap();
+    let both: [&mut dyn Statistics; 2] = [&mut classes, &mut provider];
+    for stats in both {
+        let first = fit_statistics(stats, Settings::default());
+        assert_same_bits(&first, &fit_statistics(stats, Settings::default()));
     }
 }
 

@@ -1,5 +1,12 @@
 //! Fits of large dictionaries in blocks, and their checkpoints.
 
+// Python signatures.
+#![allow(
+    non_snake_case,
+    clippy::too_many_arguments,
+    clippy::needless_pass_by_value
+)]
+
 use numpy::{PyReadonlyArray1, PyReadonlyArray2, ToPyArray};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -23,11 +30,6 @@ use crate::runner::{Reporter, run_with_checkpoints};
 #[pyfunction]
 #[pyo3(signature = (X, centres, kernels, target, weights=None, *, bias=true, extra=None, likelihood="gaussian",
     n_threads=None, sizes=None, resume=None, keep=None, callback=None, **settings))]
-#[allow(
-    non_snake_case,
-    clippy::too_many_arguments,
-    clippy::needless_pass_by_value
-)] // the Python signature
 pub(crate) fn fit_kernel_in_blocks(
     py: Python<'_>,
     X: PyReadonlyArray2<'_, f64>,

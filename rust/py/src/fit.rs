@@ -1,12 +1,22 @@
 //! Fits of one output.
 
+// Python signatures.
+#![allow(
+    non_snake_case,
+    clippy::too_many_arguments,
+    clippy::needless_pass_by_value
+)]
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use sparsebayes::internal::SoftmaxStatistics;
+use sparsebayes::internal::{FirstStage, SoftmaxStatistics, fit_from};
 use sparsebayes::{
-    Design, Error, Likelihood, Noise, Observations, Posterior, Rules, Scheme, Search, Settings, fit,
+    Design, Error, Likelihood, Noise, Observations, Rules, Scheme, Search, Settings, Statistics,
 };
 
 use crate::arrays;
@@ -16,7 +26,7 @@ use crate::errors::{invalid, to_python};
 use crate::kernel::PyKernel;
 use crate::memory::check_fit;
 use crate::posterior::PyPosterior;
-use crate::runner::{Reporter, run};
+use crate::runner::run;
 
 /// One linear predictor per row with a likelihood, or classes with a softmax.
 #[derive(Clone, Copy)]
@@ -51,32 +61,31 @@ impl<'a> Task<'a> {
         })
     }
 
-    fn check_memory(&self, design: &dyn Design) -> Result<(), Error> {
+    /// The data of the first model, and all data.
+    fn statistics<'d>(
+        &self,
+        design: &'d dyn Design,
+        cancel: &Arc<AtomicBool>,
+    ) -> Result<(FirstStage<'d>, Box<dyn Statistics + 'd>), Error> {
+        let (target, weights) = (self.target, self.weights.map(<[f64]>::to_vec));
         let n_predictors = match self.kind {
             Kind::Scalar(_) => 1,
-            Kind::Classes => n_classes(self.target),
+            Kind::Classes => n_classes(target),
         };
         let shape = [design.n_rows(), design.n_basis()];
-        check_fit(shape, n_predictors, self.rules.scheme)
-    }
-
-    fn solve(&self, design: &dyn Design, reporter: &Reporter) -> Result<Posterior, Error> {
-        let weights = self.weights.map(<[f64]>::to_vec);
-        let watch = &mut |step: &_| reporter.step(step);
-        let cancel = reporter.cancel.clone();
-        self.check_memory(design)?;
-        match self.kind {
+        check_fit(shape, n_predictors, self.rules.scheme)?;
+        let cancel = Arc::clone(cancel);
+        Ok(match self.kind {
             Kind::Scalar(likelihood) => {
-                let target = self.target.to_vec();
-                let mut stats =
-                    Observations::cancellable(design, likelihood, target, weights, Some(cancel))?;
-                fit(&mut stats, &self.rules, watch)
+                let (target, cancel) = (target.to_vec(), Some(cancel));
+                let rows = Observations::cancellable(design, likelihood, target, weights, cancel)?;
+                (FirstStage::choose(&rows, &self.rules)?, Box::new(rows))
             }
             Kind::Classes => {
-                let stats = SoftmaxStatistics::new(design, self.target, weights)?;
-                fit(&mut stats.cancelled_by(cancel), &self.rules, watch)
+                let rows = SoftmaxStatistics::new(design, target, weights)?.cancelled_by(cancel);
+                (FirstStage::all_rows(), Box::new(rows))
             }
-        }
+        })
     }
 }
 
@@ -173,11 +182,6 @@ pub(crate) fn scalar_likelihood(name: &str) -> PyResult<Likelihood> {
 #[pyfunction]
 #[pyo3(signature = (Phi, target, weights=None, *, likelihood="gaussian", n_threads=None, callback=None,
     **settings))]
-#[allow(
-    non_snake_case,
-    clippy::too_many_arguments,
-    clippy::needless_pass_by_value
-)] // the Python signature
 pub(crate) fn fit_dense(
     py: Python<'_>,
     Phi: PyReadonlyArray2<'_, f64>,
@@ -192,7 +196,9 @@ pub(crate) fn fit_dense(
     let rules = rules(settings.as_ref())?;
     let task = Task::new(likelihood, &target, weights.as_ref(), rules, n_threads)?;
     let posterior = run(py, task.n_threads, callback.as_ref(), |reporter| {
-        task.solve(&phi.design()?, reporter)
+        let design = phi.design()?;
+        let (first, mut stats) = task.statistics(&design, &reporter.cancel)?;
+        fit_from(first, &mut *stats, &rules, &mut |step| reporter.step(step))
     })?;
     Ok(posterior.into())
 }
@@ -203,11 +209,6 @@ pub(crate) fn fit_dense(
 #[pyfunction]
 #[pyo3(signature = (X, centres, kernels, target, weights=None, *, bias=true, extra=None, lazy=None,
     likelihood="gaussian", n_threads=None, callback=None, **settings))]
-#[allow(
-    non_snake_case,
-    clippy::too_many_arguments,
-    clippy::needless_pass_by_value
-)] // the Python signature
 pub(crate) fn fit_kernel(
     py: Python<'_>,
     X: PyReadonlyArray2<'_, f64>,
@@ -228,7 +229,8 @@ pub(crate) fn fit_kernel(
     let task = Task::new(likelihood, &target, weights.as_ref(), rules, n_threads)?;
     let posterior = run(py, task.n_threads, callback.as_ref(), |reporter| {
         dictionary.solve(lazy, Some(&reporter.cancel), |design| {
-            task.solve(design, reporter)
+            let (first, mut stats) = task.statistics(design, &reporter.cancel)?;
+            fit_from(first, &mut *stats, &rules, &mut |step| reporter.step(step))
         })
     })?;
     Ok(posterior.into())

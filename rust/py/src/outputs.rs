@@ -1,10 +1,17 @@
 //! Fits of several outputs.
 
+// Python signatures.
+#![allow(
+    non_snake_case,
+    clippy::too_many_arguments,
+    clippy::needless_pass_by_value
+)]
+
 use numpy::{PyArray1, PyArray2, PyArrayMethods, ToPyArray};
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
-use sparsebayes::internal::{OutputNoise, OutputObservations, OutputPosterior, fit_outputs};
-use sparsebayes::{Design, Error, Noise, Rules};
+use sparsebayes::internal::{OutputNoise, OutputPosterior, fit_outputs};
+use sparsebayes::{Design, Error, Noise, Observations, Rules};
 
 use crate::arrays;
 use crate::arrays::{BasisValues, columns, index_array};
@@ -58,7 +65,7 @@ impl<'a> Task<'a> {
     fn solve(&self, design: &dyn Design, reporter: &Reporter) -> Result<OutputPosterior, Error> {
         check_output_fit([design.n_rows(), design.n_basis()], self.n_outputs)?;
         let weights = self.weights.map(<[f64]>::to_vec);
-        let mut observations = OutputObservations::cancellable(
+        let mut observations = Observations::outputs(
             design,
             self.targets.to_vec(),
             self.n_outputs,
@@ -75,11 +82,6 @@ impl<'a> Task<'a> {
 #[pyfunction]
 #[pyo3(signature = (Phi, targets, weights=None, *, noise_variance=None, shared_noise=false, tol=1e-6,
     max_iter=100_000, n_threads=None, callback=None))]
-#[allow(
-    non_snake_case,
-    clippy::too_many_arguments,
-    clippy::needless_pass_by_value
-)] // the Python signature
 pub(crate) fn fit_dense_outputs(
     py: Python<'_>,
     Phi: PyReadonlyArray2<'_, f64>,
@@ -113,11 +115,6 @@ pub(crate) fn fit_dense_outputs(
 #[pyfunction]
 #[pyo3(signature = (X, centres, kernels, targets, weights=None, *, bias=true, extra=None, noise_variance=None,
     shared_noise=false, tol=1e-6, max_iter=100_000, n_threads=None, callback=None))]
-#[allow(
-    non_snake_case,
-    clippy::too_many_arguments,
-    clippy::needless_pass_by_value
-)] // the Python signature
 pub(crate) fn fit_kernel_outputs(
     py: Python<'_>,
     X: PyReadonlyArray2<'_, f64>,

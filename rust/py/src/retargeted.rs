@@ -1,11 +1,18 @@
 //! Fits that Python drives step by step: the M-steps of the multinomial probit models.
 
+// Python signatures.
+#![allow(
+    non_snake_case,
+    clippy::too_many_arguments,
+    clippy::needless_pass_by_value
+)]
+
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use numpy::{PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2, ToPyArray};
 use pyo3::prelude::*;
-use sparsebayes::internal::{Ascent, MStep, OutputObservations, RetargetedFit, TopDownFit};
-use sparsebayes::{DenseDesign, Error, Status};
+use sparsebayes::internal::{Ascent, MStep, RetargetedFit, TopDownFit};
+use sparsebayes::{DenseDesign, Error, Observations, Status};
 
 use crate::arrays;
 use crate::arrays::{class_numbers, columns, functions, index_array, vector};
@@ -48,11 +55,6 @@ impl PyRetargetedFit {
     /// Starts with the columns `active` of `Phi` and their prior precisions `alpha`.
     #[new]
     #[pyo3(signature = (Phi, targets, weights=None, *, active, alpha, n_threads=None))]
-    #[allow(
-        non_snake_case,
-        clippy::too_many_arguments,
-        clippy::needless_pass_by_value
-    )] // the Python signature
     fn new(
         py: Python<'_>,
         Phi: PyReadonlyArray2<'_, f64>,
@@ -74,7 +76,7 @@ impl PyRetargetedFit {
         let alpha = vector("alpha", &alpha)?.to_vec();
         let fit = run(py, n_threads, None, |reporter| {
             let design = DenseDesign::new(values, n_rows, n_basis)?;
-            let stats = OutputObservations::unscaled(design, target_values, n_outputs, weights)?
+            let stats = Observations::unscaled_outputs(design, target_values, n_outputs, weights)?
                 .cancelled_by(reporter.cancel.clone());
             RetargetedFit::new(stats, 1.0, &active, &alpha)
         })?;
@@ -94,7 +96,6 @@ impl PyRetargetedFit {
     /// The M-step: maximises the evidence of `targets` until no change gains `gain` nats and each ln alpha is within `tol`
     /// of its optimum. Returns the status, and the evidence and the number of functions at the start and after each update.
     #[pyo3(signature = (targets, *, gain, tol, max_iter, callback=None))]
-    #[allow(clippy::needless_pass_by_value)] // the Python signature
     fn maximise<'py>(
         &self,
         py: Python<'py>,
@@ -130,7 +131,6 @@ impl PyRetargetedFit {
     /// with this first radius, until a step gains less than `gain` or a function is about to be deleted. Returns the
     /// targets of the final E-step, (N, C).
     #[pyo3(signature = (labels, *, gain, radius, n_nodes=None))]
-    #[allow(clippy::needless_pass_by_value)] // the Python signature
     fn maximise_bound<'py>(
         &self,
         py: Python<'py>,
@@ -186,7 +186,6 @@ impl PyTopDownFit {
     /// Starts with all columns of `Phi`.
     #[new]
     #[pyo3(signature = (Phi, weights=None, *, n_threads=None))]
-    #[allow(non_snake_case, clippy::needless_pass_by_value)] // the Python signature
     fn new(
         py: Python<'_>,
         Phi: PyReadonlyArray2<'_, f64>,
@@ -210,7 +209,6 @@ impl PyTopDownFit {
     }
 
     /// The weights for these targets (N, C) and precisions (m, C), and Phi times them (N, C).
-    #[allow(clippy::needless_pass_by_value)] // the Python signature
     fn solve<'py>(
         &self,
         py: Python<'py>,
@@ -239,7 +237,6 @@ impl PyTopDownFit {
     }
 
     /// Deletes all functions except those at these ascending positions.
-    #[allow(clippy::needless_pass_by_value)] // the Python signature
     fn keep(&self, py: Python<'_>, places: PyReadonlyArray1<'_, i64>) -> PyResult<()> {
         let places = functions("places", &places)?;
         check_memory(&[places.len() * self.n_rows, square(places.len())])?;

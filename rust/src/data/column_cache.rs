@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::data::Sweep;
-use crate::data::design::Design;
-use crate::data::row_blocks::{BLOCK_BUFFER, Sums, Visit};
-use crate::linalg::aligned_columns::{AlignedColumns, stride};
+use crate::data::design::{BLOCK_BUFFER, Design};
+use crate::data::row_blocks::{Sums, Visit};
+use crate::linalg::columns::{AlignedColumns, stride};
 use crate::linalg::vector::{column_dot, weighted_square};
 use crate::parallel::fill_pieces;
 use crate::{Error, Result};

@@ -1,47 +1,32 @@
 //! The data of a fit: sums over rows, returned by providers through the trait [`Statistics`].
 //!
-//! [`Observations`] computes them from rows in memory, [`SumStatistics`] from sufficient statistics, and [`ProviderStatistics`]
-//! from any [`RowProvider`]. [`SoftmaxStatistics`] and [`OutputObservations`] are for several classes and several outputs.
+//! [`Observations`] computes them from rows in memory, with one output or several, [`SoftmaxStatistics`] from rows with class labels,
+//! [`SumStatistics`] from sufficient statistics, and [`ProviderStatistics`] from any [`RowProvider`].
 
 pub(crate) mod low_rank;
 
-mod centred;
 mod column_cache;
-mod column_table;
-mod dense_design;
 mod design;
-mod design_views;
-mod dictionary_part;
-mod kernel_design;
-mod multi_output;
-mod observations;
+mod part;
 mod provider;
-mod provider_statistics;
 mod row_blocks;
-mod row_part;
-mod softmax_rows;
-mod softmax_statistics;
-mod softmax_sums;
-mod subset;
-mod sufficient_statistics;
+mod row_subsample;
+mod rows;
+mod softmax;
 mod sums;
 mod targets;
 
-pub use crate::data::centred::CentredProvider;
-pub use crate::data::dense_design::DenseDesign;
-pub use crate::data::design::{Block, Design, Family};
-pub use crate::data::design_views::JoinedDesign;
-pub use crate::data::kernel_design::KernelDesign;
+pub use crate::data::design::{Block, DenseDesign, Design, Family, JoinedDesign, KernelDesign};
 pub(crate) use crate::data::low_rank::bounds::{BoundSample, ScreeningBounds};
-pub use crate::data::multi_output::OutputObservations;
-pub use crate::data::observations::Observations;
-pub use crate::data::provider::{CandidateProducts, RowProvider};
-pub use crate::data::provider_statistics::ProviderStatistics;
-pub use crate::data::row_part::RowPart;
-pub use crate::data::softmax_statistics::SoftmaxStatistics;
-pub(crate) use crate::data::subset::Subset;
-pub use crate::data::sufficient_statistics::SufficientStatistics;
-pub use crate::data::sums::SumStatistics;
+pub(crate) use crate::data::low_rank::statistics::LowRankStatistics;
+pub(crate) use crate::data::part::Subset;
+pub use crate::data::provider::{
+    CandidateProducts, CentredProvider, ProviderStatistics, RowPart, RowProvider,
+};
+pub(crate) use crate::data::row_subsample::SubsampledStatistics;
+pub use crate::data::rows::Observations;
+pub use crate::data::softmax::SoftmaxStatistics;
+pub use crate::data::sums::{SufficientStatistics, SumStatistics};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -120,20 +105,6 @@ impl Facts {
     }
 }
 
-/// Approximate statistics, complete in themselves.
-#[derive(Debug, Clone, Copy)]
-pub enum Approximation {
-    /// Part of the rows, evenly distributed over all rows.
-    RowSubsample {
-        /// One row in so many.
-        share: usize,
-        /// No approximation if this makes fewer rows.
-        least: usize,
-    },
-    /// Low-rank features of the dictionary, for a Gaussian likelihood: passes over the dictionary are cheap.
-    LowRankFeatures,
-}
-
 /// What a fit asks of the data.
 ///
 /// A fit sees the data through this trait only. It passes the weights `mu` of the functions listed in `active`; all other weights are
@@ -146,17 +117,16 @@ pub enum Approximation {
 /// | [`gradient`](Self::gradient) | and Phi_A^T e | N m | to recentre the quadratic model of a Gaussian likelihood |
 /// | [`local`](Self::local) | and Phi_A^T W Phi_A | N m^2 | at each Newton step on the weights |
 /// | [`variance_drift`](Self::variance_drift) | derivatives of the posterior variances | N m^2 | for Newton's method on the Laplace fixed point |
-/// | [`bound`](Self::bound) | nothing; replaces the likelihood by a bound | N m^2 | by the variational scheme, at each step |
 /// | [`sweep`](Self::sweep) | diagonal and gradient of all functions, some Gram columns | N K | once per pass over the dictionary |
 /// | [`among`](Self::among) | Gram matrix and gradient of a working set | N p^2 | once per working set |
 /// | [`project`](Self::project) | gradient of a working set | N p | where its Gram matrix is known |
+/// | [`bound`](Self::bound) | nothing; replaces the likelihood by a bound | N m^2 | by the variational scheme, at each step |
+/// | [`remove_bound`](Self::remove_bound) | nothing; restores the likelihood | | at the end of that scheme |
 ///
 /// Here e are the working residuals and W the working weights of the rows at `mu`, times the sample weights. Columns have unit
 /// (weighted) length and Gaussian targets unit variance; [`Facts::norms`] and [`Facts::target_scale`] convert a fitted
-/// model to the units of the caller. The methods without a parameter `mu` use the `mu` of the latest call that had one.
-///
-/// The methods `approximate_*` and `with_approximation` are optional. They give a fit cheaper approximations, with which it chooses functions. The
-/// final model never depends on them.
+/// model to the units of the caller. No method but [`bound`](Self::bound) changes the result of a later call. Implementations keep what
+/// they computed at the latest `mu`, so that several calls at one point cost one evaluation of the likelihood.
 ///
 /// # Errors
 /// Every method may return an error of the provider, and returns [`Error::Interrupted`] once the caller has raised the flag.
@@ -179,9 +149,44 @@ pub trait Statistics {
         gradient: &mut [f64],
     ) -> Result<f64> {
         let deviances = self.gradient(active, mu, gradient)?;
-        let own = self.among(active)?.0.whole();
+        let own = self.among(active, mu, active)?.0.whole();
         gram.view_mut((0, 0), own.shape()).copy_from(&own);
         Ok(deviances.iter().sum())
+    }
+
+    /// Writes the gradient of the active functions; returns the deviance.
+    fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<Vec<f64>>;
+
+    /// How posterior variances change as the mode moves from `mu`, through the working weights alone.
+    ///
+    /// With T = Phi_A Sigma and `skew` the derivative of a working weight in the linear predictor, it is the m x m matrix
+    /// `sum_n skew_n T_nj^2 T_nk`. Where a row has several linear predictors, it is the negative third derivative of its log-likelihood,
+    /// applied to `T_nj, T_nj, T_nk`. The default is zero, as for a Gaussian likelihood.
+    fn variance_drift(
+        &mut self,
+        active: &[usize],
+        mu: &[f64],
+        sigma: &DMatrix<f64>,
+    ) -> Result<DMatrix<f64>> {
+        debug_assert!(self.facts().is_linear);
+        let _ = (mu, sigma);
+        Ok(DMatrix::zeros(active.len(), active.len()))
+    }
+
+    /// One pass over the dictionary.
+    fn sweep(&mut self, active: &[usize], mu: &[f64], wanted: &[usize]) -> Result<Sweep>;
+
+    /// The lower triangle of the Gram matrix of `js` (|js| x |js|), and the gradient of each.
+    fn among(
+        &mut self,
+        active: &[usize],
+        mu: &[f64],
+        js: &[usize],
+    ) -> Result<(LowerTriangle, Vec<f64>)>;
+
+    /// The gradient of each of `js`.
+    fn project(&mut self, active: &[usize], mu: &[f64], js: &[usize]) -> Result<Vec<f64>> {
+        Ok(self.among(active, mu, js)?.1)
     }
 
     /// Replaces the log-likelihood by a quadratic lower bound in all later calls: the bound that is tightest in expectation over weights
@@ -197,58 +202,6 @@ pub trait Statistics {
         }
     }
 
-    /// Writes the gradient of the active functions; returns the deviance.
-    fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<Vec<f64>>;
-
-    /// How posterior variances change as the mode moves, through the working weights alone; called right after [`Statistics::local`]
-    /// at the same `mu`.
-    ///
-    /// With T = Phi_A Sigma and `skew` the derivative of a working weight in the linear predictor, it is the m x m matrix
-    /// `sum_n skew_n T_nj^2 T_nk`. Where a row has several linear predictors, it is the negative third derivative of its log-likelihood,
-    /// applied to `T_nj, T_nj, T_nk`. The default is zero, as for a Gaussian likelihood.
-    fn variance_drift(&mut self, active: &[usize], sigma: &DMatrix<f64>) -> Result<DMatrix<f64>> {
-        debug_assert!(self.facts().is_linear);
-        let _ = sigma;
-        Ok(DMatrix::zeros(active.len(), active.len()))
-    }
-
-    /// One pass over the dictionary.
-    fn sweep(&mut self, active: &[usize], mu: &[f64], wanted: &[usize]) -> Result<Sweep>;
-
-    /// The gradient of each of `js`.
-    fn project(&mut self, js: &[usize]) -> Result<Vec<f64>> {
-        Ok(self.among(js)?.1)
-    }
-
-    /// The lower triangle of the Gram matrix of `js` (|js| x |js|), and the gradient of each.
-    fn among(&mut self, js: &[usize]) -> Result<(LowerTriangle, Vec<f64>)>;
-
-    /// Calls `visit` with these statistics and with approximate ones. Does nothing where there are none.
-    fn with_approximation(
-        &mut self,
-        kind: Approximation,
-        visit: &mut dyn FnMut(&mut dyn Statistics, &mut dyn Statistics),
-    ) -> Result<()> {
-        let _ = (kind, visit);
-        Ok(())
-    }
-
-    /// [`Statistics::sweep`] to about six digits, if that is cheaper. It belongs to the likelihood of
-    /// [`Statistics::approximate_among`].
-    fn approximate_sweep(
-        &mut self,
-        active: &[usize],
-        mu: &[f64],
-        wanted: &[usize],
-    ) -> Result<Option<Sweep>> {
-        let _ = (active, mu, wanted);
-        Ok(None)
-    }
-
-    /// [`Statistics::among`] to about six digits, if that is cheaper. Gram matrix and gradient belong to one likelihood, close to
-    /// the exact one, so that no posterior promises a gain that this likelihood does not have.
-    fn approximate_among(&mut self, js: &[usize]) -> Result<Option<(LowerTriangle, Vec<f64>)>> {
-        let _ = js;
-        Ok(None)
-    }
+    /// Restores the log-likelihood after [`Statistics::bound`].
+    fn remove_bound(&mut self) {}
 }

@@ -1,28 +1,25 @@
 //! Passes over a design matrix, block by block, and sums over blocks of rows.
 
-use std::cell::RefCell;
 use std::ops::Range;
 
 use nalgebra::DMatrix;
 
-use crate::data::design::{Block, Design};
+use crate::Result;
+use crate::data::design::{BLOCK_BUFFER, Block, COLUMN_BLOCK, Design};
 use crate::linalg::gemm::{TallMatrix, add_transpose_product};
 use crate::linalg::vector::axpy;
-use crate::parallel::{fill_pieces, map_pieces, pieces};
-use crate::{Error, Result};
+use crate::parallel::{map_pieces, pieces};
 
 /// Rows of one piece of work in sums over rows.
 pub(crate) const ROW_BLOCK: usize = 2048;
-/// Rows of a block of the design. With [`COLUMN_BLOCK`] columns it stays in the second-level cache; columns at a distance of a power of
+/// Rows of a block of the design. With `COLUMN_BLOCK` columns it stays in the second-level cache; columns at a distance of a power of
 /// two would compete for the same cache sets.
 const BLOCK_ROWS: usize = 504;
-/// Columns of a block of the design, handled by one thread.
-pub(crate) const COLUMN_BLOCK: usize = 64;
-
-thread_local! {
-    /// Memory into which lazy designs evaluate their blocks.
-    pub(crate) static BLOCK_BUFFER: RefCell<Vec<f64>> = const { RefCell::new(Vec::new()) };
-}
+/// Columns of a Gram matrix that one thread computes at a time.
+pub(crate) const GRAM_COLUMNS: usize = 24;
+/// Rows of a block of a Gram matrix: some hundred columns of this height stay in the caches. A power of two would make columns compete
+/// for the same cache sets.
+pub(crate) const GRAM_ROWS: usize = 504;
 
 /// One block in a pass of [`over_blocks`].
 pub(crate) struct Visit<'a> {
@@ -85,55 +82,6 @@ pub(crate) fn over_blocks(
     });
     let parts: Result<Vec<_>> = parts.into_iter().collect();
     Ok(Sums::concat(parts?, n_products))
-}
-
-/// All N x K values of a design, column-major. An error of `check`, called regularly, ends the evaluation; once `check` fails, it must
-/// keep failing.
-pub(crate) fn values_of(
-    design: &dyn Design,
-    check: impl Fn() -> Result<()> + Sync + Send,
-) -> Result<Vec<f64>> {
-    let (n, k) = (design.n_rows(), design.n_basis());
-    let mut values = Vec::new();
-    values
-        .try_reserve_exact(n * k)
-        .map_err(|_| Error::no_memory_for("the dictionary", n * k))?;
-    values.resize(n * k, 0.0);
-    fill_pieces(&mut values, COLUMN_BLOCK * n, |start, out| {
-        let first = start / n;
-        evaluate(design, first..first + out.len() / n, &check, out);
-    });
-    check()?;
-    Ok(values)
-}
-
-/// All rows of some columns, until `check` fails.
-fn evaluate(
-    design: &dyn Design,
-    columns: Range<usize>,
-    check: impl Fn() -> Result<()>,
-    out: &mut [f64],
-) {
-    /// Rows and columns between two checks: a fraction of a second for kernels of ten thousand inputs.
-    const ROWS: usize = 1 << 10;
-    const COLUMNS: usize = 8;
-    let n = design.n_rows();
-    for part in pieces(columns.len(), COLUMNS) {
-        let out = &mut out[part.start * n..];
-        let part = columns.start + part.start..columns.start + part.end;
-        for rows in pieces(n, ROWS) {
-            if check().is_err() {
-                return;
-            }
-            BLOCK_BUFFER.with_borrow_mut(|buffer| {
-                let block = design.block(rows.clone(), part.clone(), buffer);
-                for c in 0..part.len() {
-                    out[c * n + rows.start..][..rows.len()]
-                        .copy_from_slice(block.column(c, rows.len()));
-                }
-            });
-        }
-    }
 }
 
 /// The m x m sum over pieces of at most `size` rows; `add(rows, out)` adds the contribution of some rows.

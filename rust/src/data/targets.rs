@@ -47,7 +47,7 @@ pub(crate) fn total_weight(n: usize, weights: Option<&[f64]>) -> f64 {
 }
 
 /// The unit of the targets: their weighted standard deviation; for constant targets their size; for zeros 1.
-pub(crate) fn target_scale(target: &[f64], weight: impl Fn(usize) -> f64) -> f64 {
+fn target_scale(target: &[f64], weight: impl Fn(usize) -> f64) -> f64 {
     let size = target.iter().fold(0.0_f64, |m, t| m.max(t.abs()));
     if size == 0.0 {
         return 1.0;
@@ -61,6 +61,32 @@ pub(crate) fn target_scale(target: &[f64], weight: impl Fn(usize) -> f64) -> f64
     let mean = average(&|t| t);
     let variance = average(&|t| (t - mean).powi(2));
     size * deviation_or_size(variance, 1.0)
+}
+
+/// The root mean variance of the outputs that are not zero everywhere, and the variance of each output in that unit.
+pub(crate) fn common_scale<'t>(
+    targets: impl Iterator<Item = &'t [f64]>,
+    weight: impl Fn(usize) -> f64,
+) -> (f64, Vec<f64>) {
+    let scale_or_zero = |target: &[f64]| {
+        let zero = target.iter().all(|&t| t == 0.0);
+        if zero {
+            0.0
+        } else {
+            target_scale(target, &weight)
+        }
+    };
+    let scales: Vec<f64> = targets.map(scale_or_zero).collect();
+    let largest = scales.iter().copied().fold(0.0, f64::max);
+    if largest == 0.0 {
+        return (1.0, vec![1.0; scales.len()]);
+    }
+    let count = scales.iter().filter(|&&s| s > 0.0).count();
+    // Divided by the largest first, so that no square over- or underflows.
+    let mean = scales.iter().map(|s| (s / largest).powi(2)).sum::<f64>() / count as f64;
+    let scale = largest * mean.sqrt();
+    let variance = |&s: &f64| if s > 0.0 { (s / scale).powi(2) } else { 1.0 };
+    (scale, scales.iter().map(variance).collect())
 }
 
 /// The unit of targets with this variance and this largest absolute value.

@@ -1,111 +1,186 @@
-//! S and Q of the inactive members of a working set, updated at every step.
+//! S and Q of inactive functions, and those of a working set updated at every step.
 
-use crate::fit::evidence::{Factors, gain_of_excess};
-use crate::fit::model::State;
-use crate::fit::prior::{Gamma, Priors};
-use crate::fit::record::{Action, Recorder, Stop};
-use crate::fit::refine::Change;
+use crate::fit::evidence::{Factors, Priors, gain_of_excess};
+use crate::fit::model::{Model, Projection};
 use crate::fit::tuning::Tuning;
 use crate::fit::working_set::WorkingSet;
-use crate::linalg::aligned_columns::AlignedColumns;
 use crate::linalg::batched_triangular::{LANES, pack_lower, solve_lanes, square_lanes};
+use crate::linalg::columns::AlignedColumns;
 use crate::linalg::simd::{Simd, WithSimd, dispatch};
 use crate::linalg::symmetric::SymmetricMatrix;
-use crate::linalg::vector::head;
-use crate::parallel::fill_pieces;
+use crate::linalg::vector::{axpy, head};
+use crate::parallel::fill_pieces_of;
 
-/// Members of one parallel piece, and the products (members x active functions^2) from which more than one thread is used.
-const PIECE: usize = 8 * LANES;
-const MIN_PARALLEL_PRODUCTS: usize = 2_000_000;
-
-/// S and Q of every member of a working set: equations (24) and (25).
-///
-/// Between calls they belong to the present state; those of active functions are undefined.
-#[derive(Clone)]
-pub(crate) struct Candidates {
-    /// S at each noise level.
+/// S at each noise level and Q of each output, of every function of a working set or dictionary: equations (24) and (25).
+#[derive(Clone, Default)]
+pub(crate) struct FactorTable {
     s: Vec<AlignedColumns>,
-    /// Q of each output.
     q: Vec<AlignedColumns>,
-    /// Whether a member may be added: inactive and not excluded.
-    open: Vec<bool>,
-    /// How often each member was added.
-    entries: Vec<u8>,
-    priors: Priors,
-    /// w of [`Candidates::shift`].
-    work: AlignedColumns,
+    pub(crate) priors: Priors,
 }
 
-impl Candidates {
-    pub(crate) fn new(set: &WorkingSet, state: &State) -> Self {
-        let zeros = AlignedColumns::zeros(set.len());
-        let mut this = Self {
-            s: vec![zeros.clone(); state.levels.len()],
-            q: vec![zeros.clone(); state.outputs.len()],
-            open: vec![false; set.len()],
-            entries: vec![0; set.len()],
-            priors: set.priors.clone(),
-            work: zeros,
-        };
-        this.refresh(set, state);
-        this
+impl FactorTable {
+    pub(crate) fn new(priors: Priors) -> Self {
+        Self {
+            priors,
+            ..Self::default()
+        }
     }
 
-    /// Computes S and Q from scratch.
-    pub(crate) fn refresh(&mut self, set: &WorkingSet, state: &State) {
-        (0..set.len()).for_each(|i| self.set_open(i, true));
-        state.active.iter().for_each(|&j| self.set_open(j, false));
-        for (c, (q, output)) in self.q.iter_mut().zip(&state.outputs).enumerate() {
-            q.copy_from_slice(set.projections_of(c));
-            for (&j, &mu) in state.active.iter().zip(&output.mu) {
-                let column = set.gram.column(j);
-                for (q, g) in q.iter_mut().zip(column) {
-                    *q -= mu * g;
-                }
+    /// Computes S and Q of all functions from scratch. `columns` are their products with the active functions, `diag` those with
+    /// themselves. Of output c, `gradients[c]` are the products with a residual, and `changes[c]` columns and weights that were added to
+    /// the model since.
+    pub(crate) fn compute(
+        &mut self,
+        model: &Model,
+        columns: &[&[f64]],
+        diag: &[f64],
+        gradients: &[&[f64]],
+        changes: &[Vec<(f64, &[f64])>],
+    ) {
+        let (n, m) = (diag.len(), columns.len());
+        let fit_to = |table: &mut Vec<AlignedColumns>, len: usize| {
+            if table.len() != len || table.iter().any(|column| column.len() != n) {
+                *table = vec![AlignedColumns::zeros(n); len];
             }
-            let beta = state.levels[state.level_of(c)].noise.beta;
-            q.iter_mut().for_each(|q| *q *= beta);
-        }
-        let sequential = state.len() * state.len() * set.len() < MIN_PARALLEL_PRODUCTS;
-        let piece = if sequential { set.len() } else { PIECE };
-        for (s, level) in self.s.iter_mut().zip(&state.levels) {
+        };
+        fit_to(&mut self.s, model.levels.len());
+        fit_to(&mut self.q, model.outputs.len());
+        for (s, level) in self.s.iter_mut().zip(&model.levels) {
             let (beta, lower) = (level.noise.beta, pack_lower(&level.chol));
-            fill_pieces(s, piece, |start, s| {
-                let mut lanes = vec![[0.0; LANES]; state.len()];
+            fill_pieces_of(m * m * n, s, Tuning::PIECE, |start, s| {
+                let mut lanes = vec![[0.0; LANES]; m];
                 for (k, s) in s.chunks_mut(LANES).enumerate() {
                     let first = start + k * LANES;
-                    let members = first..first + s.len();
-                    for (lane, &j) in lanes.iter_mut().zip(&state.active) {
-                        let column = &set.gram.column(j)[members.clone()];
-                        let values = lane.iter_mut().zip(column);
-                        values.for_each(|(v, g)| *v = beta * g);
-                    }
+                    load_lanes(columns, first..first + s.len(), beta, &mut lanes);
                     solve_lanes(&lower, &mut lanes);
-                    let overlap = square_lanes(&lanes);
-                    let own = &set.gram.diagonal()[members];
-                    for ((s, own), overlap) in s.iter_mut().zip(own).zip(overlap) {
+                    let terms = diag[first..].iter().zip(square_lanes(&lanes));
+                    for (s, (own, overlap)) in s.iter_mut().zip(terms) {
                         *s = beta * own - overlap;
                     }
                 }
             });
         }
+        for (c, q) in self.q.iter_mut().enumerate() {
+            let beta = model.levels[model.level_of(c)].noise.beta;
+            fill_pieces_of(changes[c].len() * n, q, Tuning::PIECE, |start, q| {
+                let range = start..start + q.len();
+                q.copy_from_slice(&gradients[c][range.clone()]);
+                for &(weight, column) in &changes[c] {
+                    axpy(-weight, &column[range.clone()], q);
+                }
+                for q in q {
+                    *q *= beta;
+                }
+            });
+        }
+    }
+
+    /// The factors of inactive function `i` beside the model.
+    pub(crate) fn of(&self, i: usize, model: &Model) -> Factors {
+        model.combine(|l| self.s[l][i], |c| self.q[c][i], self.priors.of(i))
+    }
+
+    /// S of function `i` at level `l`.
+    pub(crate) fn s(&self, i: usize, l: usize) -> f64 {
+        self.s[l][i]
+    }
+
+    /// Q of function `i` for output `c`.
+    pub(crate) fn q(&self, i: usize, c: usize) -> f64 {
+        self.q[c][i]
+    }
+
+    fn set(&mut self, i: usize, own: Projection) {
+        self.s.iter_mut().zip(own.s).for_each(|(all, s)| all[i] = s);
+        self.q.iter_mut().zip(own.q).for_each(|(all, q)| all[i] = q);
+    }
+}
+
+/// beta times these rows of the columns, one row per lane.
+pub(crate) fn load_lanes(
+    columns: &[&[f64]],
+    rows: std::ops::Range<usize>,
+    beta: f64,
+    lanes: &mut [[f64; LANES]],
+) {
+    for (lane, column) in lanes.iter_mut().zip(columns) {
+        for (v, g) in lane.iter_mut().zip(&column[rows.clone()]) {
+            *v = beta * g;
+        }
+    }
+}
+
+/// The candidates of a working set.
+///
+/// Between calls S and Q belong to the present model; those of active functions are undefined.
+#[derive(Clone)]
+pub(crate) struct Candidates {
+    pub(crate) factors: FactorTable,
+    /// Whether a member may be added: inactive and not excluded.
+    open: Vec<bool>,
+    /// How often each member was added.
+    entries: Vec<u8>,
+    /// w of [`Candidates::shift`].
+    work: AlignedColumns,
+}
+
+impl Candidates {
+    pub(crate) fn new(set: &WorkingSet, model: &Model) -> Self {
+        let mut this = Self {
+            factors: FactorTable::new(set.priors.clone()),
+            open: vec![false; set.len()],
+            entries: vec![0; set.len()],
+            work: AlignedColumns::zeros(set.len()),
+        };
+        this.refresh(set, model);
+        this
+    }
+
+    /// Computes S and Q from scratch.
+    pub(crate) fn refresh(&mut self, set: &WorkingSet, model: &Model) {
+        (0..set.len()).for_each(|i| self.set_open(i, true));
+        model.active.iter().for_each(|&j| self.set_open(j, false));
+        let active = model.active.iter();
+        let columns: Vec<&[f64]> = active.map(|&j| set.gram.column(j)).collect();
+        let weights = |mu: &[f64]| mu.iter().copied().zip(columns.iter().copied()).collect();
+        let changes: Vec<Vec<_>> = model.outputs.iter().map(|o| weights(&o.mu)).collect();
+        let outputs = 0..model.outputs.len();
+        let projections: Vec<&[f64]> = outputs.map(|c| set.projections_of(c)).collect();
+        let diag = set.gram.diagonal();
+        self.factors
+            .compute(model, &columns, diag, &projections, &changes);
     }
 
     /// The addition with the largest gain, if that exceeds `min_gain`.
-    pub(crate) fn best_addition(&self, state: &State, min_gain: f64) -> Option<(usize, f64)> {
-        let ([s], [q], true) = (&self.s[..], &self.q[..], self.priors.are_flat()) else {
-            return self.best_among_all(state, min_gain);
+    pub(crate) fn best_addition(
+        &self,
+        set: &WorkingSet,
+        model: &Model,
+        min_gain: f64,
+    ) -> Option<(usize, f64)> {
+        let ([s], [q], true) = (
+            &self.factors.s[..],
+            &self.factors.q[..],
+            self.factors.priors.are_flat(),
+        ) else {
+            return self.best_among_all(set, model, min_gain);
         };
-        let min_s = Tuning::MIN_ORTHOGONAL_PART * state.beta();
-        let best = largest_ratio(s, q, &self.open, min_s)?;
-        let gain = self.factors_of(best, state).gain_of_adding();
+        let min_s = Tuning::MIN_ORTHOGONAL_PART * model.beta();
+        let best = largest_ratio(s, q, &self.open, set.gram.diagonal(), min_s)?;
+        let gain = self.factors.of(best, model).gain_of_adding();
         (gain > Tuning::MIN_GAIN.max(min_gain)).then_some((best, gain))
     }
 
     /// [`Candidates::best_addition`] where gains do not rise with q^2 / s: with several outputs, or with informative priors.
-    fn best_among_all(&self, state: &State, min_gain: f64) -> Option<(usize, f64)> {
+    fn best_among_all(
+        &self,
+        set: &WorkingSet,
+        model: &Model,
+        min_gain: f64,
+    ) -> Option<(usize, f64)> {
         let min_gain = min_gain.max(Tuning::MIN_GAIN);
-        let bounds = self.bounds(state).into_iter().enumerate();
+        let bounds = self.bounds(model).into_iter().enumerate();
         let mut bounds: Vec<(f64, usize)> = bounds
             .filter(|&(i, bound)| bound > min_gain && self.is_open(i))
             .map(|(i, bound)| (bound, i))
@@ -118,8 +193,12 @@ impl Candidates {
             if bound <= ties {
                 break;
             }
-            let factors = self.factors_of(i, state);
-            if !state.resolves(&factors, Tuning::MIN_ORTHOGONAL_PART, 1.0) {
+            let factors = self.factors.of(i, model);
+            if !model.resolves(
+                &factors,
+                Tuning::MIN_ORTHOGONAL_PART,
+                set.gram.diagonal()[i],
+            ) {
                 continue;
             }
             if let Some((_, gain)) = factors.best_above(ties) {
@@ -137,14 +216,14 @@ impl Candidates {
     }
 
     /// An upper bound of the gain of each member: the sum of the largest gains of each noise level.
-    fn bounds(&self, state: &State) -> Vec<f64> {
+    fn bounds(&self, model: &Model) -> Vec<f64> {
         let mut bounds = vec![0.0; self.open.len()];
         let mut squares = vec![0.0; self.open.len()];
-        for (l, s) in self.s.iter().enumerate() {
-            let outputs = state.outputs_of(l);
+        for (l, s) in self.factors.s.iter().enumerate() {
+            let outputs = model.outputs_of(l);
             let n = outputs.len() as f64;
             squares.fill(0.0);
-            for q in &self.q[outputs] {
+            for q in &self.factors.q[outputs] {
                 squares
                     .iter_mut()
                     .zip(q.iter())
@@ -159,26 +238,32 @@ impl Candidates {
 
     /// `S += c w^2` and `Q += c mu_k w` with `w_i = beta Sigma_k^T Phi^T phi_i` and c a function of Sigma_kk: every update of
     /// appendix A has this form.
-    fn shift(&mut self, set: &WorkingSet, state: &State, k: usize, c: impl Fn(f64) -> f64) {
-        for (l, level) in state.levels.iter().enumerate() {
-            self.shift_level(set, state, k, l, c(level.sigma[(k, k)]));
+    pub(crate) fn shift(
+        &mut self,
+        set: &WorkingSet,
+        model: &Model,
+        k: usize,
+        c: impl Fn(f64) -> f64,
+    ) {
+        for (l, level) in model.levels.iter().enumerate() {
+            self.shift_level(set, model, k, l, c(level.sigma[(k, k)]));
         }
     }
 
     /// [`Candidates::shift`] of level `l`; `work` then holds w / beta.
-    fn shift_level(&mut self, set: &WorkingSet, state: &State, k: usize, l: usize, c: f64) {
-        let (level, outputs) = (&state.levels[l], state.outputs_of(l));
-        let own = &state.outputs[outputs.clone()];
+    fn shift_level(&mut self, set: &WorkingSet, model: &Model, k: usize, l: usize, c: f64) {
+        let (level, outputs) = (&model.levels[l], model.outputs_of(l));
+        let own = &model.outputs[outputs.clone()];
         let means: Vec<f64> = own.iter().map(|output| output.mu[k]).collect();
         dispatch(Shift {
             gram: &set.gram,
-            active: &state.active,
-            covariance: head(&level.sigma, k, state.len()),
+            active: &model.active,
+            covariance: head(&level.sigma, k, model.len()),
             beta: level.noise.beta,
             c,
             means: &means,
-            s: &mut self.s[l],
-            q: &mut self.q[outputs],
+            s: &mut self.factors.s[l],
+            q: &mut self.factors.q[outputs],
             w: &mut self.work,
         });
     }
@@ -187,33 +272,13 @@ impl Candidates {
     pub(crate) fn covariances(
         &mut self,
         set: &WorkingSet,
-        state: &State,
+        model: &Model,
         k: usize,
         l: usize,
     ) -> Vec<f64> {
-        self.shift_level(set, state, k, l, 0.0);
-        let beta = state.levels[l].noise.beta;
+        self.shift_level(set, model, k, l, 0.0);
+        let beta = model.levels[l].noise.beta;
         self.work.iter().map(|w| beta * w).collect()
-    }
-
-    /// The factors of member `i`, beside the model `state`.
-    pub(crate) fn factors_of(&self, i: usize, state: &State) -> Factors {
-        state.combine(|l| self.s[l][i], |c| self.q[c][i], self.priors.of(i))
-    }
-
-    /// S of member `i` at level `l`.
-    pub(crate) fn sparsity(&self, i: usize, l: usize) -> f64 {
-        self.s[l][i]
-    }
-
-    /// Q of member `i` for output `c`.
-    pub(crate) fn quality(&self, i: usize, c: usize) -> f64 {
-        self.q[c][i]
-    }
-
-    /// The prior of member `i`.
-    pub(crate) fn prior(&self, i: usize) -> Gamma {
-        self.priors.of(i)
     }
 
     /// Whether member `i` may be added: inactive and not excluded.
@@ -232,104 +297,40 @@ impl Candidates {
         self.open[i] = false;
     }
 
-    /// Adds member `i` with its optimal alpha: appendix A.2.
-    pub(crate) fn add(
-        &mut self,
-        set: &WorkingSet,
-        state: &mut State,
-        i: usize,
-        recorder: &mut Recorder<'_>,
-    ) -> Result<(), Stop> {
-        let mut products = Vec::with_capacity(state.len());
-        let candidate = set.candidate(i, state, &mut products);
-        let projection = state.project(&candidate);
+    /// Counts an attempt to add member `i`.
+    pub(crate) fn count_entry(&mut self, i: usize) {
         self.entries[i] = self.entries[i].saturating_add(1);
-        let Some((alpha, gain)) = projection.factors.best_above(0.0) else {
-            // The updated S and Q have drifted: recompute them.
-            self.refresh(set, state);
-            return Ok(());
-        };
-        state.add(&candidate, &projection, alpha)?;
-        self.set_open(i, false);
-        self.shift(set, state, state.len() - 1, |variance| -1.0 / variance);
-        state.recentre(&mut &*set)?;
-        recorder.step(Action::Add(i), Some(gain), state)
     }
 
-    /// Re-estimates or deletes an active function.
-    pub(crate) fn apply(
-        &mut self,
-        set: &WorkingSet,
-        state: &mut State,
-        change: Change,
-        recorder: &mut Recorder<'_>,
-    ) -> Result<(), Stop> {
-        let Change { k, alpha, gain } = change;
-        let i = state.active[k];
-        let action = if alpha.is_finite() {
-            // Appendix A.3.
-            let delta = alpha - state.alpha[k];
-            self.shift(set, state, k, |variance| delta / (1.0 + delta * variance));
-            state.reestimate(k, alpha)?;
-            Action::Reestimate(i)
-        } else {
-            self.delete(set, state, k);
-            Action::Delete(i)
-        };
-        state.recentre(&mut &*set)?;
-        recorder.step(action, Some(gain), state)
+    /// Closes member `i`, the last active function, and updates the others for its addition: appendix A.2.
+    pub(crate) fn condition_on_last(&mut self, set: &WorkingSet, model: &Model) {
+        let k = model.len() - 1;
+        self.open[model.active[k]] = false;
+        self.shift(set, model, k, |variance| -1.0 / variance);
     }
 
-    /// Deletes the function whose deletion costs least and excludes it: steps from this state made the posterior precision
-    /// indefinite, so some functions are linearly dependent up to round-off.
-    pub(crate) fn delete_cheapest(
-        &mut self,
-        set: &WorkingSet,
-        state: &mut State,
-        recorder: &mut Recorder<'_>,
-    ) -> Result<(), Stop> {
-        let Some(k) = state.cheapest_deletion() else {
-            return Ok(());
-        };
-        let i = state.active[k];
-        self.refresh(set, state);
-        self.delete(set, state, k);
-        self.entries[i] = Tuning::MAX_ENTRIES;
-        state.recompute()?;
-        self.refresh(set, state);
-        recorder.step(Action::Delete(i), None, state)
-    }
-
-    /// Deletes active function `k`: appendix A.4.
-    pub(crate) fn delete(&mut self, set: &WorkingSet, state: &mut State, k: usize) {
-        self.shift(set, state, k, |variance| 1.0 / variance);
-        let i = state.active[k];
+    /// Opens member `i`, which was deleted. The update of its own factors would be a difference of equal terms: they come from the data.
+    pub(crate) fn reopen(&mut self, set: &WorkingSet, model: &Model, i: usize) {
         self.set_open(i, true);
-        state.delete(k);
-        // The update of its own factors is a difference of equal terms: compute them from the data.
-        let mut products = Vec::with_capacity(state.len());
-        let own = state.project(&set.candidate(i, state, &mut products));
-        self.s.iter_mut().zip(own.s).for_each(|(all, s)| all[i] = s);
-        self.q.iter_mut().zip(own.q).for_each(|(all, q)| all[i] = q);
+        let mut products = Vec::with_capacity(model.len());
+        let own = model.project(&set.candidate(i, model, &mut products));
+        self.factors.set(i, own);
     }
 }
 
-/// The open member with the largest q^2 / s above 1 whose s exceeds `min_s`.
+/// The open member with the largest q^2 / s above 1 whose s exceeds `min_s` times its entry of `diag`.
 ///
 /// Under flat priors gains rise with q^2 / s. Comparing products avoids logarithms and divisions.
-fn largest_ratio(s: &[f64], q: &[f64], open: &[bool], min_s: f64) -> Option<usize> {
+fn largest_ratio(s: &[f64], q: &[f64], open: &[bool], diag: &[f64], min_s: f64) -> Option<usize> {
     let (mut best, mut best_square, mut best_s) = (None, 1.0, 1.0);
-    for (i, ((&s, &q), &open)) in s.iter().zip(q).zip(open).enumerate() {
+    for (i, (((&s, &q), &open), d)) in s.iter().zip(q).zip(open).zip(diag).enumerate() {
         let square = q * q;
-        if open && s > min_s && square * best_s > (1.0 + Tuning::TIE) * best_square * s {
+        if open && s > min_s * d && square * best_s > (1.0 + Tuning::TIE) * best_square * s {
             (best, best_square, best_s) = (Some(i), square, s);
         }
     }
     best
 }
-
-/// Columns of the Gram matrix per pass of [`Shift`] over w.
-const COLUMNS: usize = 8;
 
 struct Shift<'a> {
     gram: &'a SymmetricMatrix,
@@ -353,8 +354,8 @@ impl WithSimd for Shift<'_> {
         self.w.fill(0.0);
         let column = |j: usize| self.gram.column(j);
         let mut terms = self.active.iter().zip(self.covariance);
-        while terms.len() >= COLUMNS {
-            let mut columns = [(&[][..], 0.0); COLUMNS];
+        while terms.len() >= 8 {
+            let mut columns = [(&[][..], 0.0); 8];
             for (slot, (&j, &c)) in columns.iter_mut().zip(&mut terms) {
                 *slot = (&column(j)[..n], c);
             }
@@ -398,7 +399,7 @@ mod tests {
 
     #[test]
     fn the_first_of_tied_largest_ratios_is_found() {
-        let find = |s: &[f64], q: &[f64], open: &[bool]| largest_ratio(s, q, open, 0.1);
+        let find = |s: &[f64], q: &[f64], open: &[bool]| largest_ratio(s, q, open, &[0.1; 9], 1.0);
         assert_eq!(find(&[], &[], &[]), None);
         let (mut s, mut q, mut open) = (vec![2.0; 9], vec![1.0; 9], vec![true; 9]);
         assert_eq!(find(&s, &q, &open), None);

@@ -4,11 +4,93 @@
 //! With all other hyperparameters fixed, ln p(t) of one output depends on alpha through
 //! `l(alpha) = 1/2 [ln alpha - ln(alpha + s) + q^2 / (alpha + s)]` (equation 18), where s and q are the sparsity and
 //! quality factors with the function left out. Outputs share alpha, so their terms add up: n outputs with the same noise share s,
-//! and `l(alpha) = 1/2 [n (ln alpha - ln(alpha + s)) + q^2 / (alpha + s)]` with q^2 the sum over them. Several noise levels are
-//! treated in [`shared_evidence`](crate::fit::shared_evidence). All gains are in nats.
+//! and `l(alpha) = 1/2 [n (ln alpha - ln(alpha + s)) + q^2 / (alpha + s)]` with q^2 the sum over them. Several noise levels
+//! contribute a term each. All gains are in nats.
+//!
+//! The objective includes the density over ln alpha, to which a Gamma prior of shape a and rate b contributes
+//! `a ln alpha - b alpha` (Tipping 2001, section 2 and appendix A). It is taken relative to its peak at alpha = a / b, so that an active
+//! function never gains by its prior, whatever the units; a = b = 0 is the flat limit.
 
-use crate::fit::prior::Gamma;
+use std::sync::Arc;
+
 use crate::fit::tuning::Tuning;
+
+/// The prior of one precision, in units of unit-norm columns and targets of unit variance.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct Gamma {
+    pub(crate) shape: f64,
+    pub(crate) rate: f64,
+}
+
+impl Gamma {
+    /// Uniform in the logarithm.
+    pub(crate) const FLAT: Self = Self {
+        shape: 0.0,
+        rate: 0.0,
+    };
+
+    pub(crate) fn is_flat(self) -> bool {
+        self == Self::FLAT
+    }
+
+    /// ln density of ln alpha relative to its peak; never positive.
+    pub(crate) fn log_density(self, alpha: f64) -> f64 {
+        let Self { shape, rate } = self;
+        if shape > 0.0 {
+            shape * ((alpha * rate / shape).ln() + 1.0) - rate * alpha
+        } else {
+            -rate * alpha
+        }
+    }
+
+    /// Derivative of the log density in ln alpha; the second derivative is `-rate alpha`.
+    pub(crate) fn slope(self, alpha: f64) -> f64 {
+        self.shape - self.rate * alpha
+    }
+}
+
+/// The priors of all functions of a dictionary or working set: a common shape, and rates in the units of each column.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Priors {
+    shape: f64,
+    /// Empty if all priors are flat.
+    rates: Arc<[f64]>,
+}
+
+impl Priors {
+    /// `[shape, rate]` is in the units of the caller; `target_scale / norm` is the unit of a weight.
+    pub(crate) fn new([shape, rate]: [f64; 2], norms: &[f64], target_scale: f64) -> Self {
+        if shape == 0.0 && rate == 0.0 {
+            return Self::default();
+        }
+        let in_units = |norm: &f64| rate * (norm / target_scale).powi(2);
+        Self {
+            shape,
+            rates: norms.iter().map(in_units).collect(),
+        }
+    }
+
+    pub(crate) fn are_flat(&self) -> bool {
+        self.rates.is_empty()
+    }
+
+    /// The prior of function `i`.
+    pub(crate) fn of(&self, i: usize) -> Gamma {
+        self.rates.get(i).map_or(Gamma::FLAT, |&rate| Gamma {
+            shape: self.shape,
+            rate,
+        })
+    }
+
+    /// The priors of `members`, indexed by position.
+    pub(crate) fn among(&self, members: &[usize]) -> Self {
+        let rates = members.iter().filter_map(|&i| self.rates.get(i).copied());
+        Self {
+            shape: self.shape,
+            rates: rates.collect(),
+        }
+    }
+}
 
 /// Sparsity and quality of one function, with the function left out, for the outputs of one noise level.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -90,6 +172,18 @@ impl Term {
         let Self { n, s, q } = self;
         0.5 * (n * (s / alpha).ln_1p() - q * q / (alpha + s))
     }
+
+    /// First and second derivative of a term in ln alpha.
+    fn derivatives(self, alpha: f64) -> (f64, f64) {
+        let Self { n, s, q } = self;
+        let excess = q * q - n * s;
+        // One division: this is most of the time of a scan.
+        let inverse = 1.0 / (alpha + s);
+        let half = 0.5 * inverse * inverse;
+        let slope = (n * s * s - alpha * excess) * half;
+        let curvature = alpha * (excess * (alpha - s) - 2.0 * n * s * s) * half * inverse;
+        (slope, curvature)
+    }
 }
 
 /// Equation (27) for n outputs with [`Term::excess`]; 0 without an excess.
@@ -147,7 +241,7 @@ impl Factors {
     /// The alpha that maximises l (equation 20); `None` if no finite alpha has a positive l (21).
     #[inline]
     pub(crate) fn optimal_alpha(&self) -> Option<f64> {
-        if self.others.is_empty() && self.prior.is_flat() {
+        if self.has_closed_form() {
             let alpha = self.first.optimal_alpha();
             return alpha.is_finite().then_some(alpha);
         }
@@ -156,34 +250,27 @@ impl Factors {
 
     /// The optimal alpha and its l, if that exceeds `min_gain`.
     pub(crate) fn best_above(&self, min_gain: f64) -> Option<(f64, f64)> {
-        let best = if !self.others.is_empty() {
-            return self.best_of_levels(min_gain);
-        } else if self.prior.is_flat() {
-            let alpha = self.first.optimal_alpha();
-            alpha
-                .is_finite()
-                .then(|| (alpha, self.first.largest_gain()))
-        } else {
-            self.peak()
-        };
-        // At zero a finite alpha decides: its gain may underflow.
-        best.filter(|&(_, gain)| gain > min_gain || min_gain <= 0.0)
+        if self.has_closed_form() {
+            let (alpha, gain) = (self.first.optimal_alpha(), self.first.largest_gain());
+            // At zero a finite alpha decides: its gain may underflow.
+            let is_above = gain > min_gain || min_gain <= 0.0;
+            return (alpha.is_finite() && is_above).then_some((alpha, gain));
+        }
+        // As -ln(1 + x) <= -x / (1 + x), no term is above (q^2 - n s) / (2 alpha): a larger `min_gain` shortens the scan.
+        let excess = |t: Term| (t.q * t.q - t.n * t.s).max(0.0);
+        let end = self.terms().map(excess).sum::<f64>() / (2.0 * min_gain);
+        highest(self.maxima(end)).filter(|best| best.1 > min_gain)
+    }
+
+    /// Whether equations (20) and (27) hold: one noise level and a flat prior.
+    fn has_closed_form(&self) -> bool {
+        self.others.is_empty() && self.prior.is_flat()
     }
 
     /// |change in ln alpha| by re-estimation; infinite for a deletion.
     pub(crate) fn change_from(&self, alpha: f64) -> f64 {
         self.reestimated(alpha)
             .map_or(f64::INFINITY, |best| (best / alpha).ln().abs())
-    }
-
-    /// The alpha to which re-estimation moves; `None` for infinity.
-    #[inline]
-    pub(crate) fn reestimated(&self, alpha: f64) -> Option<f64> {
-        if self.others.is_empty() {
-            self.optimal_alpha()
-        } else {
-            self.reestimated_for_levels(alpha)
-        }
     }
 
     /// The alpha to which re-estimation moves, infinite for a deletion, and the gain.
@@ -196,7 +283,7 @@ impl Factors {
 
     /// l(optimal alpha), the gain of adding the function: equation (27). 0 if the optimal alpha is infinite.
     pub(crate) fn gain_of_adding(&self) -> f64 {
-        if self.others.is_empty() && self.prior.is_flat() {
+        if self.has_closed_form() {
             return self.first.largest_gain();
         }
         self.best_above(0.0).map_or(0.0, |(_, gain)| gain)
@@ -230,82 +317,161 @@ impl Factors {
             gain - self.prior.log_density(alpha)
         }
     }
+}
 
-    /// The alpha that maximizes l of one noise level under an informative prior, and the maximum; `None` if that is not positive.
+/// Several noise levels, or an informative prior. `F(alpha) = sum_l 1/2 [n_l (ln alpha - ln(alpha + s_l)) + q_l^2 / (alpha + s_l)]`, plus
+/// the log density of the prior, may have several maxima: `dF / d ln alpha` is
+/// `1/2 sum_l [n_l s_l^2 - alpha (q_l^2 - n_l s_l)] / (alpha + s_l)^2 + a - b alpha`. Each term has at most one maximum, and the maxima of F
+/// lie between the smallest and the largest of these.
+impl Factors {
+    /// The alpha to which re-estimation moves; `None` for infinity.
     ///
-    /// With u = alpha / s, and a and b the parameters of the prior divided by n, the slope of l / n in ln alpha is
-    /// `g(u) / (2 (1 + u)^2)`, where `g(u) = -2 b s u^3 + (2 a - 4 b s) u^2 + (4 a - 2 b s - excess) u + 1 + 2 a`
-    /// starts positive and ends negative: one maximum, or two.
-    fn peak(&self) -> Option<(f64, f64)> {
-        let Term { n, s, .. } = self.first;
-        let excess = self.first.excess();
-        // The log density is never positive, so without an excess l is negative. NaN also returns.
-        if s <= 0.0 || !(excess > 0.0 && excess.is_finite()) {
+    /// This is the global maximum, or the nearest one in the direction of ascent if that is as good: a step without gain would be
+    /// repeated for ever.
+    #[inline]
+    pub(crate) fn reestimated(&self, alpha: f64) -> Option<f64> {
+        if self.has_closed_form() {
+            return self.optimal_alpha();
+        }
+        let maxima = self.maxima(f64::INFINITY);
+        let near = if self.derivatives(alpha).0 > 0.0 {
+            maxima.iter().find(|maximum| maximum.0 >= alpha)
+        } else {
+            maxima.iter().rfind(|maximum| maximum.0 <= alpha)
+        };
+        let near = near.copied();
+        let (best, gain) = highest(maxima).filter(|best| best.1 > 0.0)?;
+        let near = near.filter(|near| gain - near.1 <= Tuning::MIN_GAIN);
+        Some(near.map_or(best, |near| near.0))
+    }
+
+    /// dF / d ln alpha and its derivative.
+    fn derivatives(&self, alpha: f64) -> (f64, f64) {
+        let mut sum = self.first.derivatives(alpha);
+        for &term in &self.others {
+            let (slope, curvature) = term.derivatives(alpha);
+            sum = (sum.0 + slope, sum.1 + curvature);
+        }
+        if !self.prior.is_flat() {
+            sum.0 += self.prior.slope(alpha);
+            sum.1 -= self.prior.rate * alpha;
+        }
+        sum
+    }
+
+    /// Bounds on ln alpha of the maxima up to `end`, and whether there may be maxima above them.
+    fn range(&self, end: f64) -> Option<(f64, f64, bool)> {
+        let optima = || self.terms().map(Term::optimal_alpha);
+        let least = optima().fold(f64::INFINITY, f64::min);
+        let most = optima().fold(0.0, f64::max);
+        let finite = Tuning::INFINITE_RATIO * self.terms().map(|term| term.s).fold(0.0, f64::max);
+        let end = end.min(finite);
+        // Log densities are never positive, so F is not either if no term has a maximum.
+        if least == f64::INFINITY || end < least {
             return None;
         }
-        let (a, bs) = (self.prior.shape / n, self.prior.rate / n * s);
-        let cubic = [
-            1.0 + 2.0 * a,
-            4.0 * a - 2.0 * bs - excess,
-            2.0 * a - 4.0 * bs,
-            -2.0 * bs,
-        ];
-        let value = |u: f64| {
-            0.5 * n * ((1.0 + excess) / (1.0 + u) - (1.0 / u).ln_1p())
-                + self.prior.log_density(s * u)
+        let (mut low, mut high) = (least, most);
+        if !self.prior.is_flat() {
+            let peak = self.prior.shape / self.prior.rate;
+            (low, high) = (low.min(peak), high.max(peak));
+        }
+        let low = low.max(Tuning::ALPHA_FLOOR);
+        let (is_open, high) = (high > end, high.min(end).max(low));
+        // Overflow can make a sparsity factor infinite.
+        (high < f64::INFINITY).then(|| (low.ln(), high.ln(), is_open))
+    }
+
+    /// The finite local maxima up to `end`, ascending, and F there.
+    fn maxima(&self, end: f64) -> Vec<(f64, f64)> {
+        let mut found = Vec::new();
+        let Some((low, high, open)) = self.range(end) else {
+            return found;
         };
-        falling_roots(cubic)
-            .filter(|&u| u < Tuning::INFINITE_RATIO)
-            .map(|u| ((s * u).max(Tuning::ALPHA_FLOOR), value(u)))
-            .filter(|&(_, value)| value > 0.0)
-            .max_by(|x, y| x.1.total_cmp(&y.1))
+        let mut visit = |alpha: f64| found.push((alpha, -self.gain_of_deleting(alpha)));
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let n_steps = ((high - low) / Tuning::GRID_STEP).ceil() as usize;
+        let mut left = (low, self.derivatives(low.exp()));
+        let (mut alpha, factor) = (low.exp(), Tuning::GRID_STEP.exp());
+        if left.1.0 <= 0.0 {
+            visit(low.exp());
+        }
+        for k in 1..=n_steps {
+            let u = (low + Tuning::GRID_STEP * k as f64).min(high);
+            alpha = if k < n_steps { alpha * factor } else { u.exp() };
+            let right = (u, self.derivatives(alpha));
+            if let Some((from, to)) = self.bracket(left, right) {
+                visit(self.root(from, to).exp());
+            }
+            left = right;
+        }
+        // The slope at the largest maximum of a term is negative, except by round-off.
+        if left.1.0 > 0.0 && !open {
+            visit(high.exp());
+        }
+        found
+    }
+
+    /// An interval within `left..right`, each `(ln alpha, derivatives)`, in which the slope falls through zero.
+    fn bracket(&self, left: (f64, (f64, f64)), right: (f64, (f64, f64))) -> Option<(f64, f64)> {
+        let ((a, (slope_a, curvature_a)), (b, (slope_b, curvature_b))) = (left, right);
+        match (slope_a > 0.0, slope_b > 0.0) {
+            (true, false) => Some((a, b)),
+            // The slope may cross zero twice between two points.
+            (true, true) if curvature_a < 0.0 && curvature_b > 0.0 => {
+                let turn = self.turn(a, b, -1.0);
+                (self.derivatives(turn.exp()).0 <= 0.0).then_some((a, turn))
+            }
+            (false, false) if curvature_a > 0.0 && curvature_b < 0.0 => {
+                let turn = self.turn(a, b, 1.0);
+                (self.derivatives(turn.exp()).0 > 0.0).then_some((turn, b))
+            }
+            _ => None,
+        }
+    }
+
+    /// Where the curvature changes sign, from `sign` to `-sign`.
+    fn turn(&self, mut a: f64, mut b: f64, sign: f64) -> f64 {
+        for _ in 0..40 {
+            let middle = 0.5 * (a + b);
+            if sign * self.derivatives(middle.exp()).1 > 0.0 {
+                a = middle;
+            } else {
+                b = middle;
+            }
+        }
+        0.5 * (a + b)
+    }
+
+    /// The zero of a slope that is positive at `a` and not at `b`, by Newton's method with bisection as safeguard.
+    fn root(&self, mut a: f64, mut b: f64) -> f64 {
+        let mut u = 0.5 * (a + b);
+        for _ in 0..100 {
+            let (slope, curvature) = self.derivatives(u.exp());
+            if slope > 0.0 {
+                a = u;
+            } else {
+                b = u;
+            }
+            let newton = u - slope / curvature;
+            let next = if newton > a && newton < b {
+                newton
+            } else {
+                0.5 * (a + b)
+            };
+            if (next - u).abs() <= 4.0 * f64::EPSILON * (1.0 + u.abs()) {
+                return next;
+            }
+            u = next;
+        }
+        u
     }
 }
 
-/// The one or two roots at which a cubic, positive at zero and negative at infinity, falls through zero.
-fn falling_roots(c: [f64; 4]) -> impl Iterator<Item = f64> {
-    let at = move |u: f64| ((c[3] * u + c[2]) * u + c[1]) * u + c[0];
-    // The cubic is monotone between the roots of its derivative.
-    let (x, y, z) = (3.0 * c[3], 2.0 * c[2], c[1]);
-    let root = (y * y - 4.0 * x * z).max(0.0).sqrt();
-    // Without cancellation: the larger root first, the other one from the product of both.
-    let w = -0.5 * (y + root.copysign(y));
-    let mut turns = [w / x, z / w].map(|u| {
-        if u > 0.0 && u < Tuning::INFINITE_RATIO {
-            u
-        } else {
-            0.0
-        }
-    });
-    turns.sort_by(f64::total_cmp);
-    let far = std::iter::successors(Some(1.0_f64.max(2.0 * turns[1])), |u| Some(2.0 * u))
-        .find(|&u| at(u) < 0.0 || u > 2.0 * Tuning::INFINITE_RATIO)
-        .unwrap_or(Tuning::INFINITE_RATIO);
-    let intervals = [(0.0, turns[0]), (turns[0], turns[1]), (turns[1], far)];
-    intervals
+/// The first of the highest values.
+fn highest(maxima: Vec<(f64, f64)>) -> Option<(f64, f64)> {
+    maxima
         .into_iter()
-        .filter(move |&(low, high)| at(low) > 0.0 && at(high) <= 0.0)
-        .map(move |(low, high)| bisect(at, low, high))
-}
-
-/// The root of a falling function between `low` and `high`, with full relative accuracy.
-fn bisect(f: impl Fn(f64) -> f64, mut low: f64, mut high: f64) -> f64 {
-    loop {
-        // Geometric means while the interval spans orders of magnitude, for the accuracy of small roots.
-        let middle = if low < 0.01 * high {
-            (low.max(1e-300) * high).sqrt().min(0.5 * high)
-        } else {
-            0.5 * (low + high)
-        };
-        if middle <= low || middle >= high {
-            return 0.5 * (low + high);
-        }
-        if f(middle) > 0.0 {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
+        .reduce(|best, next| if next.1 > best.1 { next } else { best })
 }
 
 #[cfg(test)]
@@ -385,6 +551,142 @@ mod tests {
                 assert_eq!(f.optimal_alpha(), None);
                 assert!(f.gain_of_adding() == 0.0);
             }
+        }
+    }
+
+    #[test]
+    fn an_infinite_sparsity_has_no_best_alpha() {
+        let finite = Term {
+            n: 1.0,
+            s: 2.0,
+            q: 3.0,
+        };
+        let infinite = Term {
+            s: f64::INFINITY,
+            ..finite
+        };
+        for terms in [[finite, infinite], [infinite, finite], [infinite, infinite]] {
+            assert_eq!(factors(&terms).best_above(0.0), None);
+            assert_eq!(factors(&terms).reestimated(1.0), None);
+        }
+    }
+
+    fn factors(terms: &[Term]) -> Factors {
+        Factors::of_levels(terms[0], terms[1..].iter().copied(), Gamma::FLAT)
+    }
+
+    fn value(terms: &[Term], alpha: f64) -> f64 {
+        l(&factors(terms), alpha)
+    }
+
+    fn terms() -> impl Strategy<Value = Vec<Term>> {
+        let term = (-4.0..4.0_f64, -3.0..3.0_f64, 1_u8..4).prop_map(|(ln_s, ln_ratio, n)| {
+            let (s, n) = (ln_s.exp(), f64::from(n));
+            Term {
+                n,
+                s,
+                q: (n * s * ln_ratio.exp()).sqrt(),
+            }
+        });
+        proptest::collection::vec(term, 2..6)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(500))]
+
+        #[test]
+        fn best_alpha_is_the_maximum_of_a_dense_scan(terms in terms()) {
+            let shared = factors(&terms);
+            let scan = (0..4000).map(|k| value(&terms, (f64::from(k) * 0.01 - 20.0).exp()));
+            let scanned = scan.fold(0.0, f64::max);
+            let (alpha, gain) = shared.best_above(0.0).unwrap_or((f64::INFINITY, 0.0));
+            prop_assert!(gain >= scanned - 1e-10 * (1.0 + scanned));
+            prop_assert!(gain <= shared.bound() + 1e-12 * (1.0 + gain));
+            if alpha.is_finite() {
+                prop_assert!((value(&terms, alpha) - gain).abs() < 1e-10 * (1.0 + gain));
+                // Stationary, and unchanged by re-estimation.
+                prop_assert!(shared.derivatives(alpha).0.abs() < 1e-9 * (1.0 + shared.bound()));
+                prop_assert!((shared.reestimated(alpha).unwrap() / alpha).ln().abs() < 1e-6);
+            }
+        }
+
+        #[test]
+        fn derivatives_agree_with_finite_differences(terms in terms(), u in -6.0..6.0_f64) {
+            let h = 1e-4;
+            let shared = factors(&terms);
+            let (slope, curvature) = shared.derivatives(u.exp());
+            let at = |u: f64| value(&terms, u.exp());
+            let slope_at = |u: f64| shared.derivatives(u.exp()).0;
+            let scale = 1e-6 * (1.0 + shared.bound());
+            prop_assert!(((at(u + h) - at(u - h)) / (2.0 * h) - slope).abs() < scale);
+            prop_assert!(((slope_at(u + h) - slope_at(u - h)) / (2.0 * h) - curvature).abs() < scale);
+        }
+
+        #[test]
+        fn gains_are_differences_of_the_sum(terms in terms(), old in 1e-3..1e3_f64, new in 1e-3..1e3_f64) {
+            let shared = factors(&terms);
+            let scale = 1e-10 * (1.0 + shared.bound());
+            let difference = value(&terms, new) - value(&terms, old);
+            prop_assert!((shared.gain_of_moving(old, new) - difference).abs() < scale);
+            prop_assert!((shared.gain_of_deleting(old) + value(&terms, old)).abs() < scale);
+        }
+
+        #[test]
+        fn outputs_with_equal_noise_may_share_a_term_or_not(s in 0.01..100.0_f64, q in proptest::collection::vec(-30.0..30.0_f64, 2..5)) {
+            let separate: Vec<Term> = q.iter().map(|q| Term { n: 1.0, s, q: *q }).collect();
+            let together = [Term { n: q.len() as f64, s, q: q.iter().map(|q| q * q).sum::<f64>().sqrt() }];
+            match (factors(&separate).best_above(0.0), factors(&together).best_above(0.0)) {
+                (Some(a), Some(b)) => {
+                    prop_assert!((a.0 / b.0 - 1.0).abs() < 1e-6);
+                    prop_assert!((a.1 - b.1).abs() < 1e-9 * (1.0 + b.1));
+                }
+                (a, b) => prop_assert!(a.or(b).is_none_or(|best| best.1 < 1e-9)),
+            }
+        }
+    }
+
+    #[test]
+    fn the_higher_of_two_maxima_is_found() {
+        // A strong signal in a noisy output and a weak one in a precise output.
+        let terms = [
+            Term {
+                n: 1.0,
+                s: 1.0,
+                q: 30.0_f64.sqrt(),
+            },
+            Term {
+                n: 1.0,
+                s: 1e4,
+                q: 1.3e4_f64.sqrt(),
+            },
+        ];
+        let shared = factors(&terms);
+        let maxima = shared.maxima(f64::INFINITY);
+        let maxima: Vec<f64> = maxima.iter().map(|maximum| maximum.0).collect();
+        assert_eq!(maxima.len(), 2);
+        let best = shared.best_above(0.0).unwrap().0;
+        let values: Vec<f64> = maxima.iter().map(|&a| value(&terms, a)).collect();
+        let higher = usize::from(values[1] > values[0]);
+        assert!((best / maxima[higher] - 1.0).abs() < 1e-15);
+        // Re-estimation moves to the higher maximum from either side.
+        assert_eq!(shared.reestimated(maxima[1 - higher]), Some(best));
+    }
+
+    #[test]
+    fn irrelevant_functions_have_infinite_alpha_at_all_levels() {
+        let term = |s: f64, square: f64| Term {
+            n: 1.0,
+            s,
+            q: square.sqrt(),
+        };
+        for terms in [
+            vec![term(0.0, 0.0); 2],
+            vec![term(1.0, 1.0), term(2.0, 1.0)],
+            // One output gains less than the other loses.
+            vec![term(1.0, 1.5), term(50.0, 0.0)],
+        ] {
+            assert_eq!(factors(&terms).best_above(0.0), None);
+            assert_eq!(factors(&terms).reestimated(1.0), None);
         }
     }
 }

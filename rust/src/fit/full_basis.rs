@@ -11,128 +11,156 @@
 //! scheme continues from there, and can add functions again that were pruned too early.
 
 use crate::Result;
-use crate::data::Statistics;
-use crate::fit::Status;
-use crate::fit::dictionary::Dictionary;
+use crate::fit::context::Fit;
 use crate::fit::evidence::{Factors, Term};
-use crate::fit::laplace::{self, mode::find_mode};
-use crate::fit::model::State;
-use crate::fit::prior::Priors;
-use crate::fit::record::{Action, Recorder, Stop};
-use crate::fit::sequential;
+use crate::fit::model::Model;
+use crate::fit::record::{Action, Stop};
 use crate::fit::sequential::Start;
-use crate::fit::settings::{Rules, Scheme};
+use crate::fit::settings::Scheme;
 use crate::fit::tuning::Tuning;
+use crate::model::Status;
 
-/// Runs from the full basis to convergence. `state`: an empty model.
-pub(crate) fn fit(
-    stats: &mut dyn Statistics,
-    state: &mut State,
-    priors: Priors,
-    rules: &Rules,
-    recorder: &mut Recorder<'_>,
-) -> std::result::Result<Status, Stop> {
-    let everything: Vec<usize> = (0..stats.facts().n_basis())
-        .filter(|&i| stats.facts().norms[i] > 0.0)
-        .collect();
-    let alpha = vec![Tuning::INITIAL_ALPHA; everything.len()];
-    fill(stats, state, &everything, &alpha, &priors)?;
-    recorder.begin(state);
-    let gaussian = stats.facts().is_linear;
-    loop {
-        let change = update(stats, state, rules.scheme)?;
-        recorder.step(Action::Joint, None, state)?;
-        let pruned = prune(state, change, recorder)?;
-        relinearise(stats, state)?;
-        if change <= Tuning::LOOSE_TOL && !pruned {
-            break;
+impl Fit<'_, '_> {
+    /// Runs MacKay's or EM updates from the full basis, and continues to convergence.
+    pub(crate) fn full_basis(&mut self) -> std::result::Result<Status, Stop> {
+        let everything = self.columns();
+        let alpha = vec![Tuning::INITIAL_ALPHA; everything.len()];
+        self.fill(&everything, &alpha)?;
+        self.recorder.begin(self.model);
+        loop {
+            let change = self.update_all()?;
+            self.record(Action::Joint, None)?;
+            let pruned = self.prune(change)?;
+            self.settle()?;
+            if change <= Tuning::LOOSE_TOL && !pruned {
+                break;
+            }
+        }
+        self.refresh()?;
+        if self.stats.facts().is_linear {
+            self.sequential(Start::default())
+        } else {
+            self.complete_at_modes(0)
         }
     }
-    let mut dictionary = Dictionary::new(stats.facts().n_basis(), priors);
-    dictionary.refresh(stats, state)?;
-    if gaussian {
-        let start = Start::default();
-        sequential::complete(stats, state, &mut dictionary, start, rules, recorder)
-    } else {
-        let mut fit = laplace::Fit {
-            stats,
-            state,
-            rules,
-            recorder,
+
+    /// One update of all alphas and the noise. Returns the largest change in their logarithms; 0, with the model unchanged, if the
+    /// posterior precision at the new values is not positive definite.
+    fn update_all(&mut self) -> Result<f64> {
+        let (model, scheme) = (&mut *self.model, self.rules.scheme);
+        let before = Hyperparameters::of(model);
+        let next = Hyperparameters::updated(model, scheme, f64::INFINITY);
+        if model
+            .set_hyperparameters(&next.alpha, &[next.beta])
+            .is_err()
+        {
+            model.set_hyperparameters(&before.alpha, &[before.beta])?;
+            return Ok(0.0);
+        }
+        self.settle()?;
+        Ok(before.distance(&next))
+    }
+
+    /// Deletes functions whose alpha grows without bound if the evidence gains, and returns whether there were any. `change` is the
+    /// largest change of a logarithm in the last update.
+    ///
+    /// With an informative prior an alpha may be on its way to a finite value: prune only once the updates have nearly converged.
+    pub(crate) fn prune(&mut self, change: f64) -> std::result::Result<bool, Stop> {
+        self.delete_where(|factors, alpha, gain| {
+            let is_stable = !factors.prior.is_flat() && change <= Tuning::COARSE_TOL;
+            let is_large = alpha >= Tuning::PRUNE_RATIO * factors.first.s;
+            (is_large || is_stable) && factors.optimal_alpha().is_none() && gain >= 0.0
+        })
+    }
+
+    /// Deletes the functions for which `is_deleted(factors, alpha, gain)`, and returns whether there were any.
+    pub(crate) fn delete_where(
+        &mut self,
+        is_deleted: impl Fn(&Factors, f64, f64) -> bool,
+    ) -> std::result::Result<bool, Stop> {
+        let size = self.model.len();
+        for k in (0..size).rev() {
+            let (factors, alpha) = (self.model.factors(k), self.model.alpha[k]);
+            let gain = factors.gain_of_deleting(alpha);
+            if is_deleted(&factors, alpha, gain) {
+                let j = self.model.active[k];
+                self.model.delete(k);
+                self.record(Action::Delete(j), Some(gain))?;
+            }
+        }
+        if self.model.len() < size {
+            // Rank-one updates accumulate round-off.
+            self.model.recompute()?;
+        }
+        Ok(self.model.len() < size)
+    }
+}
+
+/// All alphas and the noise precision.
+pub(crate) struct Hyperparameters {
+    pub(crate) alpha: Vec<f64>,
+    pub(crate) beta: f64,
+}
+
+impl Hyperparameters {
+    pub(crate) fn of(model: &Model) -> Self {
+        Self {
+            alpha: model.alpha.clone(),
+            beta: model.beta(),
+        }
+    }
+
+    /// Those after one update of a scheme, where beta changes by at most a factor.
+    pub(crate) fn updated(model: &Model, scheme: Scheme, max_growth: f64) -> Self {
+        let alpha = (0..model.len()).map(|k| {
+            let most = Tuning::INFINITE_RATIO * model.alpha[k];
+            new_alpha(model, k, scheme).clamp(Tuning::ALPHA_FLOOR, most)
+        });
+        let beta = model.beta();
+        Self {
+            alpha: alpha.collect(),
+            beta: model.levels[0]
+                .noise
+                .moved(|| new_beta(model, scheme).clamp(beta / max_growth, max_growth * beta)),
+        }
+    }
+
+    /// The largest change of a logarithm.
+    pub(crate) fn distance(&self, to: &Self) -> f64 {
+        let pairs = self.alpha.iter().zip(&to.alpha);
+        let changes = pairs.map(|(before, after)| (after / before).ln().abs());
+        changes.fold((to.beta / self.beta).ln().abs(), f64::max)
+    }
+}
+
+impl Model {
+    /// The geometric mean of MacKay's update with alpha, for active function `k`.
+    pub(crate) fn concave_update(&self, k: usize) -> f64 {
+        let (old, next) = (self.alpha[k], new_alpha(self, k, Scheme::MacKay));
+        // With a prior `new_alpha` returns that mean already.
+        let next = if self.priors[k].is_flat() {
+            (next * old).sqrt()
+        } else {
+            next
         };
-        fit.complete(&mut dictionary, 0)
+        next.clamp(Tuning::ALPHA_FLOOR, Tuning::INFINITE_RATIO * old)
     }
 }
 
-/// Adds functions with these precisions to an empty model.
-pub(crate) fn fill(
-    stats: &mut dyn Statistics,
-    state: &mut State,
-    functions: &[usize],
-    alpha: &[f64],
-    priors: &Priors,
-) -> Result<()> {
-    state.fill(
-        functions,
-        Tuning::INITIAL_ALPHA,
-        priors,
-        stats.facts().cancel.as_ref(),
-    );
-    state.alpha.copy_from_slice(alpha);
-    let mu = vec![0.0; functions.len()];
-    let mut gram = nalgebra::DMatrix::zeros(mu.len(), mu.len());
-    let mut gradient = mu.clone();
-    let deviance = stats.local(functions, &mu, &mut gram, &mut gradient)?;
-    state.set_data(&mu, &gradient, &[deviance], Some(&gram))?;
-    relinearise(stats, state)
-}
-
-/// Moves the quadratic model of the data to the present mean or mode.
-fn relinearise(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
-    if stats.facts().is_linear {
-        state.recentre(stats)?;
-        Ok(())
-    } else {
-        find_mode(stats, state)
-    }
-}
-
-/// One update of all alphas and the noise. Returns the largest change in their logarithms; 0, with the state unchanged, if the
-/// posterior precision at the new values is not positive definite.
-fn update(stats: &mut dyn Statistics, state: &mut State, scheme: Scheme) -> Result<f64> {
-    let before = (state.alpha.clone(), state.betas());
-    let mut change: f64 = 0.0;
-    let mut alpha = Vec::with_capacity(state.len());
-    for k in 0..state.len() {
-        let next = new_alpha(state, k, scheme)
-            .clamp(Tuning::ALPHA_FLOOR, Tuning::INFINITE_RATIO * before.0[k]);
-        change = change.max((next / before.0[k]).ln().abs());
-        alpha.push(next);
-    }
-    let beta = state.levels[0].noise.moved(|| new_beta(state, scheme));
-    change = change.max((beta / state.beta()).ln().abs());
-    if state.set_hyperparameters(&alpha, &[beta]).is_err() {
-        state.set_hyperparameters(&before.0, &before.1)?;
-        return Ok(0.0);
-    }
-    relinearise(stats, state)?;
-    Ok(change)
-}
-
-pub(crate) fn new_alpha(state: &State, k: usize, scheme: Scheme) -> f64 {
-    let prior = state.priors[k];
-    let square: f64 = state.outputs.iter().map(|o| o.mu[k] * o.mu[k]).sum();
+fn new_alpha(model: &Model, k: usize, scheme: Scheme) -> f64 {
+    let prior = model.priors[k];
+    let square: f64 = model.outputs.iter().map(|o| o.mu[k] * o.mu[k]).sum();
     let determined = match scheme {
         Scheme::Em => {
-            let variance = |c: usize| state.levels[state.level_of(c)].sigma[(k, k)];
-            let variances: f64 = (0..state.outputs.len()).map(variance).sum();
-            let n = state.outputs.len() as f64;
+            let variance = |c: usize| model.levels[model.level_of(c)].sigma[(k, k)];
+            let variances: f64 = (0..model.outputs.len()).map(variance).sum();
+            let n = model.outputs.len() as f64;
             return (n + 2.0 * prior.shape) / (square + variances + 2.0 * prior.rate);
         }
         // gamma = s / (alpha + s), free of the cancellation in 1 - alpha Sigma_kk.
         Scheme::MacKay | Scheme::Sequential | Scheme::Variational => {
-            let gamma = |term: Term| term.n * (term.s / (state.alpha[k] + term.s));
-            state.factors(k).terms().map(gamma).sum::<f64>()
+            let gamma = |term: Term| term.n * (term.s / (model.alpha[k] + term.s));
+            model.factors(k).terms().map(gamma).sum::<f64>()
         }
     };
     let square = square + 2.0 * prior.rate;
@@ -141,58 +169,19 @@ pub(crate) fn new_alpha(state: &State, k: usize, scheme: Scheme) -> f64 {
         next
     } else {
         // Where mu and a are close to zero the update is alpha -> c / alpha, which would oscillate.
-        (next * state.alpha[k]).sqrt()
+        (next * model.alpha[k]).sqrt()
     }
 }
 
-pub(crate) fn new_beta(state: &State, scheme: Scheme) -> f64 {
-    let gamma = state.determined(0);
-    let prior = state.noise_prior;
-    let residual = state.deviance_at_mean(0).max(0.0) + 2.0 * prior.rate;
+fn new_beta(model: &Model, scheme: Scheme) -> f64 {
+    let gamma = model.determined(0);
+    let prior = model.noise_prior;
+    let residual = model.deviance_at_mean(0).max(0.0) + 2.0 * prior.rate;
     let (rows, residual) = match scheme {
-        Scheme::Em => (state.n_noise(), residual + gamma / state.beta()),
+        Scheme::Em => (model.n_noise(), residual + gamma / model.beta()),
         Scheme::MacKay | Scheme::Sequential | Scheme::Variational => {
-            (state.n_noise() - gamma, residual)
+            (model.n_noise() - gamma, residual)
         }
     };
     (rows + 2.0 * prior.shape).max(f64::MIN_POSITIVE) / residual.max(f64::MIN_POSITIVE)
-}
-
-/// Deletes functions whose alpha grows without bound if the evidence gains, and returns whether there were any. `change` is the result of
-/// the last [`update`].
-///
-/// With an informative prior an alpha may be on its way to a finite value: prune only once the updates have nearly converged.
-pub(crate) fn prune(
-    state: &mut State,
-    change: f64,
-    recorder: &mut Recorder<'_>,
-) -> std::result::Result<bool, Stop> {
-    delete_where(state, recorder, |factors, alpha, gain| {
-        let is_stable = !factors.prior.is_flat() && change <= Tuning::COARSE_TOL;
-        let is_large = alpha >= Tuning::PRUNE_RATIO * factors.first.s;
-        (is_large || is_stable) && factors.optimal_alpha().is_none() && gain >= 0.0
-    })
-}
-
-/// Deletes the functions for which `is_deleted(factors, alpha, gain)`, and returns whether there were any.
-pub(crate) fn delete_where(
-    state: &mut State,
-    recorder: &mut Recorder<'_>,
-    is_deleted: impl Fn(&Factors, f64, f64) -> bool,
-) -> std::result::Result<bool, Stop> {
-    let size = state.len();
-    for k in (0..size).rev() {
-        let (factors, alpha) = (state.factors(k), state.alpha[k]);
-        let gain = factors.gain_of_deleting(alpha);
-        if is_deleted(&factors, alpha, gain) {
-            let j = state.active[k];
-            state.delete(k);
-            recorder.step(Action::Delete(j), Some(gain), state)?;
-        }
-    }
-    if state.len() < size {
-        // Rank-one updates accumulate round-off.
-        state.recompute()?;
-    }
-    Ok(state.len() < size)
 }

@@ -5,139 +5,234 @@
 
 use crate::Error;
 use crate::fit::candidates::Candidates;
-use crate::fit::model::State;
+use crate::fit::model::Model;
 use crate::fit::record::{Action, Recorder, Stop};
 use crate::fit::refine;
 use crate::fit::refine::Change;
 use crate::fit::tuning::{Effort, Tuning};
 use crate::fit::working_set::WorkingSet;
 
-/// Maximizes the evidence on the working set until no change gains more than `effort` asks for.
-pub(crate) fn maximize(
-    set: &WorkingSet,
-    state: &mut State,
-    effort: Effort,
-    recorder: &mut Recorder<'_>,
-) -> Result<(), Stop> {
-    let mut candidates = Candidates::new(set, state);
-    maximize_from(set, state, &mut candidates, effort, recorder)
+/// A model on a working set, with S and Q of its candidates. Functions are numbered by their position in the working set.
+#[derive(Clone)]
+pub(crate) struct LocalFit<'s> {
+    pub(crate) set: &'s WorkingSet,
+    pub(crate) model: Model,
+    pub(crate) candidates: Candidates,
 }
 
-/// [`maximize`] with given S and Q of the members.
-pub(crate) fn maximize_from(
-    set: &WorkingSet,
-    state: &mut State,
-    candidates: &mut Candidates,
-    effort: Effort,
-    recorder: &mut Recorder<'_>,
-) -> Result<(), Stop> {
-    let coarse = effort.tol.max(Tuning::COARSE_TOL);
-    let mut tol = coarse;
-    loop {
-        step_greedily(set, state, candidates, effort, recorder)?;
-        let before = state.clone();
-        match refine::converge(&mut &*set, state, Effort { tol, ..effort }, recorder) {
-            Err(Stop::Failed(Error::NotPositiveDefinite(_))) => {
-                // The working set is too ill-conditioned; the caller continues on the data, or ends as stalled.
-                state.clone_from(&before);
+impl<'s> LocalFit<'s> {
+    pub(crate) fn new(set: &'s WorkingSet, model: Model) -> Self {
+        Self {
+            candidates: Candidates::new(set, &model),
+            set,
+            model,
+        }
+    }
+
+    /// Maximizes the evidence on the working set until no change gains more than `effort` asks for.
+    pub(crate) fn maximize(
+        &mut self,
+        effort: Effort,
+        recorder: &mut Recorder<'_>,
+    ) -> Result<(), Stop> {
+        let coarse = effort.tol.max(Tuning::COARSE_TOL);
+        let mut tol = coarse;
+        loop {
+            self.step_greedily(effort, recorder)?;
+            let before = self.model.clone();
+            match refine::converge(
+                &mut &*self.set,
+                &mut self.model,
+                Effort { tol, ..effort },
+                recorder,
+            ) {
+                Err(Stop::Failed(Error::NotPositiveDefinite(_))) => {
+                    // The working set is too ill-conditioned; the caller continues on the data, or ends as stalled.
+                    self.model.clone_from(&before);
+                    return Ok(());
+                }
+                outcome => outcome?,
+            };
+            if (&self.model.alpha, self.model.betas()) != (&before.alpha, before.betas()) {
+                self.candidates.refresh(self.set, &self.model);
+            }
+            let added =
+                self.add_several(effort.gain, Tuning::JOINT_GAIN_RATIO, usize::MAX, recorder)?;
+            if added == 0 && tol <= effort.tol {
                 return Ok(());
             }
-            outcome => outcome?,
-        };
-        if (&state.alpha, state.betas()) != (&before.alpha, before.betas()) {
-            candidates.refresh(set, state);
+            tol = if added == 0 { effort.tol } else { coarse };
         }
-        let added = add_several(set, state, candidates, effort, recorder)?;
-        if added == 0 && tol <= effort.tol {
-            return Ok(());
-        }
-        tol = if added == 0 { effort.tol } else { coarse };
     }
-}
 
-/// Single changes, largest gain first: section 4 of the paper, steps 4 to 8, 10 and 11, at fixed noise.
-///
-/// Functions that gain less than `effort.step` wait until the active set has converged: next to a function that has not,
-/// a similar one would be added.
-pub(crate) fn step_greedily(
-    set: &WorkingSet,
-    state: &mut State,
-    candidates: &mut Candidates,
-    effort: Effort,
-    recorder: &mut Recorder<'_>,
-) -> Result<(), Stop> {
-    let min_gain = effort.gain.max(effort.step);
-    let mut good = None;
-    for steps in 1.. {
-        set.check_cancel()?;
-        // Step 4, as in section 4.2: of all candidates the one with the largest gain, equations (27), (32) and (37).
-        let addition = candidates.best_addition(state, min_gain);
+    /// Single changes, largest gain first, at fixed noise: steps 4 to 8, 10 and 11 of section 4.
+    ///
+    /// Functions that gain less than `effort.step` wait until the active set has converged: next to a function that has not,
+    /// a similar one would be added.
+    pub(crate) fn step_greedily(
+        &mut self,
+        effort: Effort,
+        recorder: &mut Recorder<'_>,
+    ) -> Result<(), Stop> {
+        let mut good = None;
+        for steps in 1.. {
+            self.set.facts.check_cancelled()?;
+            // Step 4, as in section 4.2: of all changes the one with the largest gain, equations (27), (32) and (37).
+            let Some(best) = self.best_change(effort) else {
+                break; // step 11: nothing gains enough
+            };
+            let good = good.get_or_insert_with(|| self.model.clone());
+            // Steps 5 to 8: theta = q^2 - s decides whether a function is added or re-estimated at its optimal alpha (20), or
+            // deleted (21). Step 10: each updates S and Q of all candidates, appendix A.2 to A.4.
+            let mut outcome = match best {
+                Best::Addition(i) => self.add(i, recorder),
+                Best::Change(change) => self.apply(change, recorder),
+            };
+            // Rank-one updates accumulate round-off; recomputation removes it: equations (6), (24) and (25).
+            if outcome.is_ok() && steps % (2 * self.model.len() + 20) == 0 {
+                outcome = self.recompute();
+                if outcome.is_ok() {
+                    good.clone_from(&self.model);
+                }
+            }
+            match outcome {
+                Err(Stop::Failed(Error::NotPositiveDefinite(_))) => {
+                    self.model.clone_from(good);
+                    self.avoid(best, recorder)?;
+                    good.clone_from(&self.model);
+                }
+                outcome => outcome?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The addition, re-estimation or deletion with the largest gain.
+    fn best_change(&self, effort: Effort) -> Option<Best> {
+        let min_gain = effort.gain.max(effort.step);
+        let addition = self
+            .candidates
+            .best_addition(self.set, &self.model, min_gain);
         // A duplicate of an active function gains as much as its re-estimation, up to round-off: do not add it.
         let is_better = |change: &Change| {
             addition.is_none_or(|(_, gain)| change.gain >= gain * (1.0 - Tuning::TIE))
         };
-        let change = refine::best_change(state, effort).filter(is_better);
-        let Some(function) = change
-            .map(|change| state.active[change.k])
-            .or(addition.map(|(i, _)| i))
-        else {
-            break; // step 11: nothing gains enough
+        let change = refine::best_change(&self.model, effort).filter(is_better);
+        change
+            .map(Best::Change)
+            .or(addition.map(|(i, _)| Best::Addition(i)))
+    }
+
+    /// Adds member `i` with its optimal alpha: appendix A.2.
+    pub(crate) fn add(&mut self, i: usize, recorder: &mut Recorder<'_>) -> Result<(), Stop> {
+        let Self {
+            set,
+            model,
+            candidates,
+        } = self;
+        let mut products = Vec::with_capacity(model.len());
+        let candidate = set.candidate(i, model, &mut products);
+        let projection = model.project(&candidate);
+        candidates.count_entry(i);
+        let Some((alpha, gain)) = projection.factors.best_above(0.0) else {
+            // The updated S and Q have drifted: recompute them.
+            candidates.refresh(set, model);
+            return Ok(());
         };
-        let good = good.get_or_insert_with(|| state.clone());
-        // Steps 5, 6 and 8: theta = q^2 - s decides whether an active function is re-estimated (20) or deleted (21). Step 7:
-        // a candidate is added at its optimal alpha (20). Step 10: each updates S and Q of all candidates, appendix A.2 to A.4.
-        let mut outcome = match change {
-            Some(change) => candidates.apply(set, state, change, recorder),
-            None => candidates.add(set, state, function, recorder),
-        };
-        // Rank-one updates accumulate round-off; recomputation removes it: equations (6), (24) and (25).
-        if outcome.is_ok() && steps % (2 * state.len() + 20) == 0 {
-            outcome = state.recompute().map_err(Stop::from);
-            if outcome.is_ok() {
-                candidates.refresh(set, state);
-                good.clone_from(state);
+        model.add(&candidate, &projection, alpha)?;
+        candidates.condition_on_last(set, model);
+        model.recentre(&mut &**set)?;
+        recorder.step(Action::Add(i), Some(gain), model)
+    }
+
+    /// Adds the candidate with the largest gain above `min_gain`, and further ones, at most `limit` in all, with this fraction of it;
+    /// returns how many.
+    pub(crate) fn add_several(
+        &mut self,
+        mut min_gain: f64,
+        ratio: f64,
+        limit: usize,
+        recorder: &mut Recorder<'_>,
+    ) -> Result<usize, Stop> {
+        for added in 0..limit {
+            let Some((i, gain)) = self
+                .candidates
+                .best_addition(self.set, &self.model, min_gain)
+            else {
+                return Ok(added);
+            };
+            // Once the active duplicate has converged, this function may gain nothing.
+            if added > 0 && self.set.has_duplicate(i, &self.model.active) {
+                return Ok(added);
             }
+            min_gain = min_gain.max(ratio * gain);
+            self.add(i, recorder)?;
         }
-        match outcome {
-            Err(Stop::Failed(Error::NotPositiveDefinite(_))) => {
-                state.clone_from(good);
-                if good.len() > 0 {
-                    candidates.delete_cheapest(set, state, recorder)?;
-                    good.clone_from(state);
-                } else {
-                    // Restart from the empty model without the function of the failed step.
-                    candidates.refresh(set, state);
-                    candidates.exclude(function);
-                    recorder.step(Action::Search, None, state)?;
-                }
+        Ok(limit)
+    }
+
+    /// Re-estimates or deletes an active function: appendix A.3 and A.4.
+    fn apply(&mut self, change: Change, recorder: &mut Recorder<'_>) -> Result<(), Stop> {
+        let Change { k, alpha, .. } = change;
+        let i = self.model.active[k];
+        let delta = alpha - self.model.alpha[k];
+        self.candidates.shift(self.set, &self.model, k, |variance| {
+            if alpha.is_finite() {
+                delta / (1.0 + delta * variance)
+            } else {
+                1.0 / variance
             }
-            outcome => outcome?,
+        });
+        refine::apply(&mut &*self.set, &mut self.model, change, recorder)?;
+        if alpha == f64::INFINITY {
+            self.candidates.reopen(self.set, &self.model, i);
+        }
+        Ok(())
+    }
+
+    /// Deletes member `i`, if it is active, without a record.
+    pub(crate) fn delete(&mut self, i: usize) {
+        if let Some(k) = self.model.active.iter().position(|&j| j == i) {
+            let shift = |variance| 1.0 / variance;
+            self.candidates.shift(self.set, &self.model, k, shift);
+            self.model.delete(k);
+            self.candidates.reopen(self.set, &self.model, i);
         }
     }
-    Ok(())
+
+    /// Goes on after `best` made the posterior precision indefinite, so some functions are linearly dependent up to round-off: deletes
+    /// the function whose deletion costs least and excludes it; in an empty model, excludes the function that was added.
+    fn avoid(&mut self, best: Best, recorder: &mut Recorder<'_>) -> Result<(), Stop> {
+        let cheapest = self.model.cheapest_deletion();
+        let (i, action) = match (cheapest, best) {
+            (Some(k), _) => (self.model.active[k], Action::Delete(self.model.active[k])),
+            (None, Best::Addition(i)) => (i, Action::Search),
+            (None, Best::Change(_)) => return Ok(()),
+        };
+        self.delete(i);
+        self.candidates.exclude(i);
+        self.recompute()?;
+        recorder.step(action, None, &self.model)
+    }
+
+    /// Recomputes the posterior and S and Q from scratch.
+    pub(crate) fn recompute(&mut self) -> Result<(), Stop> {
+        self.model.recompute()?;
+        self.candidates.refresh(self.set, &self.model);
+        Ok(())
+    }
+
+    /// Forgets which candidates were excluded, and recomputes S and Q.
+    pub(crate) fn renew(&mut self) {
+        self.candidates = Candidates::new(self.set, &self.model);
+    }
 }
 
-/// Adds the candidate with the largest gain and further ones with a fixed fraction of it; returns how many.
-fn add_several(
-    set: &WorkingSet,
-    state: &mut State,
-    candidates: &mut Candidates,
-    effort: Effort,
-    recorder: &mut Recorder<'_>,
-) -> Result<usize, Stop> {
-    let mut min_gain = effort.gain;
-    for added in 0..Tuning::MAX_JOINT_ADDITIONS {
-        let Some((i, gain)) = candidates.best_addition(state, min_gain) else {
-            return Ok(added);
-        };
-        // Once the active duplicate has converged, this function may gain nothing.
-        if added > 0 && set.has_duplicate(i, &state.active) {
-            return Ok(added);
-        }
-        min_gain = min_gain.max(Tuning::JOINT_GAIN_RATIO * gain);
-        candidates.add(set, state, i, recorder)?;
-    }
-    Ok(Tuning::MAX_JOINT_ADDITIONS)
+/// The change with the largest gain.
+#[derive(Clone, Copy)]
+enum Best {
+    Addition(usize),
+    Change(Change),
 }
 
 impl WorkingSet {

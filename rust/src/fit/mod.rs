@@ -1,98 +1,62 @@
 //! Inference: maximization of the marginal likelihood over hyperparameters. Knows [`Statistics`], but no design matrix or kernel.
 //!
-//! The sequential scheme of Tipping & Faul (2003):
-//! * `sequential`: a Gaussian likelihood, on working sets of the dictionary; `laplace`: other likelihoods;
-//! * `greedy`: the loop of the paper, the change with the largest gain first, and `candidates`: its S and Q;
-//! * `refine`: alphas and noise of the active set to convergence, and `newton`: joint steps on all of them;
-//! * `low_rank_start`, `row_subsample`: first models from cheaper approximations of the data;
+//! `context` is a fit: data, model, dictionary, rules and record. The schemes are its methods:
+//! * `sequential`: Tipping & Faul (2003) for a Gaussian likelihood, on working sets of the dictionary; `laplace`: other likelihoods;
+//! * `full_basis` (MacKay and EM updates); `variational`; `mrvm` (probit classification);
+//! * `large` (dictionaries in blocks); `exchange` (a search after a fit, with `search::moves`); `search::lns` (the search within a fit);
+//! * `plan`: the cheaper data from which a fit finds its first model;
 //! * `rollback`: return to the last converged model where round-off prevails.
 //!
-//! What they work on:
-//! * `model`: the active set and its posterior, for one output or several that share their alphas; `noise`: their noise levels;
-//! * `evidence`: the marginal likelihood as a function of one alpha, with `shared_evidence` for several noise levels; `prior`;
-//! * `dictionary`: S and Q of all candidates; `substitutes`: candidates that could replace an active function;
-//! * `working_set`: exact statistics of part of the dictionary; `ranking`: the best few of many;
-//! * `settings`: what a caller sets, and its checks; `tuning`: constants; `record`: steps, trace and callback.
+//! On a working set:
+//! * `greedy`: the loop of the paper, the change with the largest gain first; `candidates`: its S and Q;
+//! * `refine`: alphas and noise of the active set to convergence; `newton`: joint steps on all of them.
 //!
-//! Other schemes: `full_basis` (MacKay and EM updates), `variational`, `mrvm` (probit classification), `search` (exchanges of
-//! functions after a fit), and `large` (dictionaries in blocks).
-
-pub(crate) mod laplace;
-pub(crate) mod large;
-pub(crate) mod mrvm;
-pub(crate) mod search;
+//! What they work on:
+//! * `model`: the active set and its posterior, for one output or several that share their alphas;
+//! * `evidence`: the marginal likelihood as a function of one alpha;
+//! * `dictionary`: S and Q of all functions, and the choice of working sets;
+//! * `working_set`: exact statistics of part of the dictionary; `ranking`: the best few of many;
+//! * `settings`: what a caller sets, its checks, and noise levels; `tuning`: constants; `record`: steps, trace and callback.
 
 mod candidates;
+mod context;
 mod dictionary;
 mod evidence;
+mod exchange;
 mod full_basis;
 mod greedy;
-mod low_rank_start;
+mod laplace;
+mod large;
 mod model;
+mod mrvm;
 mod newton;
-mod noise;
-mod prior;
+mod plan;
 mod ranking;
 mod record;
 mod refine;
 mod rollback;
-mod row_subsample;
+mod search;
 mod sequential;
 mod settings;
-mod shared_evidence;
-mod substitutes;
 mod tuning;
 mod variational;
 mod working_set;
 
-pub use crate::fit::large::working_set::{BlockCheckpoint, SaveCheckpoint, fit_in_blocks};
-pub(crate) use crate::fit::model::State;
+pub use crate::fit::large::{BlockCheckpoint, SaveCheckpoint, fit_in_blocks};
 pub use crate::fit::mrvm::{Ascent, MStep, RetargetedFit, TopDownFit};
-pub use crate::fit::noise::OutputNoise;
+pub use crate::fit::plan::FirstStage;
 pub use crate::fit::record::{Action, Step, StepCallback};
-pub use crate::fit::settings::{Blocks, Noise, Rules, Scheme, Search, Settings};
+pub use crate::fit::settings::{Blocks, Noise, OutputNoise, Rules, Scheme, Search, Settings};
+pub use crate::model::Status;
 
 use crate::Result;
-use crate::data::{OutputObservations, Statistics};
+use crate::data::{Observations, Statistics};
+use crate::fit::context::Fit;
 use crate::fit::dictionary::Dictionary;
-use crate::fit::noise::NoisePrecision;
-use crate::fit::prior::{Gamma, Priors};
-use crate::fit::record::{Recorder, Stop};
-use crate::fit::sequential::Start;
+use crate::fit::evidence::Priors;
+use crate::fit::model::Model;
+use crate::fit::record::Recorder;
 use crate::model::{OutputPosterior, Posterior};
-
-/// How a fit ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Status {
-    /// At a maximum: Tipping & Faul (2003), section 4.4, over the whole dictionary.
-    Converged,
-    /// At a maximum with the noise estimate at its floor, a millionth of the variance of the targets.
-    NoiseFloor,
-    /// At a maximum with some alpha at its floor: the data ask for an unbounded weight.
-    AlphaFloor,
-    /// After the largest number of steps allowed.
-    MaxIterations,
-    /// The callback ended the fit.
-    Stopped,
-    /// Round-off prevents a certified maximum.
-    Stalled,
-}
-
-impl Status {
-    /// The name in lower case.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Converged => "converged",
-            Self::NoiseFloor => "noise_floor",
-            Self::AlphaFloor => "alpha_floor",
-            Self::MaxIterations => "max_iter",
-            Self::Stopped => "stopped",
-            Self::Stalled => "stalled",
-        }
-    }
-}
 
 /// Fits a sparse Bayesian model by the scheme that the rules name.
 ///
@@ -106,30 +70,54 @@ pub fn fit(
     rules: &Rules,
     watch: &mut StepCallback<'_>,
 ) -> Result<Posterior> {
-    let scale = stats.facts().target_scale;
-    let mut state = empty_model(stats, rules)?;
-    let priors = Priors::new(rules.alpha_prior, &stats.facts().norms, scale);
-    let mut recorder = Recorder::new(&state, rules.max_iter, scale, watch);
+    fit_from(FirstStage::all_rows(), stats, rules, watch)
+}
+
+/// [`fit`] of rows in memory. Where rows and functions are many, finds the first model faster, from approximate data.
+///
+/// # Errors
+/// As [`fit`].
+pub fn fit_rows(
+    rows: &mut Observations<'_>,
+    rules: &Rules,
+    watch: &mut StepCallback<'_>,
+) -> Result<Posterior> {
+    fit_from(FirstStage::choose(rows, rules)?, rows, rules, watch)
+}
+
+/// [`fit`] with a first model from these data.
+///
+/// # Errors
+/// As [`fit`].
+pub fn fit_from(
+    first: FirstStage<'_>,
+    stats: &mut dyn Statistics,
+    rules: &Rules,
+    watch: &mut StepCallback<'_>,
+) -> Result<Posterior> {
+    let mut model = Model::initial(stats, rules)?;
+    let mut recorder = Recorder::new(&model, rules.max_iter, stats.facts().target_scale, watch);
+    let mut fit = Fit {
+        dictionary: &mut Dictionary::of(stats.facts(), rules),
+        stats,
+        model: &mut model,
+        rules,
+        recorder: &mut recorder,
+    };
     let outcome = match rules.scheme {
-        Scheme::Sequential => fit_and_search(stats, &mut state, &priors, rules, &mut recorder),
-        Scheme::MacKay | Scheme::Em => {
-            full_basis::fit(stats, &mut state, priors, rules, &mut recorder)
+        Scheme::Sequential => {
+            let found = if fit.stats.facts().is_linear {
+                let start = fit.first_stage(first);
+                start.and_then(|start| fit.sequential(start))
+            } else {
+                fit.laplace()
+            };
+            found.and_then(|found| fit.exchange(found))
         }
-        Scheme::Variational => variational::fit(stats, &mut state, &priors, rules, &mut recorder),
+        Scheme::MacKay | Scheme::Em => fit.full_basis(),
+        Scheme::Variational => fit.variational(),
     };
-    let status = if rules.scheme == Scheme::Variational {
-        status(&state, outcome)?
-    } else {
-        status_at_mode(stats, &mut state, outcome, &mut recorder)?
-    };
-    // The quadratic model may have been moved to the posterior mean since the last step.
-    recorder.amend(&state);
-    let mut posterior =
-        Posterior::publish(&state, recorder.trace, status, stats.facts()).checked()?;
-    if let (Scheme::Variational, Some(&bound)) = (rules.scheme, posterior.trace.last()) {
-        posterior.log_evidence = bound;
-    }
-    Ok(posterior)
+    fit.publish(outcome)
 }
 
 /// Fits several Gaussian outputs that share their functions and prior precisions, by the sequential scheme.
@@ -141,115 +129,22 @@ pub fn fit(
 /// # Errors
 /// As [`fit`], and [`Error::Shape`](crate::Error::Shape) if there is not one noise level for each output.
 pub fn fit_outputs(
-    stats: &mut OutputObservations<'_>,
+    stats: &mut Observations<'_>,
     rules: &Rules,
     noise: &OutputNoise,
     watch: &mut StepCallback<'_>,
 ) -> Result<OutputPosterior> {
-    let scale = stats.facts().target_scale;
-    settings::check_scale(scale)?;
-    let given = noise.levels(stats.variances().len())?;
-    // The unit of the targets is the root of their mean variance.
-    let variances = match noise {
-        OutputNoise::Shared(_) => &[1.0],
-        OutputNoise::Own(_) => stats.variances(),
+    let mut model = Model::of_outputs(stats, noise)?;
+    let mut recorder = Recorder::new(&model, rules.max_iter, stats.facts().target_scale, watch);
+    let mut fit = Fit {
+        dictionary: &mut Dictionary::new(stats.facts().n_basis(), Priors::default()),
+        stats,
+        model: &mut model,
+        rules,
+        recorder: &mut recorder,
     };
-    let mut levels = Vec::with_capacity(given.len());
-    for (&noise, &variance) in given.iter().zip(variances) {
-        settings::check_noise_scale(scale, noise)?;
-        levels.push(NoisePrecision::new(noise, variance, scale));
-    }
-    let deviances = stats.gradient(&[], &[], &mut [])?;
-    let mut state = State::empty(&levels, Gamma::FLAT, &deviances, stats.facts().n_obs);
-    let mut recorder = Recorder::new(&state, rules.max_iter, scale, watch);
-    let outcome = fit_and_search(stats, &mut state, &Priors::default(), rules, &mut recorder);
-    let status = status(&state, outcome)?;
-    recorder.amend(&state);
-    OutputPosterior::publish(&state, recorder.trace, status, stats.facts()).checked()
-}
-
-/// The sequential scheme and the search for a better optimum after it.
-fn fit_and_search(
-    stats: &mut dyn Statistics,
-    state: &mut State,
-    priors: &Priors,
-    rules: &Rules,
-    recorder: &mut Recorder<'_>,
-) -> std::result::Result<Status, Stop> {
-    let found = if stats.facts().is_linear {
-        fit_sequentially(stats, state, priors, rules, recorder)?
-    } else {
-        let mut fit = laplace::Fit {
-            stats,
-            state,
-            rules,
-            recorder,
-        };
-        fit.run_from_empty(priors)?
-    };
-    search::exchange::continue_from(found, stats, state, priors, rules, recorder)
-}
-
-/// The sequential scheme for a Gaussian likelihood from an empty model, with the cheapest accurate start that the data allow.
-fn fit_sequentially(
-    stats: &mut dyn Statistics,
-    state: &mut State,
-    priors: &Priors,
-    rules: &Rules,
-    recorder: &mut Recorder<'_>,
-) -> std::result::Result<Status, Stop> {
-    let mut start = Start::default();
-    let mut dictionary = Dictionary::new(stats.facts().n_basis(), priors.clone());
-    if let Some(refreshed) = low_rank_start::fit(stats, state, priors, rules, recorder)? {
-        dictionary = refreshed;
-    } else if row_subsample::fit(stats, state, priors, recorder)? {
-        dictionary.refresh(stats, state)?;
-    } else {
-        let whole = sequential::initial_model(stats, state, &mut dictionary, recorder)?;
-        start = Start::after_initial_model(whole, stats.facts().n_obs, state);
-    }
-    sequential::complete(stats, state, &mut dictionary, start, rules, recorder)
-}
-
-/// The empty model, with the checks of the rules against the units of the data.
-fn empty_model(stats: &mut dyn Statistics, rules: &Rules) -> Result<State> {
-    let scale = stats.facts().target_scale;
-    settings::check_units(scale, &stats.facts().norms, rules, stats.facts().is_linear)?;
-    let (noise, n_noise) = if stats.facts().is_linear {
-        (
-            NoisePrecision::new(rules.noise, 1.0, scale),
-            stats.facts().n_obs,
-        )
-    } else {
-        (NoisePrecision::fixed(1.0), 0.0)
-    };
-    let [shape, rate] = rules.noise_prior;
-    let rate = rate / (scale * scale);
-    let deviance = stats.deviance(&[], &[])?;
-    let prior = Gamma { shape, rate };
-    Ok(State::empty(&[noise], prior, &[deviance], n_noise))
-}
-
-/// The status of a fit other than the variational one. If it was interrupted, the posterior mode is found for the state as it is.
-fn status_at_mode(
-    stats: &mut dyn Statistics,
-    state: &mut State,
-    outcome: std::result::Result<Status, Stop>,
-    recorder: &mut Recorder<'_>,
-) -> Result<Status> {
-    if !stats.facts().is_linear && matches!(outcome, Err(Stop::Stopped | Stop::MaxIterations)) {
-        laplace::mode::find_some_mode(stats, state)?;
-        recorder.amend(state);
-    }
-    status(state, outcome)
-}
-
-fn status(state: &State, outcome: std::result::Result<Status, Stop>) -> Result<Status> {
-    match outcome {
-        Ok(Status::Converged) if state.at_alpha_floor() => Ok(Status::AlphaFloor),
-        Ok(status) => Ok(status),
-        Err(Stop::MaxIterations) => Ok(Status::MaxIterations),
-        Err(Stop::Stopped) => Ok(Status::Stopped),
-        Err(Stop::Failed(error)) => Err(error),
-    }
+    let start = fit.first_model();
+    let found = start.and_then(|start| fit.sequential(start));
+    let outcome = found.and_then(|found| fit.exchange(found));
+    fit.publish_outputs(outcome)
 }

@@ -7,13 +7,13 @@ use std::sync::atomic::AtomicBool;
 use nalgebra::DMatrix;
 
 use crate::Result;
-use crate::data::Statistics;
-use crate::fit::evidence::{Factors, Term};
-use crate::fit::noise::NoisePrecision;
-use crate::fit::prior::{Gamma, Priors};
-use crate::fit::tuning::Tuning;
+use crate::data::{Observations, Statistics};
+use crate::fit::evidence::{Factors, Gamma, Priors, Term};
+use crate::fit::settings::{NoisePrecision, OutputNoise};
+use crate::fit::settings::{Rules, check_noise_scale, check_scale, check_units};
+use crate::fit::tuning::{Effort, Tuning};
 use crate::linalg::Cholesky;
-use crate::linalg::aligned_columns::stride;
+use crate::linalg::columns::stride;
 use crate::linalg::vector::{axpy, bilinear, dot, head, leading, rank_one, sum_of_ln};
 
 /// Active functions, hyperparameters and the Gaussian posterior over the weights of C outputs.
@@ -26,10 +26,10 @@ use crate::linalg::vector::{axpy, bilinear, dot, head, leading, rank_one, sum_of
 ///
 /// Between calls, with m active functions: `chol` of a noise level factors H = diag(alpha) + beta G, `sigma` is its inverse, and for
 /// each of its outputs `mu = r + sigma (beta gradient - alpha r)`. `gradient` belongs to r, not to mu. Matrices have spare capacity;
-/// their leading m x m blocks are in use. Actions update everything in place by rank-one formulae; [`State::recompute`] computes
+/// their leading m x m blocks are in use. Actions update everything in place by rank-one formulae; [`Model::recompute`] computes
 /// it from scratch.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct Model {
     pub(crate) active: Vec<usize>,
     pub(crate) alpha: Vec<f64>,
     /// The prior of each alpha.
@@ -113,7 +113,7 @@ pub(crate) struct Projection {
 }
 
 /// With little spare capacity: searches clone hundreds of states.
-impl Clone for State {
+impl Clone for Model {
     fn clone(&self) -> Self {
         let capacity = stride(self.len() + 1);
         let level = |level: &Level| Level {
@@ -137,7 +137,7 @@ impl Clone for State {
     }
 }
 
-impl State {
+impl Model {
     /// An empty model. `noise` has one entry for each output or one for all; `deviances` are those of w = 0.
     pub(crate) fn empty(
         noise: &[NoisePrecision],
@@ -160,22 +160,41 @@ impl State {
             noise_prior,
             gram: DMatrix::zeros(0, 0),
             n_noise,
-            max_round_off: Tuning::MAX_ROUND_OFF,
+            max_round_off: 1e-3 * Tuning::MIN_GAIN,
             work: Vec::new(),
         }
     }
 
     /// Allows round-off up to a small fraction of the smallest gain of any step.
     pub(crate) fn set_smallest_gain(&mut self, gain: f64) {
-        self.max_round_off = Tuning::MAX_ROUND_OFF.max(1e-7 * gain);
+        self.max_round_off = self.max_round_off.max(1e-7 * gain);
     }
 
-    /// Adds functions with equal alphas to an empty model; the caller has to call [`State::set_data`] next.
+    /// Adds functions with these alphas to an empty model, and the quadratic model of the data about zero.
+    pub(crate) fn start(
+        &mut self,
+        stats: &mut dyn Statistics,
+        functions: &[usize],
+        alpha: &[f64],
+        priors: &Priors,
+    ) -> Result<()> {
+        self.fill(functions, alpha, priors, stats.facts().cancel.as_ref());
+        let start = vec![0.0; functions.len() * self.outputs.len()];
+        if self.outputs.len() == 1 {
+            return self.expand_about(stats, &start);
+        }
+        let mut gradient = start.clone();
+        let deviances = stats.gradient(functions, &start, &mut gradient)?;
+        let gram = stats.among(functions, &start, functions)?.0.whole();
+        self.set_data(&start, &gradient, &deviances, Some(&gram))
+    }
+
+    /// Adds functions with these alphas to an empty model; the caller has to call [`Model::set_data`] next.
     /// Once `cancel` is set, work on the matrices fails early.
     pub(crate) fn fill(
         &mut self,
         functions: &[usize],
-        alpha: f64,
+        alpha: &[f64],
         priors: &Priors,
         cancel: Option<&Arc<AtomicBool>>,
     ) {
@@ -188,7 +207,7 @@ impl State {
         }
         self.active.extend_from_slice(functions);
         self.priors.extend(functions.iter().map(|&j| priors.of(j)));
-        self.alpha.resize(m, alpha);
+        self.alpha.extend_from_slice(alpha);
         for output in &mut self.outputs {
             for values in output.values() {
                 values.resize(m, 0.0);
@@ -285,10 +304,12 @@ impl State {
         Factors::of_levels(first, others, self.priors[k])
     }
 
-    /// The term of level `l` in [`State::factors`].
+    /// The term of level `l` in [`Model::factors`].
     #[inline]
     pub(crate) fn term(&self, k: usize, l: usize) -> Term {
-        if self.gamma(k, l) < Tuning::MIN_RELIABLE_GAMMA {
+        // s = 1 / Sigma_kk - alpha has the relative accuracy of gamma = 1 - alpha Sigma_kk, and the best alpha that of gamma^2.
+        let gamma = self.gamma(k, l);
+        if gamma * gamma.abs() * Tuning::INFINITE_RATIO < 1.0 {
             return self.term_from_data(k, l);
         }
         let (alpha, variance) = (self.alpha[k], self.levels[l].sigma[(k, k)]);
@@ -427,7 +448,7 @@ impl State {
         self.outputs.iter().enumerate().map(of_output).sum()
     }
 
-    /// Calls [`State::centre`] if round-off matters, and returns whether it did.
+    /// Calls [`Model::centre`] if round-off matters, and returns whether it did.
     ///
     /// For other likelihoods than the Gaussian the quadratic model holds at its reference only and stays.
     pub(crate) fn recentre(&mut self, stats: &mut dyn Statistics) -> Result<bool> {
@@ -444,6 +465,14 @@ impl State {
         let mut gradient = vec![0.0; mu.len()];
         let deviances = stats.gradient(&self.active, &mu, &mut gradient)?;
         self.set_data(&mu, &gradient, &deviances, None)
+    }
+
+    /// Replaces the quadratic model of the data, of one output, by the one about `mu`.
+    pub(crate) fn expand_about(&mut self, stats: &mut dyn Statistics, mu: &[f64]) -> Result<()> {
+        let m = mu.len();
+        let (mut gram, mut gradient) = (DMatrix::zeros(m, m), vec![0.0; m]);
+        let deviance = stats.local(&self.active, mu, &mut gram, &mut gradient)?;
+        self.set_data(mu, &gradient, &[deviance], Some(&gram))
     }
 
     /// ln p(t | alpha, beta) of all outputs: equation (7) through the m x m factors.
@@ -744,6 +773,87 @@ impl State {
     }
 }
 
+/// Noise levels.
+impl Model {
+    /// The empty model of one output, with the checks of the rules against the units of the data.
+    pub(crate) fn initial(stats: &mut dyn Statistics, rules: &Rules) -> Result<Self> {
+        let facts = stats.facts();
+        let (scale, is_linear) = (facts.target_scale, facts.is_linear);
+        check_units(scale, &facts.norms, rules, is_linear)?;
+        let (noise, n_noise) = if is_linear {
+            (NoisePrecision::new(rules.noise, 1.0, scale), facts.n_obs)
+        } else {
+            (NoisePrecision::fixed(1.0), 0.0)
+        };
+        let [shape, rate] = rules.noise_prior;
+        let prior = Gamma {
+            shape,
+            rate: rate / (scale * scale),
+        };
+        let deviance = stats.deviance(&[], &[])?;
+        Ok(Self::empty(&[noise], prior, &[deviance], n_noise))
+    }
+
+    /// The empty model of several outputs.
+    pub(crate) fn of_outputs(stats: &mut Observations<'_>, noise: &OutputNoise) -> Result<Self> {
+        let scale = stats.facts().target_scale;
+        check_scale(scale)?;
+        let given = noise.levels(stats.variances().len())?;
+        // The unit of the targets is the root of their mean variance.
+        let variances = match noise {
+            OutputNoise::Shared(_) => &[1.0],
+            OutputNoise::Own(_) => stats.variances(),
+        };
+        let mut levels = Vec::with_capacity(given.len());
+        for (&noise, &variance) in given.iter().zip(variances) {
+            check_noise_scale(scale, noise)?;
+            levels.push(NoisePrecision::new(noise, variance, scale));
+        }
+        let (deviances, n) = (stats.gradient(&[], &[], &mut [])?, stats.facts().n_obs);
+        Ok(Self::empty(&levels, Gamma::FLAT, &deviances, n))
+    }
+
+    /// Whether some noise precision is estimated.
+    pub(crate) fn estimates_noise(&self) -> bool {
+        self.levels.iter().any(|level| level.noise.is_estimated())
+    }
+
+    /// Whether some noise precision is given.
+    pub(crate) fn has_given_noise(&self) -> bool {
+        self.levels.iter().any(|level| !level.noise.is_estimated())
+    }
+
+    /// Whether some noise precision is estimated and at the noise floor.
+    pub(crate) fn at_noise_floor(&self) -> bool {
+        self.levels.iter().any(|level| level.noise.at_floor())
+    }
+
+    /// The levels whose precision is to be moved: estimated, and not held at the noise floor by a rising evidence.
+    pub(crate) fn free_levels(&self, effort: Effort) -> Vec<usize> {
+        let is_held = |l: usize| self.levels[l].noise.at_floor() && self.noise_gradient(l) >= 0.0;
+        let levels = 0..self.levels.len();
+        levels
+            .filter(|&l| effort.moves_noise && self.levels[l].noise.is_estimated() && !is_held(l))
+            .collect()
+    }
+
+    /// dL / d ln beta of level `l`.
+    pub(crate) fn noise_gradient(&self, l: usize) -> f64 {
+        let beta = self.levels[l].noise.beta;
+        0.5 * (self.n_targets(l) - beta * self.deviance_at_mean(l) - self.determined(l))
+            + self.noise_prior.slope(beta)
+    }
+
+    /// ln of the factor by which re-estimation multiplies the precision of level `l`, within its range:
+    /// beta = (N - sum gamma + 2 c) / (||t - Phi mu||^2 + 2 d), Tipping (2001), appendix A.
+    pub(crate) fn noise_change(&self, l: usize) -> f64 {
+        let (noise, prior) = (self.levels[l].noise, self.noise_prior);
+        let degrees = self.n_targets(l) - self.determined(l) + 2.0 * prior.shape;
+        let residual = self.deviance_at_mean(l).max(0.0) + 2.0 * prior.rate;
+        (noise.ratio(degrees.max(f64::MIN_POSITIVE), residual) / noise.beta).ln()
+    }
+}
+
 /// The root of the sum of squares over the outputs; of one output the value itself.
 #[inline]
 fn joint(outputs: Range<usize>, value: impl Fn(usize) -> f64) -> f64 {
@@ -795,10 +905,10 @@ mod tests {
             }
         }
 
-        fn empty(&self, betas: &[f64]) -> State {
+        fn empty(&self, betas: &[f64]) -> Model {
             let squares: Vec<f64> = self.t.iter().map(|t| dot(t, t)).collect();
             let noise: Vec<_> = betas.iter().map(|&b| NoisePrecision::fixed(b)).collect();
-            State::empty(&noise, Gamma::FLAT, &squares, ROWS as f64)
+            Model::empty(&noise, Gamma::FLAT, &squares, ROWS as f64)
         }
 
         /// t - Phi w of output `c`.
@@ -811,14 +921,14 @@ mod tests {
         }
 
         /// Adds a function; returns the gain that equation (18) predicts.
-        fn add(&self, state: &mut State, index: usize, alpha: f64) -> f64 {
+        fn add(&self, model: &mut Model, index: usize, alpha: f64) -> f64 {
             let column = &self.phi[index];
-            let products = state.active.iter().map(|&j| dot(column, &self.phi[j]));
+            let products = model.active.iter().map(|&j| dot(column, &self.phi[j]));
             let gram: Vec<f64> = products.collect();
-            let gradient = state
+            let gradient = model
                 .references()
                 .enumerate()
-                .map(|(c, reference)| dot(column, &self.residual(c, &state.active, reference)));
+                .map(|(c, reference)| dot(column, &self.residual(c, &model.active, reference)));
             let candidate = Candidate {
                 index,
                 gram: &gram,
@@ -826,31 +936,31 @@ mod tests {
                 gradient: gradient.collect(),
                 prior: Gamma::FLAT,
             };
-            let projection = state.project(&candidate);
-            state.add(&candidate, &projection, alpha).unwrap();
+            let projection = model.project(&candidate);
+            model.add(&candidate, &projection, alpha).unwrap();
             -projection.factors.gain_of_deleting(alpha)
         }
 
         /// Moves the references to the means, as a pass over the data does.
-        fn recentre(&self, state: &mut State) {
-            let mu = state.means();
+        fn recentre(&self, model: &mut Model) {
+            let mu = model.means();
             let (mut gradient, mut deviances) = (Vec::new(), Vec::new());
-            for (c, output) in state.outputs.iter().enumerate() {
-                let residual = self.residual(c, &state.active, &output.mu);
-                gradient.extend(state.active.iter().map(|&j| dot(&self.phi[j], &residual)));
+            for (c, output) in model.outputs.iter().enumerate() {
+                let residual = self.residual(c, &model.active, &output.mu);
+                gradient.extend(model.active.iter().map(|&j| dot(&self.phi[j], &residual)));
                 deviances.push(dot(&residual, &residual));
             }
-            state.set_data(&mu, &gradient, &deviances, None).unwrap();
+            model.set_data(&mu, &gradient, &deviances, None).unwrap();
         }
     }
 
-    fn data_for(values: &[f64], noise: usize) -> (Data, State) {
+    fn data_for(values: &[f64], noise: usize) -> (Data, Model) {
         let data = Data::new(values, if noise == 0 { 1 } else { OUTPUTS });
-        let state = data.empty(NOISE[noise]);
-        (data, state)
+        let model = data.empty(NOISE[noise]);
+        (data, model)
     }
 
-    fn assert_same(a: &State, b: &State) {
+    fn assert_same(a: &Model, b: &Model) {
         let m = a.len();
         for (a, b) in a.levels.iter().zip(&b.levels) {
             let scale = (0..m).map(|k| b.sigma[(k, k)]).fold(0.0, f64::max);
@@ -876,18 +986,18 @@ mod tests {
         let waves = (0..ROWS * (COLUMNS + OUTPUTS)).map(|i| (2.3 * i as f64).sin());
         let values: Vec<f64> = waves.collect();
         for noise in 0..NOISE.len() {
-            let (data, mut state) = data_for(&values, noise);
+            let (data, mut model) = data_for(&values, noise);
             for j in 0..5 {
-                data.add(&mut state, j, 1.0 + j as f64);
+                data.add(&mut model, j, 1.0 + j as f64);
             }
-            let expected = state.factors(2);
+            let expected = model.factors(2);
             // The posterior variance determines s only by the digits in which it differs from 1 / alpha.
             for exponent in -3..=20 {
-                state.reestimate(2, 10_f64.powi(exponent)).unwrap();
+                model.reestimate(2, 10_f64.powi(exponent)).unwrap();
                 if exponent % 2 == 0 {
-                    data.recentre(&mut state);
+                    data.recentre(&mut model);
                 }
-                for (found, expected) in state.factors(2).terms().zip(expected.terms()) {
+                for (found, expected) in model.factors(2).terms().zip(expected.terms()) {
                     assert!((found.s / expected.s - 1.0).abs() < 1e-8, "1e{exponent}");
                     assert!((found.q / expected.q - 1.0).abs() < 1e-8, "1e{exponent}");
                 }
@@ -902,33 +1012,33 @@ mod tests {
             noise in 0..NOISE.len(),
             actions in prop::collection::vec((0..4_u8, 0..COLUMNS, -3.0..4.0_f64), 1..40),
         ) {
-            let (data, mut state) = data_for(&values, noise);
+            let (data, mut model) = data_for(&values, noise);
             for (action, j, ln_alpha) in actions {
                 let alpha = ln_alpha.exp();
-                let before = state.log_evidence();
-                let place = state.active.iter().position(|&a| a == j);
+                let before = model.log_evidence();
+                let place = model.active.iter().position(|&a| a == j);
                 let gain = match place {
-                    None => data.add(&mut state, j, alpha),
+                    None => data.add(&mut model, j, alpha),
                     Some(k) if action == 0 => {
-                        let gain = state.factors(k).gain_of_deleting(state.alpha[k]);
-                        state.delete(k);
+                        let gain = model.factors(k).gain_of_deleting(model.alpha[k]);
+                        model.delete(k);
                         gain
                     }
                     Some(_) if action == 1 => {
-                        data.recentre(&mut state);
+                        data.recentre(&mut model);
                         0.0
                     }
                     Some(k) => {
-                        let gain = state.factors(k).gain_of_moving(state.alpha[k], alpha);
-                        state.reestimate(k, alpha).unwrap();
+                        let gain = model.factors(k).gain_of_moving(model.alpha[k], alpha);
+                        model.reestimate(k, alpha).unwrap();
                         gain
                     }
                 };
                 let slack = 1e-8 * (1.0 + before.abs());
-                prop_assert!((state.log_evidence() - before - gain).abs() < slack);
-                let mut recomputed = state.clone();
+                prop_assert!((model.log_evidence() - before - gain).abs() < slack);
+                let mut recomputed = model.clone();
                 recomputed.recompute().unwrap();
-                assert_same(&state, &recomputed);
+                assert_same(&model, &recomputed);
             }
         }
 
@@ -938,15 +1048,15 @@ mod tests {
             noise in 0..NOISE.len(),
         ) {
             const H: f64 = 1e-4;
-            let (data, mut state) = data_for(&values, noise);
+            let (data, mut model) = data_for(&values, noise);
             for j in 0..4 {
-                data.add(&mut state, j, 1.0 + j as f64);
+                data.add(&mut model, j, 1.0 + j as f64);
             }
-            let free: Vec<usize> = (0..state.levels.len()).collect();
-            let Local { gradient, hessian } = Local::at(&state, &free);
+            let free: Vec<usize> = (0..model.levels.len()).collect();
+            let Local { gradient, hessian } = Local::at(&model, &free);
             let at = |moves: &[(usize, f64)]| {
-                let mut moved = state.clone();
-                let (mut alpha, mut betas) = (state.alpha.clone(), state.betas());
+                let mut moved = model.clone();
+                let (mut alpha, mut betas) = (model.alpha.clone(), model.betas());
                 for &(i, by) in moves {
                     if i < 4 {
                         alpha[i] *= by.exp();

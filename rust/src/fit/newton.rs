@@ -30,7 +30,7 @@ use nalgebra::{DMatrix, DVector};
 
 use crate::Result;
 use crate::data::Statistics;
-use crate::fit::model::{Level, State};
+use crate::fit::model::{Level, Model};
 use crate::fit::tuning::{Effort, Tuning};
 use crate::linalg::Cholesky;
 use crate::linalg::simd::{Simd, WithSimd, dispatch};
@@ -125,32 +125,32 @@ pub(crate) struct Local {
     pub(crate) hessian: DMatrix<f64>,
 }
 
-/// Takes one step that raises the evidence. Returns `false`, with the state unchanged, if none was found.
+/// Takes one step that raises the evidence. Returns `false`, with the model unchanged, if none was found.
 pub(crate) fn step(
     stats: &mut dyn Statistics,
-    state: &mut State,
+    model: &mut Model,
     effort: Effort,
     damping: &mut Damping,
 ) -> Result<bool> {
-    let free = state.free_levels(effort);
+    let free = model.free_levels(effort);
     let coordinates = Coordinates::of(stats);
-    let mut local = Local::at(state, &free);
+    let mut local = Local::at(model, &free);
     if coordinates == Coordinates::Inverses {
-        local = local.in_inverses((0..state.len()).map(|k| state.mean_gamma(k)));
+        local = local.in_inverses((0..model.len()).map(|k| model.mean_gamma(k)));
     }
-    let (old_alpha, old_betas) = (state.alpha.clone(), state.betas());
-    let (objective, gradient_norm) = (state.log_posterior(), local.gradient.norm());
+    let (old_alpha, old_betas) = (model.alpha.clone(), model.betas());
+    let (objective, gradient_norm) = (model.log_posterior(), local.gradient.norm());
     while let Some(value) = damping.value() {
         if let Some(direction) = local.direction(value) {
             let steps = old_alpha.iter().zip(direction.iter());
             let alpha: Vec<f64> = steps.map(|(&a, &d)| coordinates.moved(a, d)).collect();
             let mut betas = old_betas.clone();
             for (&l, d) in free.iter().zip(direction.iter().skip(alpha.len())) {
-                betas[l] = state.levels[l].noise.limited(betas[l] * d.exp());
+                betas[l] = model.levels[l].noise.limited(betas[l] * d.exp());
             }
-            if state.set_hyperparameters(&alpha, &betas).is_ok() {
-                state.recentre(stats)?;
-                if improved(state, &free, objective, gradient_norm) {
+            if model.set_hyperparameters(&alpha, &betas).is_ok() {
+                model.recentre(stats)?;
+                if improved(model, &free, objective, gradient_norm) {
                     damping.relax();
                     return Ok(true);
                 }
@@ -158,8 +158,8 @@ pub(crate) fn step(
         }
         damping.raise();
     }
-    state.set_hyperparameters(&old_alpha, &old_betas)?;
-    state.recentre(stats)?;
+    model.set_hyperparameters(&old_alpha, &old_betas)?;
+    model.recentre(stats)?;
     Ok(false)
 }
 
@@ -174,53 +174,53 @@ pub(crate) fn hold_at_floor(alpha: &[f64], gradient: &mut DVector<f64>) {
 }
 
 /// Whether the evidence rose. Near the optimum gains are below its round-off, and the gradient has to shrink instead.
-fn improved(state: &State, free: &[usize], evidence: f64, gradient_norm: f64) -> bool {
-    let now = state.log_posterior();
-    let rounding = 1e-12 * (evidence.abs() + state.n_noise());
+fn improved(model: &Model, free: &[usize], evidence: f64, gradient_norm: f64) -> bool {
+    let now = model.log_posterior();
+    let rounding = 1e-12 * (evidence.abs() + model.n_noise());
     now > evidence + rounding
         || (now >= evidence - rounding
-            && Local::gradient_at(state, free).norm() < 0.9 * gradient_norm)
+            && Local::gradient_at(model, free).norm() < 0.9 * gradient_norm)
 }
 
 impl Local {
-    fn gradient_at(state: &State, free: &[usize]) -> DVector<f64> {
-        let m = state.len();
+    fn gradient_at(model: &Model, free: &[usize]) -> DVector<f64> {
+        let m = model.len();
         let mut gradient = DVector::zeros(m + free.len());
         for j in 0..m {
-            let alpha = state.alpha[j];
+            let alpha = model.alpha[j];
             let of_level = |(l, level): (usize, &Level)| {
-                let outputs = &state.outputs[state.outputs_of(l)];
+                let outputs = &model.outputs[model.outputs_of(l)];
                 let n = outputs.len() as f64;
                 let square: f64 = outputs.iter().map(|o| o.mu[j] * o.mu[j]).sum();
                 0.5 * (n - alpha * (n * level.sigma[(j, j)] + square))
             };
-            let levels = state.levels.iter().enumerate();
-            gradient[j] = levels.map(of_level).sum::<f64>() + state.priors[j].slope(alpha);
+            let levels = model.levels.iter().enumerate();
+            gradient[j] = levels.map(of_level).sum::<f64>() + model.priors[j].slope(alpha);
         }
         for (b, &l) in free.iter().enumerate() {
-            gradient[m + b] = state.noise_gradient(l);
+            gradient[m + b] = model.noise_gradient(l);
         }
-        hold_at_floor(&state.alpha, &mut gradient);
+        hold_at_floor(&model.alpha, &mut gradient);
         gradient
     }
 
-    pub(crate) fn at(state: &State, free: &[usize]) -> Self {
-        let m = state.len();
+    pub(crate) fn at(model: &Model, free: &[usize]) -> Self {
+        let m = model.len();
         let mut hessian = DMatrix::zeros(m + free.len(), m + free.len());
-        for l in 0..state.levels.len() {
+        for l in 0..model.levels.len() {
             dispatch(Curvatures {
-                state,
+                model,
                 level: l,
                 hessian: &mut hessian,
             });
         }
-        for (k, prior) in state.priors.iter().enumerate() {
-            hessian[(k, k)] -= state.alpha[k] * prior.rate;
+        for (k, prior) in model.priors.iter().enumerate() {
+            hessian[(k, k)] -= model.alpha[k] * prior.rate;
         }
         for (b, &l) in free.iter().enumerate() {
-            Self::add_noise_row(state, l, m + b, &mut hessian);
+            Self::add_noise_row(model, l, m + b, &mut hessian);
         }
-        Self::new(&state.alpha, Self::gradient_at(state, free), hessian)
+        Self::new(&model.alpha, Self::gradient_at(model, free), hessian)
     }
 
     /// `gradient` is the result of [`hold_at_floor`]; held alphas are decoupled from the others.
@@ -236,17 +236,17 @@ impl Local {
     }
 
     /// Adds the row of ln beta of level `l`.
-    fn add_noise_row(state: &State, l: usize, row: usize, hessian: &mut DMatrix<f64>) {
-        let (alpha, level) = (&state.alpha, &state.levels[l]);
-        let outputs = &state.outputs[state.outputs_of(l)];
+    fn add_noise_row(model: &Model, l: usize, row: usize, hessian: &mut DMatrix<f64>) {
+        let (alpha, level) = (&model.alpha, &model.levels[l]);
+        let outputs = &model.outputs[model.outputs_of(l)];
         let (n, beta) = (outputs.len() as f64, level.noise.beta);
         let shrunk =
             |mu: &[f64]| -> Vec<f64> { alpha.iter().zip(mu).map(|(a, m)| a * m).collect() };
         let shrunk: Vec<Vec<f64>> = outputs.iter().map(|o| shrunk(&o.mu)).collect();
-        let mut d_quadratic = beta * state.deviance_at_mean(l);
+        let mut d_quadratic = beta * model.deviance_at_mean(l);
         let mut d_gamma = 0.0;
-        for j in 0..state.len() {
-            let column = head(&level.sigma, j, state.len());
+        for j in 0..model.len() {
+            let column = head(&level.sigma, j, model.len());
             let sum = weighted_square(column, alpha);
             let mut entry = n * (sum - column[j]);
             for (output, shrunk) in outputs.iter().zip(&shrunk) {
@@ -259,7 +259,7 @@ impl Local {
             hessian[(row, j)] = entry;
             d_gamma += n * alpha[j] * (column[j] - sum);
         }
-        hessian[(row, row)] = -0.5 * (d_quadratic + d_gamma) - state.noise_prior.rate * beta;
+        hessian[(row, row)] = -0.5 * (d_quadratic + d_gamma) - model.noise_prior.rate * beta;
     }
 
     /// The system of steps in 1 / alpha, given gamma_j of each alpha.
@@ -299,7 +299,7 @@ impl Local {
 
 /// Adds d g_j / d ln alpha_k of one noise level.
 struct Curvatures<'a> {
-    state: &'a State,
+    model: &'a Model,
     level: usize,
     hessian: &'a mut DMatrix<f64>,
 }
@@ -310,12 +310,12 @@ impl WithSimd for Curvatures<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
         let Self {
-            state,
+            model,
             level,
             hessian,
         } = self;
-        let (alpha, m) = (&state.alpha, state.len());
-        let outputs = &state.outputs[state.outputs_of(level)];
+        let (alpha, m) = (&model.alpha, model.len());
+        let outputs = &model.outputs[model.outputs_of(level)];
         let n = outputs.len() as f64;
         // Column k of the sum of mu mu^T over the outputs.
         let mut products = vec![0.0; m];
@@ -327,7 +327,7 @@ impl WithSimd for Curvatures<'_> {
                     *product += mu * mean;
                 }
             }
-            let sigma = head(&state.levels[level].sigma, k, m);
+            let sigma = head(&model.levels[level].sigma, k, m);
             let terms = sigma.iter().zip(alpha).zip(&products);
             for (h, ((s, a), product)) in head_mut(hessian, k, m).iter_mut().zip(terms) {
                 *h += (0.5 * alpha[k]) * a * s * (n * s + 2.0 * product);
@@ -340,7 +340,7 @@ impl WithSimd for Curvatures<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fit::search::lns::tests::model_of_three;
+    use crate::fit::search::lns::tests::{fit_of_three, orthogonal_columns};
 
     /// A Hessian that couples all three alphas.
     fn curvature() -> DMatrix<f64> {
@@ -356,16 +356,17 @@ mod tests {
 
     #[test]
     fn one_step_in_inverses_maximizes_the_alphas_of_orthogonal_functions() {
-        let (_, model) = model_of_three();
+        let data = orthogonal_columns();
+        let local = fit_of_three(&data);
         for from in [[0.1, 0.3, 2.0], [0.5, 9.0, 0.05], [0.02, 0.2, 0.4]] {
-            let mut state = model.state.clone();
-            state.set_alphas(&from).unwrap();
+            let mut model = local.model.clone();
+            model.set_alphas(&from).unwrap();
             let best: Vec<f64> = (0..3)
-                .map(|k| state.factors(k).optimal_alpha().unwrap())
+                .map(|k| model.factors(k).optimal_alpha().unwrap())
                 .collect();
-            let gammas: Vec<f64> = (0..3).map(|k| state.gamma(k, 0)).collect();
-            let local = Local::at(&state, &[]).in_inverses(gammas.into_iter());
-            let direction = local.direction(0.0).unwrap();
+            let gammas: Vec<f64> = (0..3).map(|k| model.gamma(k, 0)).collect();
+            let here = Local::at(&model, &[]).in_inverses(gammas.into_iter());
+            let direction = here.direction(0.0).unwrap();
             for ((&a, &d), best) in from.iter().zip(&direction).zip(best) {
                 assert!((Coordinates::Inverses.moved(a, d) / best - 1.0).abs() < 1e-9);
             }

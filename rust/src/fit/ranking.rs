@@ -6,7 +6,7 @@ pub(crate) fn ranked(scores: impl Iterator<Item = (f64, usize)>, limit: usize) -
         .filter(|&(score, _)| score > 0.0)
         // Scores equal to nine digits are ties: round-off must not choose the model.
         .map(|(score, i)| (score.to_bits() >> 22, i));
-    first(scores.collect(), limit)
+    indices(first(scores.collect(), limit))
 }
 
 /// Indices of at most `limit` products, largest absolute value first, compared exactly.
@@ -16,17 +16,22 @@ pub(crate) fn most_aligned(
 ) -> Vec<usize> {
     // Non-negative floats are ordered like their bits.
     let sizes = products.map(|(product, i)| (product.abs().to_bits(), i));
-    first(sizes.collect(), limit)
+    indices(first(sizes.collect(), limit))
 }
 
-fn first(mut ranked: Vec<(u64, usize)>, limit: usize) -> Vec<usize> {
+fn indices(ranked: Vec<(u64, usize)>) -> Vec<usize> {
+    ranked.into_iter().map(|(_, i)| i).collect()
+}
+
+/// At most `limit` of these keys with their indices, highest first.
+pub(crate) fn first(mut ranked: Vec<(u64, usize)>, limit: usize) -> Vec<(u64, usize)> {
     let order = |a: &(u64, usize), b: &(u64, usize)| b.0.cmp(&a.0).then(a.1.cmp(&b.1));
     if ranked.len() > limit {
         ranked.select_nth_unstable_by(limit, order);
         ranked.truncate(limit);
     }
     ranked.sort_unstable_by(order);
-    ranked.into_iter().map(|(_, i)| i).collect()
+    ranked
 }
 
 #[cfg(test)]

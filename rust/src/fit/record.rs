@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use crate::Error;
-use crate::fit::model::State;
+use crate::fit::model::Model;
 use crate::fit::tuning::Tuning;
 
 /// What a step did.
@@ -110,14 +110,14 @@ pub(crate) struct Recorder<'w> {
     pub(crate) members: Option<Vec<usize>>,
     /// The dictionary indices of the part of a large dictionary to which `members` refers.
     pub(crate) working: Option<Vec<usize>>,
-    /// [`State::least_pivot`] before the step, for debug assertions.
+    /// [`Model::least_pivot`] before the step, for debug assertions.
     least_pivot: f64,
     watch: Option<&'w mut StepCallback<'w>>,
 }
 
 impl<'w> Recorder<'w> {
     pub(crate) fn new(
-        state: &State,
+        model: &Model,
         max_iter: usize,
         target_scale: f64,
         watch: &'w mut StepCallback<'w>,
@@ -128,19 +128,19 @@ impl<'w> Recorder<'w> {
             watch: Some(watch),
             ..Self::silent()
         };
-        this.begin(state);
+        this.begin(model);
         this
     }
 
-    /// Starts the trace at this state.
-    pub(crate) fn begin(&mut self, state: &State) {
-        self.least_pivot = state.least_pivot();
-        self.trace = vec![self.in_target_units(state)];
+    /// Starts the trace at this model.
+    pub(crate) fn begin(&mut self, model: &Model) {
+        self.least_pivot = model.least_pivot();
+        self.trace = vec![self.in_target_units(model)];
     }
 
-    /// Replaces the last evidence by that of `state`, which was moved to its mode or mean since the last step.
-    pub(crate) fn amend(&mut self, state: &State) {
-        let value = self.in_target_units(state);
+    /// Replaces the last evidence by that of `model`, which was moved to its mode or mean since the last step.
+    pub(crate) fn amend(&mut self, model: &Model) {
+        let value = self.in_target_units(model);
         if let Some(last) = self.trace.last_mut() {
             *last = value;
         }
@@ -163,10 +163,10 @@ impl<'w> Recorder<'w> {
     }
 
     /// The objective in the units of the targets: the density of t / c is c^N times that of t; beta of t / c is c^2 beta.
-    fn in_target_units(&self, state: &State) -> f64 {
+    fn in_target_units(&self, model: &Model) -> f64 {
         #[allow(clippy::cast_precision_loss)]
-        let offset = self.offset.per_function * state.len() as f64 + self.offset.whole;
-        state.log_posterior() + offset - state.powers_of_target() * self.target_scale.ln()
+        let offset = self.offset.per_function * model.len() as f64 + self.offset.whole;
+        model.log_posterior() + offset - model.powers_of_target() * self.target_scale.ln()
     }
 
     pub(crate) fn n_iter(&self) -> usize {
@@ -186,8 +186,8 @@ impl<'w> Recorder<'w> {
     }
 
     /// Asserts that a predicted gain was achieved.
-    fn check_gain(&mut self, action: Action, predicted: Option<f64>, achieved: f64, state: &State) {
-        let pivot = state.least_pivot();
+    fn check_gain(&mut self, action: Action, predicted: Option<f64>, achieved: f64, model: &Model) {
+        let pivot = model.least_pivot();
         if let Some(gain) = predicted {
             // Nearly dependent functions have small pivots with fewer correct digits.
             let digits = 1e-8 + 64.0 * f64::EPSILON / pivot.min(self.least_pivot);
@@ -205,21 +205,21 @@ impl<'w> Recorder<'w> {
         &mut self,
         done: usize,
         of: usize,
-        state: &State,
+        model: &Model,
     ) -> Result<(), Stop> {
-        let log_evidence = self.in_target_units(state);
-        let step = self.report(Action::Sweep { done, of }, 0.0, log_evidence, state);
+        let log_evidence = self.in_target_units(model);
+        let step = self.report(Action::Sweep { done, of }, 0.0, log_evidence, model);
         self.notify(&step)
     }
 
-    fn report(&self, action: Action, gain: f64, log_evidence: f64, state: &State) -> Step {
+    fn report(&self, action: Action, gain: f64, log_evidence: f64, model: &Model) -> Step {
         Step {
             iteration: self.n_iter(),
             action: self.named(action),
             gain,
             log_evidence,
-            n_active: state.len(),
-            beta: state.noise_precision() / (self.target_scale * self.target_scale),
+            n_active: model.len(),
+            beta: model.noise_precision() / (self.target_scale * self.target_scale),
         }
     }
 
@@ -239,7 +239,7 @@ impl<'w> Recorder<'w> {
         &mut self,
         action: Action,
         gain: Option<f64>,
-        state: &State,
+        model: &Model,
     ) -> Result<(), Stop> {
         if self.watch.is_none() {
             self.silent_steps += 1;
@@ -256,13 +256,13 @@ impl<'w> Recorder<'w> {
         };
         let gain = gain.map(|gain| gain + offset);
         let before = self.trace[self.n_iter()];
-        let log_evidence = self.in_target_units(state);
+        let log_evidence = self.in_target_units(model);
         if cfg!(debug_assertions) {
-            self.check_gain(action, gain, log_evidence - before, state);
+            self.check_gain(action, gain, log_evidence - before, model);
         }
         self.trace.push(log_evidence);
         let gain = gain.unwrap_or(log_evidence - before);
-        let step = self.report(action, gain, log_evidence, state);
+        let step = self.report(action, gain, log_evidence, model);
         self.notify(&step)?;
         if self.n_iter() >= self.max_iter {
             return Err(Stop::MaxIterations);

@@ -1,7 +1,7 @@
 //! Refinement: the alphas of the active set and the noise to convergence, without a pass over the dictionary.
 
 use crate::data::Statistics;
-use crate::fit::model::State;
+use crate::fit::model::Model;
 use crate::fit::newton;
 use crate::fit::newton::Coordinates;
 use crate::fit::record::{Action, Recorder, Stop};
@@ -28,13 +28,13 @@ pub(crate) struct Change {
 
 impl Change {
     /// The change of active function `k` to its optimal alpha.
-    fn of(state: &State, k: usize) -> Self {
-        let old = state.alpha[k];
-        let (alpha, gain) = if state.levels.len() == 1 && state.priors[k].is_flat() {
+    fn of(model: &Model, k: usize) -> Self {
+        let old = model.alpha[k];
+        let (alpha, gain) = if model.levels.len() == 1 && model.priors[k].is_flat() {
             // The usual case in fewer instructions: this choice is made at every step.
-            state.term(k, 0).best_move(old)
+            model.term(k, 0).best_move(old)
         } else {
-            state.factors(k).best_move(old)
+            model.factors(k).best_move(old)
         };
         Self { k, alpha, gain }
     }
@@ -68,32 +68,32 @@ impl Plateau {
 /// Every step raises the evidence.
 pub(crate) fn converge(
     stats: &mut dyn Statistics,
-    state: &mut State,
+    model: &mut Model,
     effort: Effort,
     recorder: &mut Recorder<'_>,
 ) -> Result<Refined, Stop> {
     let mut damping = Coordinates::of(stats).damping();
     let (mut failures, mut plateau) = (0, Plateau::new());
     loop {
-        apply_best_changes(stats, state, effort, recorder)?;
-        update_noise(stats, state, effort, recorder)?;
+        apply_best_changes(stats, model, effort, recorder)?;
+        update_noise(stats, model, effort, recorder)?;
         // At the new noise some functions may have to be deleted.
-        if (0..state.len()).any(|k| state.factors(k).optimal_alpha().is_none()) {
+        if (0..model.len()).any(|k| model.factors(k).optimal_alpha().is_none()) {
             continue;
         }
-        if residual(state, effort) <= effort.tol {
+        if residual(model, effort) <= effort.tol {
             return Ok(Refined::Converged);
         }
         // Round-off may keep the residual above the tolerance for ever.
-        if plateau.length_at(state.log_posterior()) >= Tuning::MAX_PLATEAU {
+        if plateau.length_at(model.log_posterior()) >= Tuning::MAX_STEPS / 4 {
             return Ok(Refined::Stalled);
         }
-        if newton::step(stats, state, effort, &mut damping)? {
-            recorder.step(Action::Joint, None, state)?;
+        if newton::step(stats, model, effort, &mut damping)? {
+            recorder.step(Action::Joint, None, model)?;
             failures = 0;
-        } else if failures < 3 && state.len() > 0 {
+        } else if failures < 3 && model.len() > 0 {
             failures += 1;
-            reestimate_each(stats, state, effort.tol, recorder)?;
+            reestimate_each(stats, model, effort.tol, recorder)?;
         } else {
             return Ok(Refined::Stalled);
         }
@@ -101,19 +101,19 @@ pub(crate) fn converge(
 }
 
 /// The largest distance of a ln alpha or ln beta from its own optimum; infinite if a function should be deleted.
-pub(crate) fn residual(state: &State, effort: Effort) -> f64 {
-    let change = |k: usize| state.factors(k).change_from(state.alpha[k]);
-    let alphas = (0..state.len()).map(change).fold(0.0, f64::max);
-    let free = state.free_levels(effort).into_iter();
-    free.map(|l| state.noise_change(l).abs())
+pub(crate) fn residual(model: &Model, effort: Effort) -> f64 {
+    let change = |k: usize| model.factors(k).change_from(model.alpha[k]);
+    let alphas = (0..model.len()).map(change).fold(0.0, f64::max);
+    let free = model.free_levels(effort).into_iter();
+    free.map(|l| model.noise_change(l).abs())
         .fold(alphas, f64::max)
 }
 
 /// The re-estimation or deletion with the largest gain. Re-estimations have to gain at least `effort.step`. Of equal gains the
 /// first in the model wins.
-pub(crate) fn best_change(state: &State, effort: Effort) -> Option<Change> {
-    (0..state.len())
-        .map(|k| Change::of(state, k))
+pub(crate) fn best_change(model: &Model, effort: Effort) -> Option<Change> {
+    (0..model.len())
+        .map(|k| Change::of(model, k))
         .filter(|change| change.gain >= effort.step || change.alpha == f64::INFINITY)
         .reduce(|best, next| if next.gain > best.gain { next } else { best })
 }
@@ -121,18 +121,18 @@ pub(crate) fn best_change(state: &State, effort: Effort) -> Option<Change> {
 /// Changes of single functions, largest gain first, while [`best_change`] has any.
 fn apply_best_changes(
     stats: &mut dyn Statistics,
-    state: &mut State,
+    model: &mut Model,
     effort: Effort,
     recorder: &mut Recorder<'_>,
 ) -> Result<(), Stop> {
     // Rank-one updates accumulate round-off; recomputation removes it.
-    let recompute_after = 2 * state.len() + 20;
+    let recompute_after = 2 * model.len() + 20;
     let mut steps = 0;
-    while let Some(change) = best_change(state, effort) {
-        apply(stats, state, change, recorder)?;
+    while let Some(change) = best_change(model, effort) {
+        apply(stats, model, change, recorder)?;
         steps += 1;
         if steps % recompute_after == 0 {
-            state.recompute()?;
+            model.recompute()?;
         }
     }
     Ok(())
@@ -141,75 +141,75 @@ fn apply_best_changes(
 /// Re-estimates each function whose ln alpha is further than `tol` from its maximum.
 pub(crate) fn reestimate_each(
     stats: &mut dyn Statistics,
-    state: &mut State,
+    model: &mut Model,
     tol: f64,
     recorder: &mut Recorder<'_>,
 ) -> Result<(), Stop> {
-    for k in 0..state.len() {
-        let change = Change::of(state, k);
-        let distance = (change.alpha / state.alpha[k]).ln().abs();
+    for k in 0..model.len() {
+        let change = Change::of(model, k);
+        let distance = (change.alpha / model.alpha[k]).ln().abs();
         if change.alpha.is_finite() && distance > tol {
-            apply(stats, state, change, recorder)?;
+            apply(stats, model, change, recorder)?;
         }
     }
-    state.recompute()?;
+    model.recompute()?;
     Ok(())
 }
 
-fn apply(
+pub(crate) fn apply(
     stats: &mut dyn Statistics,
-    state: &mut State,
+    model: &mut Model,
     change: Change,
     recorder: &mut Recorder<'_>,
 ) -> Result<(), Stop> {
     let Change { k, alpha, gain } = change;
-    let j = state.active[k];
+    let j = model.active[k];
     let action = if alpha.is_finite() {
-        state.reestimate(k, alpha)?;
+        model.reestimate(k, alpha)?;
         Action::Reestimate(j)
     } else {
-        state.delete(k);
+        model.delete(k);
         Action::Delete(j)
     };
-    state.recentre(stats)?;
-    recorder.step(action, Some(gain), state)
+    model.recentre(stats)?;
+    recorder.step(action, Some(gain), model)
 }
 
 /// Moves each beta towards its fixed point (Tipping & Faul 2003, section 4, step 9), with step halving until the evidence
 /// rises.
 fn update_noise(
     stats: &mut dyn Statistics,
-    state: &mut State,
+    model: &mut Model,
     effort: Effort,
     recorder: &mut Recorder<'_>,
 ) -> Result<(), Stop> {
     // Small changes are left to the joint steps, which an empty model does not have.
-    let min_change = if state.len() > 0 {
+    let min_change = if model.len() > 0 {
         Tuning::COARSE_TOL
     } else {
         Tuning::ROUNDING
     };
-    let change = |l: usize| (l, state.noise_change(l));
+    let change = |l: usize| (l, model.noise_change(l));
     let mut changes: Vec<(usize, f64)> =
-        state.free_levels(effort).into_iter().map(change).collect();
+        model.free_levels(effort).into_iter().map(change).collect();
     if changes.iter().all(|(_, change)| change.abs() < min_change) {
         return Ok(());
     }
-    let (alpha, betas, evidence) = (state.alpha.clone(), state.betas(), state.log_posterior());
+    let (alpha, betas, evidence) = (model.alpha.clone(), model.betas(), model.log_posterior());
     for _ in 0..20 {
         let mut moved = betas.clone();
         for &(l, change) in &changes {
-            moved[l] = state.levels[l].noise.limited(betas[l] * change.exp());
+            moved[l] = model.levels[l].noise.limited(betas[l] * change.exp());
         }
-        state.set_hyperparameters(&alpha, &moved)?;
-        state.recentre(stats)?;
-        if state.log_posterior() > evidence {
-            return recorder.step(Action::Noise, None, state);
+        model.set_hyperparameters(&alpha, &moved)?;
+        model.recentre(stats)?;
+        if model.log_posterior() > evidence {
+            return recorder.step(Action::Noise, None, model);
         }
         for (_, change) in &mut changes {
             *change *= 0.5;
         }
     }
-    state.set_hyperparameters(&alpha, &betas)?;
+    model.set_hyperparameters(&alpha, &betas)?;
     Ok(())
 }

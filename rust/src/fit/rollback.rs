@@ -1,41 +1,41 @@
 //! Rollback: if round-off prevents convergence, the last converged model is restored and the fit ends as stalled.
 
 use crate::Error;
-use crate::fit::Status;
-use crate::fit::model::State;
-use crate::fit::record::{Action, Recorder, Stop};
+use crate::fit::context::Fit;
+use crate::fit::model::Model;
+use crate::fit::record::{Action, Stop};
 use crate::fit::tuning::Tuning;
+use crate::model::Status;
 
-/// Whether the evidence is below that of `before`. Every step raises it, so this is an effect of round-off.
-pub(crate) fn evidence_fell(state: &State, before: &State) -> bool {
-    let (now, then) = (state.log_posterior(), before.log_posterior());
-    now < then - Tuning::MIN_REPORTED_GAIN * (1.0 + then.abs())
+/// The result of a trial, or `None` if round-off made a posterior precision indefinite.
+pub(crate) fn unless_indefinite<T>(trial: Result<T, Stop>) -> Result<Option<T>, Stop> {
+    match trial {
+        Err(Stop::Failed(Error::NotPositiveDefinite(_))) => Ok(None),
+        trial => trial.map(Some),
+    }
 }
 
-/// Restores `good`, the last converged model, and records that as `action`; the fit ends as stalled.
-pub(crate) fn roll_back(
-    state: &mut State,
-    good: &State,
-    action: Action,
-    recorder: &mut Recorder<'_>,
-) -> Result<Status, Stop> {
-    state.clone_from(good);
-    recorder.step(action, None, state)?;
-    Ok(Status::Stalled)
-}
-
-/// [`roll_back`] if the outcome is an indefinite posterior precision; other outcomes are returned.
-pub(crate) fn roll_back_if_indefinite(
-    outcome: Result<Status, Stop>,
-    state: &mut State,
-    good: &State,
-    action: Action,
-    recorder: &mut Recorder<'_>,
-) -> Result<Status, Stop> {
-    match outcome {
-        Err(Stop::Failed(Error::NotPositiveDefinite(_))) => {
-            roll_back(state, good, action, recorder)
+impl Fit<'_, '_> {
+    /// Runs `work` with a copy of the model, which `work` replaces by each converged model. If round-off makes the posterior precision
+    /// indefinite or lowers the evidence, restores that copy and records it as `action`: the fit ends as stalled.
+    pub(crate) fn or_roll_back(
+        &mut self,
+        action: Action,
+        work: impl FnOnce(&mut Self, &mut Model) -> Result<Option<Status>, Stop>,
+    ) -> Result<Status, Stop> {
+        let mut good = self.model.clone();
+        let outcome = work(self, &mut good);
+        if let Some(Some(status)) = unless_indefinite(outcome)? {
+            return Ok(status);
         }
-        outcome => outcome,
+        self.model.clone_from(&good);
+        self.record(action, None)?;
+        Ok(Status::Stalled)
+    }
+
+    /// Whether the evidence is below that of `good`. Every step raises it, so this is an effect of round-off.
+    pub(crate) fn has_fallen_below(&self, good: &Model) -> bool {
+        let (now, then) = (self.model.log_posterior(), good.log_posterior());
+        now < then - 10.0 * Tuning::MIN_GAIN * (1.0 + then.abs())
     }
 }

@@ -1,4 +1,4 @@
-//! Settings of the caller, their checks, and the checked rules of a fit.
+//! Settings of the caller, their checks, the checked rules of a fit, and noise levels with their ranges.
 
 use crate::fit::tuning::Tuning;
 use crate::{Error, Result};
@@ -71,7 +71,7 @@ impl Default for Settings {
 }
 
 /// Checked settings.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Rules {
     settings: Settings,
 }
@@ -109,7 +109,7 @@ fn invalid<T>(what: impl Into<String>) -> Result<T> {
 }
 
 /// Checks a fixed noise variance.
-pub(crate) fn check_noise(noise: Noise) -> Result<()> {
+fn check_noise(noise: Noise) -> Result<()> {
     match noise {
         Noise::Fixed(variance) if !(variance.is_finite() && variance > 0.0) => {
             let what = format!(
@@ -158,6 +158,120 @@ impl std::ops::Deref for Rules {
 
     fn deref(&self) -> &Settings {
         &self.settings
+    }
+}
+
+/// The noise levels of several outputs.
+#[derive(Debug, Clone, PartialEq)]
+pub enum OutputNoise {
+    /// One level for all outputs.
+    Shared(Noise),
+    /// One level for each output.
+    Own(Vec<Noise>),
+}
+
+impl OutputNoise {
+    /// The checked levels of `n_outputs` outputs.
+    pub(super) fn levels(&self, n_outputs: usize) -> Result<&[Noise]> {
+        let levels = match self {
+            Self::Shared(noise) => std::slice::from_ref(noise),
+            Self::Own(levels) => {
+                Error::check_len("noise_variance", n_outputs, levels.len())?;
+                levels
+            }
+        };
+        levels.iter().try_for_each(|&noise| check_noise(noise))?;
+        Ok(levels)
+    }
+}
+
+/// A noise precision in the units of the fit, with its range.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct NoisePrecision {
+    pub(crate) beta: f64,
+    /// The precision from which an estimate starts.
+    start: f64,
+    /// Largest estimate, the noise floor; `None` if the precision is given.
+    max: Option<f64>,
+}
+
+impl NoisePrecision {
+    /// The precision of targets of this variance; `scale` is the unit of the targets.
+    pub(crate) fn new(noise: Noise, variance: f64, scale: f64) -> Self {
+        let start = 1.0 / (Tuning::INITIAL_NOISE * variance);
+        match noise {
+            Noise::Fixed(given) => Self {
+                beta: scale * scale / given,
+                start,
+                max: None,
+            },
+            Noise::Estimated => Self {
+                beta: start,
+                start,
+                max: Some(1.0 / (Tuning::NOISE_FLOOR * variance)),
+            },
+        }
+    }
+
+    /// A given precision.
+    pub(crate) fn fixed(beta: f64) -> Self {
+        Self {
+            beta,
+            start: beta,
+            max: None,
+        }
+    }
+
+    pub(crate) fn is_estimated(self) -> bool {
+        self.max.is_some()
+    }
+
+    /// Whether the precision is estimated and at the noise floor.
+    pub(crate) fn at_floor(self) -> bool {
+        self.max.is_some_and(|max| self.beta >= max)
+    }
+
+    /// `beta` limited to the range. A value below the end only by round-off becomes the end, so that it counts as at the floor.
+    pub(crate) fn limited(self, beta: f64) -> f64 {
+        match self.max {
+            Some(max) if beta > (1.0 - Tuning::ROUNDING) * max => max,
+            _ => beta,
+        }
+    }
+
+    /// The estimate `next` limited to the range; the present precision if it is given.
+    pub(crate) fn moved(self, next: impl FnOnce() -> f64) -> f64 {
+        self.max.map_or(self.beta, |max| next().min(max))
+    }
+
+    /// A fraction of a sum of squares as precision; the noise floor where that is zero.
+    pub(crate) fn ratio(self, degrees: f64, residual: f64) -> f64 {
+        match self.max {
+            Some(max) if residual * max <= degrees => max,
+            _ => degrees / residual,
+        }
+    }
+
+    /// Precisions of a restart, in order. Estimated ones are held at their starts. Given ones rise from those to their values in stages,
+    /// whose noise variances are powers of [`Tuning::INITIAL_NOISE`]: with little noise from the start, the first function added would
+    /// have to explain all of the data.
+    pub(crate) fn stages(levels: &[Self]) -> Vec<Vec<f64>> {
+        let end = |noise: Self| {
+            if noise.is_estimated() {
+                noise.start
+            } else {
+                noise.beta
+            }
+        };
+        let ratios = levels.iter().map(|&noise| end(noise) / noise.start);
+        let largest = ratios.fold(1.0, f64::max);
+        let stage = |ratio: f64| {
+            let limited = |&noise: &Self| end(noise).min(ratio * noise.start);
+            levels.iter().map(limited).collect()
+        };
+        let ratios = std::iter::successors(Some(1.0), |ratio| Some(ratio / Tuning::INITIAL_NOISE));
+        let rising = ratios.take_while(|&ratio| ratio < largest);
+        rising.chain([f64::INFINITY]).map(stage).collect()
     }
 }
 
@@ -214,17 +328,15 @@ pub(crate) fn check_units(scale: f64, norms: &[f64], rules: &Rules, linear: bool
     )
 }
 
-/// Checks the standard deviation of the targets.
+/// Checks that the square of the standard deviation of the targets has an inverse.
 pub(crate) fn check_scale(scale: f64) -> Result<()> {
-    if (Tuning::MAX_STD.recip()..=Tuning::MAX_STD).contains(&scale) {
+    let square = scale * scale;
+    if square.is_normal() && square.recip().is_normal() {
         return Ok(());
     }
-    let what = format!(
-        "y has the standard deviation {scale:e}, whose square is out of range; rescale y to one between {:e} and {:e}",
-        Tuning::MAX_STD.recip(),
-        Tuning::MAX_STD
-    );
-    invalid(what)
+    invalid(format!(
+        "y has the standard deviation {scale:e}, whose square is out of range; rescale y to one between 1e-150 and 1e150"
+    ))
 }
 
 /// Checks a fixed noise variance against the variance of the targets.

@@ -26,19 +26,9 @@ impl Tuning {
 
     /// Relative round-off of sums over rows and of the objective. A tenth or tenfold: no change.
     pub(crate) const ROUNDING: f64 = 1e-13;
-    /// Round-off of the evidence, in nats, from which the reference of the quadratic model moves to the mean. A tenth or
-    /// tenfold: no change.
-    pub(crate) const MAX_ROUND_OFF: f64 = 1e-10;
     /// Least part of a column (squared, relative) that is orthogonal to the active columns; below it S is round-off. A
     /// tenth or tenfold: no change.
     pub(crate) const MIN_ORTHOGONAL_PART: f64 = 1e-11;
-    /// This limit where S comes from an approximate pass, well above its error. Halved: 0 to +0.2 nats, +2% steps;
-    /// doubled: -0.3 to 0 nats, -9% steps.
-    pub(crate) const MIN_APPROXIMATE_PART: f64 = 1e-5;
-    /// Least gamma = 1 - alpha Sigma_jj at which s = 1 / Sigma_jj - alpha is accurate: s has the relative accuracy of
-    /// gamma, and the best alpha that of gamma^2, which is 8 of 16 digits here. Below it s is computed from the data.
-    /// Halved or doubled: no change.
-    pub(crate) const MIN_RELIABLE_GAMMA: f64 = 1e-4;
     /// Least alpha: a prior standard deviation of 3e7. A tenth or tenfold: no change.
     pub(crate) const ALPHA_FLOOR: f64 = 1e-15;
     /// An alpha above this multiple of s counts as infinite: the function contributes less than (s / alpha)^2 / 4 = 3e-17
@@ -50,18 +40,15 @@ impl Tuning {
     pub(crate) const MAX_ALPHA_RATIO: f64 = 2e3;
     /// Precisions in the units of the fit, and parameters of their priors, lie between the inverse of this and this.
     pub(crate) const MAX_PRECISION: f64 = 1e100;
-    /// Standard deviations of the targets lie between the inverse of this and this, so that their squares have inverses.
-    pub(crate) const MAX_STD: f64 = 1e152;
     /// Least fixed noise variance as a fraction of the variance of the targets: their own round-off is 1e-32 of it, and
     /// that of differences of sums of squares 1e-16.
     pub(crate) const MIN_NOISE: f64 = 1e-24;
     /// Steps of any inner iteration, more than one that converges takes. Halved or doubled: no change.
     pub(crate) const MAX_STEPS: usize = 200;
-    /// Joint steps in a row that raise the objective by no more than round-off after which refinement has stalled. Halved
-    /// or doubled: no change.
-    pub(crate) const MAX_PLATEAU: usize = 50;
     /// Rounds in a row without a higher objective after which a fit ends as stalled. Halved or doubled: no change.
     pub(crate) const MAX_IDLE_ROUNDS: usize = 4;
+    /// Functions of one parallel piece, and rows of one in mRVM1: results do not depend on it but for round-off of the sums over rows.
+    pub(crate) const PIECE: usize = 256;
     /// Additions of a function after which it stays out, which ends cycles that round-off causes. Halved or doubled: no
     /// change.
     pub(crate) const MAX_ENTRIES: u8 = 20;
@@ -71,8 +58,6 @@ impl Tuning {
     /// Least gain in nats at which an inactive function counts as a candidate: the final accuracy of the evidence. A tenth:
     /// no change; tenfold: -0.3 to 0 nats.
     pub(crate) const MIN_GAIN: f64 = 1e-7;
-    /// Least gain in nats of an excluded function, or relative fall of the evidence, by which a fit counts as stalled.
-    pub(crate) const MIN_REPORTED_GAIN: f64 = 1e-6;
     /// Least gain in nats of an exchange of functions. Halved: no change; doubled: up to 0.04 nats.
     pub(crate) const MIN_EXCHANGE_GAIN: f64 = 1e-3;
     /// Least gain in nats of a search or one of its trials. Halved: -2.2 to +1.7 nats, -2% steps; doubled: -2.1 to +5.0
@@ -154,17 +139,14 @@ impl Tuning {
 
     // Additions.
 
-    /// Largest number of functions added together after refinement, and of candidates for a block. Halved or doubled: no
-    /// change.
-    pub(crate) const MAX_JOINT_ADDITIONS: usize = 32;
     /// Least gain of a function that is added together with others, as a fraction of the first one's. Halved: -2.4 to +5.8
     /// nats; doubled: -0.8 to +2.3 nats.
     pub(crate) const JOINT_GAIN_RATIO: f64 = 0.03;
     /// Functions added between two passes over the dictionary where there is no working set. Halved: -1.7 to 0 nats;
     /// doubled: no change.
     pub(crate) const MAX_BLOCK_ADDITIONS: usize = 8;
-    /// Least gain of a function of such a block, as a fraction of the first one's. At 0.03: 0 to +1.6 nats. Halved: 0 to
-    /// +1.6 nats; doubled: no change.
+    /// Least gain of a function of such a block, as a fraction of the first one's. At 0.03: -1.2 to +1.6 nats. Halved: 0 to +1.6
+    /// nats; doubled: no change.
     pub(crate) const BLOCK_GAIN_RATIO: f64 = 0.1;
     /// Squared cosine from which two columns are duplicates; without the rule equal columns are both added. At 0.99: -0.1
     /// to +2.3 nats, and fits of 20,000 rows take 50 % longer. Halved: -0.1 to +2.3 nats; doubled: no change.
@@ -175,8 +157,6 @@ impl Tuning {
     /// Up to this many candidates the first working set is the whole dictionary. Halved: -19.5 to +6.6 nats, +5% steps;
     /// doubled: -1.8 to +1.2 nats, -2% steps.
     pub(crate) const MAX_WHOLE_DICTIONARY: usize = 512;
-    /// This limit for mRVM1, which fits the same dictionary once for each M-step: a Gram matrix of 32 MB.
-    pub(crate) const MAX_WHOLE_MRVM_DICTIONARY: usize = 2048;
     /// Candidates in the first working set of a larger dictionary, and the most of each kind in later ones. Halved: -7.2 to
     /// +0.4 nats, +3% steps; doubled: -2.7 to +2.0 nats.
     pub(crate) const SAMPLE_SIZE: usize = 256;
@@ -199,17 +179,12 @@ impl Tuning {
 
     /// Rows per row of a subsample. Halved or doubled: no change.
     pub(crate) const SUBSAMPLE_RATIO: usize = 16;
-    /// Least rows of a subsample. Halved or doubled: no change.
-    pub(crate) const MIN_SUBSAMPLE_ROWS: usize = 1 << 14;
     /// Largest noise precision, for targets of unit variance, of a start from low-rank features: their error has to be
     /// below the noise. A fit with a noise of 1/2000 of the variance ended 26 nats lower. Halved or doubled: no change.
     pub(crate) const MAX_LOW_RANK_BETA: f64 = 300.0;
-    /// By how many nats the gain of a candidate on the rows may exceed its gain in features, or remain after a fit of a
-    /// subsample. Without the test one problem of five inputs ended 700 nats lower. Halved or doubled: no change.
+    /// By how many nats the gain of a candidate on the rows may exceed its gain in features, or remain beside the final model of features
+    /// or of a subsample. Without the test one problem of five inputs ended 700 nats lower. Halved or doubled: no change.
     pub(crate) const MAX_LOW_RANK_ERROR: f64 = 0.4;
-    /// Largest gain in nats of a candidate on the rows beside the final model in features. At 0.4: no change on three
-    /// problems. Halved or doubled: no change.
-    pub(crate) const MAX_LOW_RANK_GAIN: f64 = 1.0;
 
     // Searches.
 
@@ -257,8 +232,6 @@ impl Tuning {
     /// Smallest scale of a ln alpha, for each class: a tenth of the scale of a function that the data determine. Halved: 0
     /// to +2.6 nats; doubled: no change.
     pub(crate) const MIN_SCALE: f64 = 0.05;
-    /// Factor by which the remembered stride of squared steps decays in each cycle. Halved or at 0.95: no change.
-    pub(crate) const STRIDE_DECAY: f64 = 0.8;
     /// The estimated distance to the maximum must be below this fraction of the tolerance, and the alphas within a round
     /// must converge to this fraction of that. Halved: +3% steps; doubled: -3% steps.
     pub(crate) const SAFETY: f64 = 0.1;

@@ -4,16 +4,15 @@ use nalgebra::DMatrix;
 
 use crate::Result;
 use crate::data::{Facts, Statistics, Sweep};
-use crate::fit::model::{Candidate, State};
-use crate::fit::prior::Priors;
-use crate::fit::record::{Recorder, Stop};
+use crate::fit::evidence::Priors;
+use crate::fit::model::{Candidate, Model};
 use crate::linalg::LowerTriangle;
 use crate::linalg::symmetric::SymmetricMatrix;
 use crate::linalg::vector::{axpy, dot};
 
 /// Gram matrix, projections and target square of a subset of the dictionary, for a Gaussian likelihood.
 ///
-/// Functions are indexed by position in the working set: [`WorkingSet::within`] translates a state.
+/// Functions are indexed by position in the working set: [`Fit::on`](crate::fit::context::Fit::on) translates a model.
 pub(crate) struct WorkingSet {
     /// Indices in the dictionary, ascending.
     members: Vec<usize>,
@@ -25,67 +24,33 @@ pub(crate) struct WorkingSet {
     /// The norms are ones: columns are in the units of the fit.
     pub(crate) facts: Facts,
     pub(crate) priors: Priors,
-    /// Whether the statistics are approximations of those of the rows.
-    is_approximate: bool,
 }
 
 impl WorkingSet {
-    /// The statistics of the active functions and `others`, about the state's reference.
+    /// The statistics of the active functions and `others`, about the model's reference.
     ///
-    /// For a Gaussian likelihood the reference is first moved to the posterior mean. For other likelihoods the state has to be
+    /// For a Gaussian likelihood the reference is first moved to the posterior mean. For other likelihoods the model has to be
     /// at its mode: the working set is the Laplace approximation about it.
     pub(crate) fn about(
         stats: &mut dyn Statistics,
-        state: &mut State,
+        model: &mut Model,
         priors: &Priors,
         others: &[usize],
-    ) -> Result<Self> {
-        Self::new(stats, state, priors, others, false)
-    }
-
-    /// [`WorkingSet::about`] from approximate statistics, if the provider has any: accurate enough to choose functions.
-    pub(crate) fn approximate_about(
-        stats: &mut dyn Statistics,
-        state: &mut State,
-        priors: &Priors,
-        others: &[usize],
-    ) -> Result<Self> {
-        Self::new(stats, state, priors, others, true)
-    }
-
-    fn new(
-        stats: &mut dyn Statistics,
-        state: &mut State,
-        priors: &Priors,
-        others: &[usize],
-        approximate: bool,
     ) -> Result<Self> {
         if stats.facts().is_linear {
-            state.centre(stats)?;
-        } else {
-            // The last evaluation of the likelihood may have been at other weights.
-            stats.deviance(&state.active, state.reference())?;
+            model.centre(stats)?;
         }
-        let mut members = [others, &state.active].concat();
+        let mut members = [others, &model.active].concat();
         members.sort_unstable();
         members.dedup();
-        let approximation = if approximate {
-            stats.approximate_among(&members)?
-        } else {
-            None
-        };
-        let is_approximate = approximation.is_some();
-        let (gram, gradient) = match approximation {
-            Some(approximation) => approximation,
-            None => stats.among(&members)?,
-        };
-        let gram = SymmetricMatrix::from_lower(&gram);
+        let reference: Vec<f64> = model.references().flatten().copied().collect();
+        let (gram, gradient) = stats.among(&model.active, &reference, &members)?;
         let mut set = Self {
-            gram,
+            gram: SymmetricMatrix::from_lower(&gram),
             projections: Vec::new(),
             target_sq: Vec::new(),
             facts: Facts {
-                n_obs: state.n_targets_of_output(),
+                n_obs: model.n_targets_of_output(),
                 n_predictors: 1,
                 is_linear: true,
                 norms: vec![1.0; members.len()],
@@ -93,21 +58,20 @@ impl WorkingSet {
                 cancel: stats.facts().cancel.clone(),
             },
             priors: priors.among(&members),
-            is_approximate,
             members,
         };
-        set.set_targets(&gradient, state);
+        set.set_targets(&gradient, model);
         Ok(set)
     }
 
-    /// Sets the targets, given the products of the members with the residual at the reference of the state.
-    pub(crate) fn set_targets(&mut self, gradient: &[f64], state: &State) {
+    /// Sets the targets, given the products of the members with the residual at the reference of the model.
+    pub(crate) fn set_targets(&mut self, gradient: &[f64], model: &Model) {
         let p = self.len();
-        let places: Vec<usize> = state.active.iter().map(|&j| self.place(j)).collect();
+        let places: Vec<usize> = model.active.iter().map(|&j| self.place(j)).collect();
         self.projections = gradient.to_vec();
-        self.target_sq = state.deviances_at_reference();
+        self.target_sq = model.deviances_at_reference();
         // Adding the fit at the reference to the residual gives the targets.
-        for (c, reference) in state.references().enumerate() {
+        for (c, reference) in model.references().enumerate() {
             let projections = &mut self.projections[c * p..][..p];
             for (&i, &r) in places.iter().zip(reference) {
                 axpy(r, self.gram.column(i), projections);
@@ -122,18 +86,6 @@ impl WorkingSet {
         self.members.len()
     }
 
-    /// Replaces the data terms of a state by those of an approximate working set. Otherwise its gradient would come from one
-    /// likelihood and its Gram matrix from another, and steps might not raise the evidence of either.
-    pub(crate) fn adopt_data(&self, state: &mut State) -> Result<()> {
-        if !self.is_approximate {
-            return Ok(());
-        }
-        let (size, reference) = (state.len(), state.reference().to_vec());
-        let (mut gram, mut gradient) = (DMatrix::zeros(size, size), vec![0.0; size]);
-        let deviance = (&mut &*self).local(&state.active, &reference, &mut gram, &mut gradient)?;
-        state.set_data(&reference, &gradient, &[deviance], Some(&gram))
-    }
-
     /// Each member, by its index in the dictionary, with its product with member `j`.
     pub(crate) fn products_with(&self, j: usize) -> impl Iterator<Item = (usize, f64)> {
         let column = self.gram.column(self.place(j));
@@ -143,25 +95,6 @@ impl WorkingSet {
     /// Position of function `j` of the dictionary.
     pub(crate) fn place(&self, j: usize) -> usize {
         self.members.partition_point(|&m| m < j)
-    }
-
-    /// Runs `f` on the state with functions indexed by position; the recorder translates them back.
-    pub(crate) fn within<'w, T>(
-        &self,
-        state: &mut State,
-        recorder: &mut Recorder<'w>,
-        f: impl FnOnce(&mut State, &mut Recorder<'w>) -> Result<T, Stop>,
-    ) -> Result<T, Stop> {
-        for j in &mut state.active {
-            *j = self.place(*j);
-        }
-        recorder.members = Some(self.members.clone());
-        let result = f(state, recorder);
-        recorder.members = None;
-        for j in &mut state.active {
-            *j = self.members[*j];
-        }
-        result
     }
 
     /// Indices in the dictionary, ascending.
@@ -175,43 +108,33 @@ impl WorkingSet {
     }
 
     /// An empty model with the noise levels of `model`.
-    pub(crate) fn empty_model(&self, model: &State) -> State {
+    pub(crate) fn empty_model(&self, model: &Model) -> Model {
         let noise: Vec<_> = model.levels.iter().map(|level| level.noise).collect();
-        State::empty(&noise, model.noise_prior, &self.target_sq, self.facts.n_obs)
+        Model::empty(&noise, model.noise_prior, &self.target_sq, self.facts.n_obs)
     }
 
-    /// t^T W t of each output.
-    pub(crate) fn target_squares(&self) -> &[f64] {
-        &self.target_sq
-    }
-
-    /// Member `i` with its data terms at the reference of the state.
+    /// Member `i` with its data terms at the reference of the model.
     pub(crate) fn candidate<'g>(
         &self,
         i: usize,
-        state: &State,
+        model: &Model,
         gram: &'g mut Vec<f64>,
     ) -> Candidate<'g> {
         let column = self.gram.column(i);
         gram.clear();
-        gram.extend(state.active.iter().map(|&j| column[j]));
+        gram.extend(model.active.iter().map(|&j| column[j]));
         Candidate {
             index: i,
             gram_self: column[i],
-            gradient: self.gradient_of(i, gram, state),
+            gradient: self.gradient_of(i, gram, model),
             prior: self.priors.of(i),
             gram,
         }
     }
 
-    /// [`crate::Error::Interrupted`] once the caller has cancelled the fit.
-    pub(crate) fn check_cancel(&self) -> Result<()> {
-        self.facts.check_cancelled()
-    }
-
     /// phi_i^T W (t - Phi r) of each output, given the products of member `i` with the active functions.
-    fn gradient_of(&self, i: usize, products: &[f64], state: &State) -> Vec<f64> {
-        let references = state.references().enumerate();
+    fn gradient_of(&self, i: usize, products: &[f64], model: &Model) -> Vec<f64> {
+        let references = model.references().enumerate();
         references
             .map(|(c, r)| self.projections_of(c)[i] - dot(products, r))
             .collect()
@@ -268,11 +191,20 @@ impl Statistics for &WorkingSet {
         })
     }
 
-    fn among(&mut self, js: &[usize]) -> Result<(LowerTriangle, Vec<f64>)> {
+    fn among(
+        &mut self,
+        active: &[usize],
+        mu: &[f64],
+        js: &[usize],
+    ) -> Result<(LowerTriangle, Vec<f64>)> {
         let gram = DMatrix::from_fn(js.len(), js.len(), |a, b| self.gram[(js[a], js[b])]);
-        let set: &WorkingSet = self;
-        let projections = |c: usize| js.iter().map(move |&j| set.projections_of(c)[j]);
-        let gradient = (0..self.target_sq.len()).flat_map(projections).collect();
+        let (m, set): (usize, &WorkingSet) = (active.len(), self);
+        let of_output = |c: usize| {
+            let mu = &mu[c * m..][..m];
+            js.iter()
+                .map(move |&j| set.residual_product(j, c, active, mu))
+        };
+        let gradient = (0..set.target_sq.len()).flat_map(of_output).collect();
         Ok((LowerTriangle::of(&gram), gradient))
     }
 }

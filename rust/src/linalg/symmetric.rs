@@ -1,14 +1,95 @@
-//! A symmetric matrix stored in full for fast access to its columns.
+//! Symmetric matrices: the lower triangle in strips of columns, as it is computed, and the whole, as it is read.
 
 use std::ops::{Index, Range};
 
-use crate::linalg::LowerTriangle;
-use crate::linalg::aligned_columns::{AlignedColumns, stride};
-use crate::linalg::lower_triangle::COLUMNS;
-use crate::parallel::{map_pieces, pieces};
+use nalgebra::DMatrix;
 
-/// Rows and columns of a tile: one cache line. [`COLUMNS`] is a multiple of it.
-const SIDE: usize = 8;
+use crate::linalg::columns::{AlignedColumns, stride};
+use crate::linalg::vector::mirror;
+use crate::parallel::{fill_pieces_of, map_pieces};
+
+/// Columns per strip; one thread computes a strip.
+pub(crate) const COLUMNS: usize = 24;
+
+/// The lower triangle of a symmetric matrix.
+#[derive(Debug, Clone)]
+pub struct LowerTriangle {
+    size: usize,
+    /// [`COLUMNS`] columns each, from the diagonal element of the first of them down.
+    strips: Vec<Vec<f64>>,
+}
+
+impl LowerTriangle {
+    /// Zeros. Each strip is allocated by the thread that first adds to it.
+    pub(crate) fn zeros(size: usize) -> Self {
+        Self {
+            size,
+            strips: vec![Vec::new(); size.div_ceil(COLUMNS)],
+        }
+    }
+
+    /// The lower triangle of a matrix; elements above the diagonal are ignored.
+    ///
+    /// # Panics
+    /// If the matrix is not square.
+    #[must_use]
+    pub fn of(matrix: &DMatrix<f64>) -> Self {
+        assert!(matrix.is_square(), "a square matrix");
+        let mut this = Self::zeros(matrix.nrows());
+        this.add(0, |columns, out| {
+            let height = matrix.nrows() - columns.start;
+            for (j, out) in columns.clone().zip(out.chunks_exact_mut(height)) {
+                out.copy_from_slice(
+                    &matrix.as_slice()[j * matrix.nrows()..][columns.start..][..height],
+                );
+            }
+        });
+        this
+    }
+
+    /// Rows and columns of the matrix.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The whole matrix.
+    #[must_use]
+    pub fn whole(&self) -> DMatrix<f64> {
+        let mut whole = DMatrix::zeros(self.size, self.size);
+        let columns = whole.as_mut_slice().chunks_exact_mut(self.size.max(1));
+        for (j, out) in columns.enumerate() {
+            let column = self.column(j);
+            out[self.size - column.len()..].copy_from_slice(column);
+        }
+        mirror(&mut whole);
+        whole
+    }
+
+    /// Calls `add` with the columns and the values of each strip. Each column of the strip begins at the row of the
+    /// strip's first diagonal element; values above the diagonal are ignored. `multiplications` is the work of all
+    /// calls, which decides whether threads are used.
+    pub(crate) fn add(
+        &mut self,
+        multiplications: usize,
+        add: impl Fn(Range<usize>, &mut [f64]) + Sync + Send,
+    ) {
+        let size = self.size;
+        fill_pieces_of(multiplications, &mut self.strips, 1, |strip, strips| {
+            let (first, values) = (strip * COLUMNS, &mut strips[0]);
+            let columns = first..(first + COLUMNS).min(size);
+            values.resize(columns.len() * (size - first), 0.0);
+            add(columns, values);
+        });
+    }
+
+    /// Column `j` from the first row of its strip down.
+    pub(crate) fn column(&self, j: usize) -> &[f64] {
+        let (strip, place) = (j / COLUMNS, j % COLUMNS);
+        let height = self.size - strip * COLUMNS;
+        &self.strips[strip][place * height..][..height]
+    }
+}
 
 /// A symmetric matrix with columns aligned to cache lines.
 pub(crate) struct SymmetricMatrix {
@@ -25,7 +106,14 @@ impl SymmetricMatrix {
         let (size, stride) = (lower.size(), stride(lower.size()));
         let strips = map_pieces(size, COLUMNS, |columns| {
             let mut out = AlignedColumns::zeros(columns.len() * stride);
-            mirror(lower, &columns, &mut out, stride);
+            // The columns up to each diagonal element are rows of earlier columns, whose strips begin at row `top`.
+            for i in 0..columns.end {
+                let (top, first) = (i / COLUMNS * COLUMNS, i.max(columns.start));
+                let row = &lower.column(i)[first - top..columns.end - top];
+                for (j, v) in (first - columns.start..).zip(row) {
+                    out[j * stride + i] = *v;
+                }
+            }
             for (out, j) in out.chunks_exact_mut(stride).zip(columns.clone()) {
                 out[j..size].copy_from_slice(&lower.column(j)[j - columns.start..]);
             }
@@ -50,31 +138,6 @@ impl SymmetricMatrix {
     }
 }
 
-/// Fills the elements above the diagonal of these columns: first whole tiles, then the block on the diagonal.
-fn mirror(lower: &LowerTriangle, columns: &Range<usize>, out: &mut [f64], stride: usize) {
-    let (first, width) = (columns.start, columns.len());
-    for start in (0..first).step_by(SIDE) {
-        // The columns of the strip that holds this tile begin at this row.
-        let top = start / COLUMNS * COLUMNS;
-        for columns in pieces(width, SIDE) {
-            let mut tile = [[0.0; SIDE]; SIDE];
-            for (i, row) in tile.iter_mut().enumerate() {
-                let column = &lower.column(start + i)[first - top..];
-                row[..columns.len()].copy_from_slice(&column[columns.clone()]);
-            }
-            for (k, j) in columns.enumerate() {
-                let column: [f64; SIDE] = std::array::from_fn(|i| tile[i][k]);
-                out[j * stride + start..][..SIDE].copy_from_slice(&column);
-            }
-        }
-    }
-    for j in 0..width {
-        for i in 0..j {
-            out[j * stride + first + i] = lower.column(first + i)[j];
-        }
-    }
-}
-
 impl Index<(usize, usize)> for SymmetricMatrix {
     type Output = f64;
 
@@ -85,9 +148,45 @@ impl Index<(usize, usize)> for SymmetricMatrix {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use nalgebra::DMatrix;
 
-    use super::*;
+    #[test]
+    fn whole_restores_the_matrix() {
+        for size in [0, 1, 23, 24, 25, 100] {
+            let value = |i: usize, j: usize| (i.max(j) * size + i.min(j)) as f64;
+            let matrix = DMatrix::from_fn(size, size, value);
+            let below = DMatrix::from_fn(
+                size,
+                size,
+                |i, j| {
+                    if i < j { f64::NAN } else { value(i, j) }
+                },
+            );
+            let lower = LowerTriangle::of(&below);
+            assert_eq!(lower.size(), size);
+            assert_eq!(lower.whole(), matrix);
+        }
+    }
+
+    #[test]
+    fn add_accumulates() {
+        let mut lower = LowerTriangle::zeros(30);
+        for _ in 0..2 {
+            lower.add(1 << 30, |columns, out| {
+                for (j, out) in columns
+                    .clone()
+                    .zip(out.chunks_exact_mut(30 - columns.start))
+                {
+                    for (i, out) in (columns.start..).zip(out) {
+                        *out += (100 * i + j) as f64;
+                    }
+                }
+            });
+        }
+        let value = |i: usize, j: usize| 2.0 * (100 * i.max(j) + i.min(j)) as f64;
+        assert_eq!(lower.whole(), DMatrix::from_fn(30, 30, value));
+    }
 
     #[test]
     fn elements_equal_those_of_the_lower_triangle() {

@@ -68,16 +68,6 @@ pub(crate) fn axpy(c: f64, x: &[f64], y: &mut [f64]) {
     }
 }
 
-/// Four [`axpy`] with the same bits as one after another; y is read and written once.
-#[inline(always)]
-pub(crate) fn axpys(terms: [(f64, &[f64]); 4], y: &mut [f64]) {
-    let [(c0, x0), (c1, x1), (c2, x2), (c3, x3)] = terms;
-    let columns = x0.iter().zip(x1).zip(x2).zip(x3);
-    for (y, (((x0, x1), x2), x3)) in y.iter_mut().zip(columns) {
-        *y = (((*y + c0 * x0) + c1 * x1) + c2 * x2) + c3 * x3;
-    }
-}
-
 /// The first `m` elements of column `j`.
 #[must_use]
 #[inline]

@@ -85,9 +85,9 @@
 //! ```
 
 mod file;
-mod linear_predictor;
 mod link;
-mod outputs;
+#[cfg(feature = "fit")]
+mod of_posterior;
 mod predict;
 mod schema;
 mod variance;

@@ -1,7 +1,16 @@
-//! The prediction methods: validation, tasks for threads, and batches of rows.
+//! The prediction methods: validation, tasks for threads, single rows or batches of rows, and the requested predictions.
+//!
+//! Rows and batches are evaluated by the same operations in the same order, so that the bits of a row do not depend on other rows.
 
-use crate::predictor::Predictor;
-use crate::predictor::link::Link;
+use std::cell::Cell;
+use std::ops::Range;
+
+use crate::kernel::Points;
+use crate::likelihood::probit::Workspace;
+use crate::linalg::simd::dispatch;
+use crate::predictor::link::{Link, logistic, softmax};
+use crate::predictor::variance::{Functions, axpy};
+use crate::predictor::{Block, Output, Predictor};
 use crate::{Error, Result};
 
 /// Fewer rows than this are predicted one by one, because they would leave most vector lanes empty.
@@ -29,27 +38,25 @@ pub(crate) enum Request<'a> {
     Classes(&'a mut [usize]),
 }
 
-impl Request<'_> {
+impl<'a> Request<'a> {
     /// Splits the arrays into the first `row` rows and the others.
     fn split(self, n_rows: usize, row: usize) -> (Self, Self) {
-        fn split<T>(all: &mut [T], n_rows: usize, row: usize) -> (&mut [T], &mut [T]) {
+        fn halves<T>(all: &mut [T], n_rows: usize, row: usize) -> (&mut [T], &mut [T]) {
             all.split_at_mut(all.len() / n_rows * row)
         }
+        let both = |all: &'a mut [f64], of: fn(&'a mut [f64]) -> Self| {
+            let (first, second) = halves(all, n_rows, row);
+            (of(first), of(second))
+        };
         match self {
-            Self::Predicted(all) => {
-                let (a, b) = split(all, n_rows, row);
-                (Self::Predicted(a), Self::Predicted(b))
-            }
+            Self::Predicted(all) => both(all, Self::Predicted),
+            Self::Decisions(all) => both(all, Self::Decisions),
             Self::WithStd(mean, std) => {
-                let ((a, b), (c, d)) = (split(mean, n_rows, row), split(std, n_rows, row));
+                let ((a, b), (c, d)) = (halves(mean, n_rows, row), halves(std, n_rows, row));
                 (Self::WithStd(a, c), Self::WithStd(b, d))
             }
-            Self::Decisions(all) => {
-                let (a, b) = split(all, n_rows, row);
-                (Self::Decisions(a), Self::Decisions(b))
-            }
             Self::Classes(all) => {
-                let (a, b) = split(all, n_rows, row);
+                let (a, b) = halves(all, n_rows, row);
                 (Self::Classes(a), Self::Classes(b))
             }
         }
@@ -237,5 +244,359 @@ impl Predictor {
         } else {
             0
         }
+    }
+}
+
+impl Predictor {
+    /// Predicts one row with loops over the basis functions.
+    pub(crate) fn predict_row(
+        &self,
+        x: &[f64],
+        with_variance: bool,
+        row: usize,
+        to: &mut Request<'_>,
+    ) -> Result<()> {
+        let (m, n) = (self.n_functions, self.n_outputs());
+        let n_weights = self.starts[n];
+        let width = self.n_variances(with_variance);
+        let (n_psi, n_work) = if width > 0 {
+            (n_weights, self.covariance.work(n_weights))
+        } else {
+            (0, 0)
+        };
+        let n_scratch = self.n_scratch(1, width);
+        with_scratch(
+            m + n + width + n_scratch + n_psi + n_work,
+            |Scratch {
+                 values, workspace, ..
+             }| {
+                let (phi, rest) = values.split_at_mut(m);
+                let (eta, rest) = rest.split_at_mut(n);
+                let (variances, rest) = rest.split_at_mut(width);
+                let (numbers, rest) = rest.split_at_mut(n_scratch);
+                let (psi, work) = rest.split_at_mut(n_psi);
+                self.functions_at_row(x, phi);
+                for (eta, output) in eta.iter_mut().zip(&self.outputs) {
+                    *eta = output.at_row(phi);
+                }
+                if width > 0 {
+                    for (output, &start) in self.outputs.iter().zip(&self.starts) {
+                        output.gather(phi, &mut psi[start..][..output.weights.len()]);
+                    }
+                    self.covariance.at_row(psi, &self.starts, work, variances);
+                }
+                let at = LinearPredictors {
+                    rows: 1,
+                    eta,
+                    variances,
+                };
+                self.finish(at, Scratchpad { numbers, workspace }, row..row + 1, to)
+            },
+        )
+    }
+
+    fn functions_at_row(&self, x: &[f64], phi: &mut [f64]) {
+        let mut rest = phi;
+        for block in &self.blocks {
+            let (to, after) = rest.split_at_mut(block.len());
+            match block {
+                Block::Constant => to[0] = 1.0,
+                Block::Columns { columns, offsets } => {
+                    let of = columns.iter().zip(offsets);
+                    to.iter_mut()
+                        .zip(of)
+                        .for_each(|(v, (&j, offset))| *v = x[j] - offset);
+                }
+                // Kernels are exactly symmetric.
+                Block::Centres { kernel, points, .. } => {
+                    kernel.column_into(points, x, 0..points.n_points(), to);
+                }
+            }
+            rest = after;
+        }
+    }
+
+    /// Predicts a batch with loops over the rows.
+    pub(crate) fn predict_batch(
+        &self,
+        x: &[f64],
+        range: Range<usize>,
+        with_variance: bool,
+        to: &mut Request<'_>,
+    ) -> Result<()> {
+        let (m, n, rows) = (self.n_functions, self.n_outputs(), range.len());
+        let width = self.n_variances(with_variance);
+        let n_scratch = self.n_scratch(rows, width);
+        with_scratch(
+            rows * (m + n + width + 1) + n_scratch,
+            |Scratch {
+                 values,
+                 points,
+                 workspace,
+             }| {
+                let (phi, rest) = values.split_at_mut(rows * m);
+                let (eta, rest) = rest.split_at_mut(rows * n);
+                let (variances, rest) = rest.split_at_mut(rows * width);
+                let (numbers, work) = rest.split_at_mut(n_scratch);
+                let d = self.n_features();
+                points.refill(&x[range.start * d..range.end * d], rows, d);
+                let mut rest = &mut *phi;
+                for block in &self.blocks {
+                    let (to, after) = rest.split_at_mut(rows * block.len());
+                    self.functions_at_rows(block, points, to);
+                    rest = after;
+                }
+                for (eta, output) in eta.chunks_exact_mut(rows).zip(&self.outputs) {
+                    let phi = output.of(phi, rows);
+                    eta.fill(0.0);
+                    for (k, &w) in output.weights.iter().enumerate() {
+                        dispatch(|| axpy(w, phi.column(k), eta));
+                    }
+                }
+                if width > 0 {
+                    let of = |c: usize| self.outputs[c].of(phi, rows);
+                    self.covariance
+                        .at_rows(rows, &self.starts, of, work, variances);
+                }
+                let at = LinearPredictors {
+                    rows,
+                    eta,
+                    variances,
+                };
+                self.finish(at, Scratchpad { numbers, workspace }, range, to)
+            },
+        )
+    }
+
+    fn functions_at_rows(&self, block: &Block, x: &Points, out: &mut [f64]) {
+        let rows = x.n_points();
+        match block {
+            Block::Constant => out.fill(1.0),
+            Block::Columns { columns, offsets } => {
+                let of = columns.iter().zip(offsets);
+                for (out, (&j, offset)) in out.chunks_exact_mut(rows).zip(of) {
+                    let values = out.iter_mut().zip(x.feature(j));
+                    values.for_each(|(v, x)| *v = x - offset);
+                }
+            }
+            Block::Centres { kernel, table, .. } => {
+                let centres = self.parts.tables.get(table);
+                let centres = centres.map_or(&[][..], |table| &table.values);
+                let centres = centres.chunks_exact(self.n_features());
+                for (out, centre) in out.chunks_exact_mut(rows).zip(centres) {
+                    kernel.column_into(x, centre, 0..rows, out);
+                }
+            }
+        }
+    }
+}
+
+impl Block {
+    fn len(&self) -> usize {
+        match self {
+            Self::Constant => 1,
+            Self::Columns { columns, .. } => columns.len(),
+            Self::Centres { points, .. } => points.n_points(),
+        }
+    }
+}
+
+impl Output {
+    fn at_row(&self, phi: &[f64]) -> f64 {
+        let add = |sum: f64, (w, v): (&f64, &f64)| sum + w * v;
+        match &self.functions {
+            None => self.weights.iter().zip(phi).fold(0.0, add),
+            Some(functions) => {
+                let phi = functions.iter().map(|&j| &phi[j]);
+                self.weights.iter().zip(phi).fold(0.0, add)
+            }
+        }
+    }
+
+    /// Copies the basis functions of the output into contiguous memory.
+    fn gather(&self, phi: &[f64], psi: &mut [f64]) {
+        match &self.functions {
+            None => psi.copy_from_slice(phi),
+            Some(functions) => {
+                psi.iter_mut()
+                    .zip(functions)
+                    .for_each(|(v, &j)| *v = phi[j]);
+            }
+        }
+    }
+
+    fn of<'a>(&'a self, phi: &'a [f64], rows: usize) -> Functions<'a> {
+        Functions {
+            values: phi,
+            rows,
+            chosen: self.functions.as_deref(),
+        }
+    }
+}
+
+/// Memory that a thread keeps between predictions.
+#[derive(Debug, Default)]
+struct Scratch {
+    /// Unspecified values.
+    values: Vec<f64>,
+    points: Points,
+    workspace: Workspace,
+}
+
+/// Largest length of `values` that a thread keeps; larger ones are freed after the prediction.
+const MAX_KEPT_VALUES: usize = 1 << 18;
+
+thread_local! {
+    static SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
+}
+
+/// Calls `f` with at least `len` values.
+fn with_scratch<T>(len: usize, f: impl FnOnce(&mut Scratch) -> T) -> T {
+    // Taken out, so that a nested call allocates its own.
+    let mut scratch = SCRATCH.take().unwrap_or_default();
+    if scratch.values.len() < len {
+        scratch.values.resize(len, 0.0);
+    }
+    let result = f(&mut scratch);
+    if scratch.values.len() <= MAX_KEPT_VALUES {
+        SCRATCH.set(Some(scratch));
+    }
+    result
+}
+
+/// Linear predictors and their variances at some rows, output after output.
+#[derive(Clone, Copy)]
+pub(crate) struct LinearPredictors<'a> {
+    pub(crate) rows: usize,
+    pub(crate) eta: &'a [f64],
+    pub(crate) variances: &'a [f64],
+}
+
+/// Memory for intermediate results.
+pub(crate) struct Scratchpad<'a> {
+    pub(crate) numbers: &'a mut [f64],
+    pub(crate) workspace: &'a mut Workspace,
+}
+
+impl Predictor {
+    /// Length of the `numbers` that [`Predictor::finish`] needs.
+    pub(crate) fn n_scratch(&self, rows: usize, width: usize) -> usize {
+        match self.link() {
+            Link::Identity | Link::Log => 0,
+            Link::Logistic | Link::Softmax => self.n_outputs() + width + self.n_classes(),
+            Link::Probit => (rows + 1) * self.n_classes(),
+        }
+    }
+
+    /// Writes the predictions for the rows in `range`.
+    pub(crate) fn finish(
+        &self,
+        at: LinearPredictors<'_>,
+        scratch: Scratchpad<'_>,
+        range: Range<usize>,
+        to: &mut Request<'_>,
+    ) -> Result<()> {
+        let (rows, eta, variances) = (at.rows, at.eta, at.variances);
+        let (n, link) = (self.n_outputs(), self.link());
+        let copy = |out: &mut [f64], of: &dyn Fn(f64) -> f64| {
+            for (r, out) in out.chunks_exact_mut(n).enumerate() {
+                let row = out.iter_mut().enumerate();
+                row.for_each(|(c, out)| *out = of(eta[c * rows + r]));
+            }
+        };
+        match to {
+            Request::Predicted(out) if self.is_classifier() => {
+                let n = self.n_classes();
+                let out = &mut out[range.start * n..range.end * n];
+                return self.probabilities(at, scratch, |r, p| {
+                    out[r * n..][..n].copy_from_slice(p);
+                });
+            }
+            Request::Predicted(out) => {
+                let out = &mut out[range.start * n..range.end * n];
+                copy(out, &|eta| link.mean(eta));
+            }
+            Request::WithStd(means, stds) => {
+                let range = range.start * n..range.end * n;
+                copy(&mut means[range.clone()], &|eta| link.mean(eta));
+                for (r, stds) in stds[range].chunks_exact_mut(n).enumerate() {
+                    for (c, std) in stds.iter_mut().enumerate() {
+                        let variance = variances.get(c * rows + r).copied().unwrap_or(0.0);
+                        *std = link.std(eta[c * rows + r], variance, self.noise[c]);
+                    }
+                }
+            }
+            Request::Decisions(out) if self.is_pair() => {
+                for (r, out) in out[range].iter_mut().enumerate() {
+                    *out = eta[rows + r] - eta[r];
+                }
+            }
+            Request::Decisions(out) => {
+                copy(&mut out[range.start * n..range.end * n], &|eta| eta);
+            }
+            Request::Classes(out) => return self.most_probable(at, scratch, &mut out[range]),
+        }
+        Ok(())
+    }
+
+    /// Calls `take` with each row and the probabilities of its classes.
+    fn probabilities(
+        &self,
+        at: LinearPredictors<'_>,
+        Scratchpad { numbers, workspace }: Scratchpad<'_>,
+        mut take: impl FnMut(usize, &[f64]),
+    ) -> Result<()> {
+        let (rows, eta, variances) = (at.rows, at.eta, at.variances);
+        if self.link() == Link::Probit {
+            let (all, p) = numbers.split_at_mut(rows * self.n_classes());
+            let n_classes = self.n_classes();
+            self.probit
+                .probabilities_into(eta, n_classes, workspace, all)?;
+            for r in 0..rows {
+                p.iter_mut()
+                    .enumerate()
+                    .for_each(|(c, p)| *p = all[c * rows + r]);
+                take(r, p);
+            }
+            return Ok(());
+        }
+        let (own_eta, rest) = numbers.split_at_mut(self.n_outputs());
+        let (own_variances, p) = rest.split_at_mut(variances.len() / rows);
+        let is_softmax = self.link() == Link::Softmax;
+        let finish = if is_softmax { softmax } else { logistic };
+        for r in 0..rows {
+            for (own, all) in [(&mut *own_eta, eta), (&mut *own_variances, variances)] {
+                let own = own.iter_mut().enumerate();
+                own.for_each(|(c, v)| *v = all[c * rows + r]);
+            }
+            finish(own_eta, own_variances, p);
+            take(r, p);
+        }
+        Ok(())
+    }
+
+    /// The most probable class of each row, the first among equals.
+    fn most_probable(
+        &self,
+        at: LinearPredictors<'_>,
+        scratch: Scratchpad<'_>,
+        out: &mut [usize],
+    ) -> Result<()> {
+        let (rows, eta, n) = (at.rows, at.eta, self.n_outputs());
+        let largest = |value: &dyn Fn(usize) -> f64| {
+            (1..n).fold(0, |best, c| if value(c) > value(best) { c } else { best })
+        };
+        for (r, out) in out.iter_mut().enumerate() {
+            *out = if n == 1 {
+                usize::from(eta[r] > 0.0)
+            } else {
+                largest(&|c| eta[c * rows + r])
+            };
+        }
+        if at.variances.is_empty() {
+            return Ok(());
+        }
+        // Variances moderate the probabilities and can change their order.
+        self.probabilities(at, scratch, |r, p| out[r] = largest(&|c| p[c]))
     }
 }

@@ -7,21 +7,178 @@
 
 use std::ops::Range;
 
-use crate::data::column_table::{COLUMNS, Table};
+use crate::Points;
 use crate::data::design::{Design, Family};
-use crate::data::low_rank::basis::FamilyValues;
-use crate::data::low_rank::policy::LowRankPolicy;
+use crate::data::low_rank::pivoted_cholesky::{PivotedCholesky, sample};
 use crate::data::row_blocks::{Sums, sum_over_rows};
 use crate::linalg::LowerTriangle;
-use crate::linalg::aligned_columns::{AlignedColumns, stride};
-use crate::linalg::column_combination::add_product;
-use crate::linalg::gemm::{TallMatrix, add_lower_transpose_product, add_transpose_product};
+use crate::linalg::columns::{AlignedColumns, COLUMNS, Table, stride};
+use crate::linalg::gemm::{
+    TallMatrix, add_lower_transpose_product, add_product, add_transpose_product,
+};
 use crate::linalg::vector::{axpy, dot, mirror, multiply_into, weighted_square};
 use crate::parallel::{map_pieces, pieces};
 
-/// Error of a kernel value, relative to the largest, with the leading features: for working sets at a mode, which are used only until the
-/// next mode.
-const LEADING_TOL: f64 = 1e-6;
+/// Error of a kernel value, relative to the largest, that counts as rounding.
+pub(crate) const EXACT: f64 = 1e-12;
+/// Error of a kernel value, relative to the largest, of features with which a fit chooses functions.
+const COARSE: f64 = 1e-2;
+/// Numbers in F: 32 MiB.
+const MAX_NUMBERS: usize = 1 << 22;
+/// Rows and centres among which the first landmarks are chosen.
+const SAMPLE: usize = 1024;
+
+/// Accuracy and number of the features of a design.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LowRankPolicy {
+    /// Error of a kernel value, relative to the largest.
+    pub(crate) tol: f64,
+    /// Largest number of features.
+    pub(crate) max_features: usize,
+}
+
+impl LowRankPolicy {
+    fn new(tol: f64, max_features: usize) -> Option<Self> {
+        /// Fewer features are not worth a policy.
+        const MIN_FEATURES: usize = 9;
+        (max_features >= MIN_FEATURES).then_some(Self { tol, max_features })
+    }
+
+    /// Features exact to rounding, where they make a pass over the dictionary cheaper than its kernel values.
+    pub(crate) fn exact(design: &dyn Design) -> Option<Self> {
+        /// Cost of a kernel value in multiplications, including its products with a few active functions.
+        const KERNEL_VALUE: f64 = 10.0;
+        /// Kernel values of a dictionary that is worth the choice of landmarks.
+        const MIN_VALUES: usize = 1 << 19;
+        let (n, k) = (design.n_rows(), design.n_basis());
+        let (rows, functions) = (n as f64, k as f64);
+        // Far below the largest integer.
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let pays = (2.0 * KERNEL_VALUE * rows * functions / (rows + functions)).sqrt() as usize;
+        let max_features = pays.min(max_in_memory(n, k));
+        let enough = n.saturating_mul(k) >= MIN_VALUES;
+        Self::new(EXACT, max_features).filter(|_| enough)
+    }
+
+    /// Features accurate enough to choose functions.
+    pub(crate) fn coarse(design: &dyn Design) -> Option<Self> {
+        /// A fit of fewer kernel values is faster than the choice of landmarks.
+        const MIN_VALUES: usize = 3 << 19;
+        /// Smallest ratio of rows, and of functions, to features.
+        const MIN_RATIO: usize = 5;
+        let (n, k) = (design.n_rows(), design.n_basis());
+        let max_features = max_in_memory(n, k).min(n.min(k) / MIN_RATIO);
+        let enough = n.saturating_mul(k) >= MIN_VALUES;
+        Self::new(COARSE, max_features).filter(|_| enough)
+    }
+
+    pub(crate) fn is_coarse(self) -> bool {
+        self.tol >= COARSE
+    }
+
+    /// Landmarks for a family, and the policy that they meet.
+    ///
+    /// If few landmarks suffice for a coarse policy, the kernel is very wide. Models are then differences of large terms, and need exact
+    /// features.
+    fn landmarks(self, family: &Family<'_>) -> Option<(PivotedCholesky, Self)> {
+        /// Smallest number of landmarks with which coarse features suffice.
+        const MIN_COARSE: usize = 64;
+        /// Largest number of landmarks of exact features for a wide kernel.
+        const MAX_WIDE: usize = 200;
+        let sample = sample(family, SAMPLE);
+        let choose = |policy: Self| {
+            PivotedCholesky::choose(family, &sample, policy.tol, policy.max_features)
+        };
+        let newton = choose(self)?;
+        if !self.is_coarse() || newton.len() >= MIN_COARSE {
+            return Some((newton, self));
+        }
+        let wide = Self {
+            tol: EXACT,
+            max_features: self.max_features.min(MAX_WIDE),
+        };
+        Some((choose(wide)?, wide))
+    }
+}
+
+fn max_in_memory(n: usize, k: usize) -> usize {
+    MAX_NUMBERS / n.max(k).max(1)
+}
+
+/// Newton functions u and power function P at some points.
+struct BasisTable {
+    values: Table,
+    powers: Vec<f64>,
+}
+
+impl BasisTable {
+    fn evaluate(newton: &PivotedCholesky, points: &Points) -> Self {
+        let parts = map_pieces(points.n_points(), STRIP, |rows| {
+            let (mut out, height) = (Vec::new(), rows.len());
+            let powers = newton.at(points, rows, height, &mut out);
+            (out, powers)
+        });
+        // With memory for functions that are features of their own.
+        let mut values = Table::with_room(points.n_points(), newton.len() + MAX_OTHERS);
+        for k in 0..newton.len() {
+            let pieces = parts.iter();
+            values.push_pieces(
+                pieces.map(|(part, powers)| &part[k * powers.len()..][..powers.len()]),
+            );
+        }
+        let powers = parts.into_iter().flat_map(|(_, powers)| powers).collect();
+        Self { values, powers }
+    }
+
+    /// Appends to `far` the points at which P^2 exceeds the tolerance, row by row.
+    fn add_far(&self, newton: &PivotedCholesky, points: &Points, tol: f64, far: &mut Vec<f64>) {
+        for (i, power) in self.powers.iter().enumerate() {
+            // Landmarks cannot reduce the part of P^2 that allows for rounding.
+            let square = power * power - newton.rounding() * newton.largest();
+            if square > tol * newton.largest() {
+                far.extend((0..points.n_features()).map(|f| points.feature(f)[i]));
+            }
+        }
+    }
+}
+
+/// The Newton basis of a family at all rows, and at the centres if these are not the rows.
+struct FamilyValues {
+    rows: BasisTable,
+    centres: Option<BasisTable>,
+}
+
+impl FamilyValues {
+    /// Adds landmarks where the error at some point exceeds the tolerance. `None` if too many landmarks would be needed.
+    fn of(family: &Family<'_>, mut newton: PivotedCholesky, policy: LowRankPolicy) -> Option<Self> {
+        const MAX_ROUNDS: usize = 4;
+        let d = family.points.n_features();
+        let centres = (!family.is_about_its_rows())
+            .then(|| Points::from_rows(family.centres, family.len(), d));
+        for _ in 0..MAX_ROUNDS {
+            let this = Self {
+                rows: BasisTable::evaluate(&newton, family.points),
+                centres: centres
+                    .as_ref()
+                    .map(|centres| BasisTable::evaluate(&newton, centres)),
+            };
+            let mut far = Vec::new();
+            if !policy.is_coarse() {
+                this.rows
+                    .add_far(&newton, family.points, policy.tol, &mut far);
+                if let (Some(points), Some(table)) = (&centres, &this.centres) {
+                    table.add_far(&newton, points, policy.tol, &mut far);
+                }
+            }
+            if far.is_empty() {
+                return Some(this);
+            }
+            newton.grow(&far, policy.tol, policy.max_features)?;
+        }
+        None
+    }
+}
+
 /// Error of a column, relative to its length, that counts as rounding.
 const EXACT_COLUMN: f64 = 1e-11;
 /// Largest number of functions outside families. Each is a feature of its own.
@@ -47,8 +204,6 @@ struct Part {
     powers: Vec<f64>,
     /// sqrt(sum w P(x)^2).
     error: f64,
-    /// P^2 at each landmark before it was chosen, relative to the largest kernel value.
-    pivots: Vec<f64>,
 }
 
 impl LowRankFeatures {
@@ -91,8 +246,8 @@ impl LowRankFeatures {
             max_features: policy.max_features.checked_sub(first)?,
             ..policy
         };
-        let (newton, at_sample, policy) = policy.landmarks(family)?;
-        let values = FamilyValues::of(family, newton, at_sample, policy)?;
+        let (newton, policy) = policy.landmarks(family)?;
+        let values = FamilyValues::of(family, newton, policy)?;
         let rows = values.rows;
         let square = match weights {
             None => dot(&rows.powers, &rows.powers),
@@ -109,7 +264,6 @@ impl LowRankFeatures {
             coordinates,
             powers,
             error: square.sqrt(),
-            pivots: values.newton.pivots(),
         });
         Some(())
     }
@@ -128,41 +282,7 @@ impl LowRankFeatures {
             coordinates: Some(one),
             powers: vec![0.0],
             error: 0.0,
-            pivots: vec![f64::INFINITY],
         });
-    }
-
-    /// The leading features, with which the error of a kernel value is at most [`LEADING_TOL`]; `None` where these are nearly all.
-    pub(crate) fn leading(&self) -> Option<Self> {
-        /// Largest fraction of the features that makes passes worthwhile: it saves a third of the time.
-        const MAX_FRACTION: f64 = 0.8;
-        // Far points can have large pivots after small ones.
-        let lead = |part: &Part| {
-            let last = part.pivots.iter().rposition(|&pivot| pivot > LEADING_TOL);
-            last.map_or(0, |last| last + 1)
-        };
-        let width: usize = self.parts.iter().map(lead).sum();
-        if width as f64 > MAX_FRACTION * self.rank() as f64 {
-            return None;
-        }
-        let mut features = Table::new(self.features.height);
-        let parts = self.parts.iter().map(|part| {
-            let (lead, first) = (lead(part), features.width);
-            let Range { start, .. } = part.features;
-            features.extend(self.features.copy_of(start..start + lead));
-            let coordinates = part.coordinates.as_ref();
-            Part {
-                functions: part.functions.clone(),
-                features: first..features.width,
-                coordinates: coordinates.map(|own| own.copy_of(0..lead)),
-                // The error is not known.
-                powers: vec![f64::INFINITY; part.powers.len()],
-                error: part.error,
-                pivots: part.pivots[..lead].to_vec(),
-            }
-        });
-        let parts = parts.collect();
-        Some(Self { features, parts })
     }
 
     /// r.
@@ -172,15 +292,10 @@ impl LowRankFeatures {
 
     /// Whether the error of each column, given its length, is rounding.
     pub(crate) fn is_exact(&self, norms: &[f64]) -> bool {
-        self.error_within(EXACT_COLUMN, norms)
-    }
-
-    /// Whether the error of each column is at most this fraction of its length.
-    pub(crate) fn error_within(&self, fraction: f64, norms: &[f64]) -> bool {
         self.parts.iter().all(|part| {
             let norms = &norms[part.functions.clone()];
             let mut functions = part.powers.iter().zip(norms);
-            functions.all(|(power, norm)| power * part.error <= fraction * norm)
+            functions.all(|(power, norm)| power * part.error <= EXACT_COLUMN * norm)
         })
     }
 
@@ -321,11 +436,8 @@ fn times(gram: &Table, right: &Table) -> Table {
 
 #[cfg(test)]
 mod tests {
-    use nalgebra::DMatrix;
-
     use super::*;
     use crate::data::DenseDesign;
-    use crate::data::low_rank::policy::EXACT;
     use crate::data::low_rank::{gaussian, points};
     use crate::{Kernel, KernelDesign};
 
@@ -333,49 +445,6 @@ mod tests {
         tol: EXACT,
         max_features: 300,
     };
-
-    /// The Gram matrix of `js` out of `k` functions that are not divided by their norms.
-    fn gram_among(factor: &LowRankFeatures, w: &[f64], js: &[usize], k: usize) -> DMatrix<f64> {
-        let right = vec![0.0; factor.rank()];
-        let gram = factor.gram(w);
-        let among = factor.lower_among(&gram, &right, js, &vec![1.0; k]);
-        among.0.whole()
-    }
-
-    #[test]
-    fn leading_features_are_nearly_exact() {
-        let rows: Vec<f64> = (0..1400)
-            .map(|i| (f64::from(i) * f64::from(i) * 0.37).sin())
-            .collect();
-        let centres = &rows[..900];
-        let kernels = vec![gaussian(0.3), gaussian(0.7)];
-        let design = KernelDesign::new(&rows, centres, 2, kernels, true).unwrap();
-        let factor = LowRankFeatures::of(&design, None, EXACT_POLICY).unwrap();
-        let leading = factor.leading().unwrap();
-        assert!(leading.rank() < factor.rank() && !leading.is_exact(&vec![1.0; 901]));
-        let weights: Vec<f64> = (0..700).map(|i| 1.0 + 0.5 * f64::from(i).cos()).collect();
-        let js = [0, 1, 449, 451, 900];
-        let among = |factor: &LowRankFeatures| gram_among(factor, &weights, &js, 901);
-        let (nearly, exactly) = (among(&leading), among(&factor));
-        assert!((nearly - &exactly).amax() < 1e-5 * exactly.amax());
-    }
-
-    #[test]
-    fn an_outlier_has_leading_features_too() {
-        let mut rows: Vec<f64> = (0..2800)
-            .map(|i| (f64::from(i) * f64::from(i) * 0.37).sin())
-            .collect();
-        // Not in the sample from which the first landmarks are chosen.
-        rows[6..8].copy_from_slice(&[3.0, -3.5]);
-        let design = KernelDesign::new(&rows, &rows, 2, vec![gaussian(0.5)], true).unwrap();
-        let factor = LowRankFeatures::of(&design, None, EXACT_POLICY).unwrap();
-        let own = |factor: &LowRankFeatures| gram_among(factor, &[1.0; 1400], &[4], 1401)[(0, 0)];
-        let all = own(&factor);
-        assert!(all > 0.9);
-        if let Some(leading) = factor.leading() {
-            assert!((own(&leading) - all).abs() < 1e-5 * all);
-        }
-    }
 
     #[test]
     fn rough_kernels_other_functions_and_tiny_columns_have_no_exact_features() {

@@ -12,17 +12,13 @@
 use std::ops::Range;
 
 use crate::data::design::Family;
-use crate::linalg::aligned_columns::AlignedColumns;
 use crate::linalg::batched_triangular::{LANES, solve_lanes, square_lanes};
-use crate::linalg::column_combination::add_combination;
-use crate::linalg::simd::{Simd, WithSimd, dispatch};
+use crate::linalg::gemm::add_combination;
 use crate::parallel::{fill_pieces, pieces};
 use crate::{Kernel, Points};
 
 /// Largest number of landmarks for screening bounds.
 pub(crate) const MAX_LANDMARKS: usize = 1024;
-/// Points that one thread handles.
-const STRIP: usize = 512;
 
 /// Landmarks and their factor.
 #[derive(Debug)]
@@ -39,125 +35,19 @@ pub(crate) struct PivotedCholesky {
     largest: f64,
 }
 
-/// The Newton functions u at some points.
-pub(crate) struct PointBasis {
-    strips: Vec<Strip>,
-}
-
-/// The Newton functions at adjacent points.
-struct Strip {
-    points: Range<usize>,
-    /// u, function after function.
-    functions: Vec<AlignedColumns>,
-    /// k(x, x) - |u(x)|^2.
-    residuals: Vec<f64>,
-    totals: Totals,
-}
-
-impl PointBasis {
-    /// From the residuals k(x, x) - |u(x)|^2 of all points; `functions(points)` returns u at some of them.
-    pub(crate) fn new(
-        residuals: &[f64],
-        functions: impl Fn(Range<usize>) -> Vec<AlignedColumns>,
-    ) -> Self {
-        let strips = pieces(residuals.len(), STRIP).map(|points| {
-            let mut residuals = residuals[points.clone()].to_vec();
-            // A function of zeros subtracts nothing.
-            let totals = dispatch(Subtract {
-                u: &mut vec![0.0; points.len()],
-                residuals: &mut residuals,
-                root: 1.0,
-            });
-            Strip {
-                functions: functions(points.clone()),
-                points,
-                residuals,
-                totals,
-            }
-        });
-        Self {
-            strips: strips.collect(),
-        }
-    }
-
-    /// Number of points.
-    pub(crate) fn n_points(&self) -> usize {
-        self.strips.last().map_or(0, |strip| strip.points.end)
-    }
-
-    /// Function `k` at all points, in pieces.
-    pub(crate) fn function(&self, k: usize) -> impl Iterator<Item = &[f64]> {
-        self.strips.iter().map(move |strip| &strip.functions[k][..])
-    }
-
-    /// k(x, x) - |u(x)|^2.
-    pub(crate) fn residuals(&self) -> Vec<f64> {
-        let strips = self.strips.iter();
-        strips
-            .flat_map(|strip| strip.residuals.iter().copied())
-            .collect()
-    }
-
-    fn total_residual(&self) -> f64 {
-        self.strips.iter().map(|strip| strip.totals.sum).sum()
-    }
-
-    /// The strip, and the place in it, of the first point with the largest residual.
-    fn farthest(&self) -> (&Strip, usize) {
-        let larger = |best: usize, k: usize| {
-            let [a, b] = [best, k].map(|k| self.strips[k].totals.largest);
-            if b > a { k } else { best }
-        };
-        let strip = &self.strips[(1..self.strips.len()).fold(0, larger)];
-        let is_largest = |residual: &f64| *residual >= strip.totals.largest;
-        (
-            strip,
-            strip.residuals.iter().position(is_largest).unwrap_or(0),
-        )
-    }
-}
-
-/// A point that becomes a landmark.
-struct Landmark<'a> {
-    kernel: &'a Kernel,
-    point: &'a [f64],
-    /// -u at the point.
-    minus: Vec<f64>,
-    /// P at the point.
-    root: f64,
-}
-
-impl Strip {
-    /// Adds the Newton function of a landmark.
-    fn add(&mut self, landmark: &Landmark<'_>, points: &Points) {
-        let mut u = AlignedColumns::zeros(self.points.len());
-        landmark
-            .kernel
-            .column_into(points, landmark.point, self.points.clone(), &mut u);
-        let columns: Vec<&[f64]> = self.functions.iter().map(|u| &u[..]).collect();
-        add_combination(&columns, &landmark.minus, &mut u);
-        self.totals = dispatch(Subtract {
-            u: &mut u,
-            residuals: &mut self.residuals,
-            root: landmark.root,
-        });
-        self.functions.push(u);
-    }
-}
-
 impl PivotedCholesky {
-    /// Chooses landmarks from a sample of points (row by row) until P^2 is at most `tol` k(x, x) at all of them. Returns the landmarks and
-    /// the Newton functions at the sample; `None` if more than `max_landmarks` are needed, or seem to be.
+    /// Chooses landmarks from a sample of points (row by row) until P^2 is at most `tol` k(x, x) at all of them. `None` if more than
+    /// `max_landmarks` are needed, or seem to be.
     pub(crate) fn choose(
         family: &Family<'_>,
         sample: &[f64],
         tol: f64,
         max_landmarks: usize,
-    ) -> Option<(Self, PointBasis)> {
+    ) -> Option<Self> {
         let d = family.points.n_features();
         let own = |point: &[f64]| family.kernel.eval(point, point);
-        let diagonal: Vec<f64> = sample.chunks_exact(d.max(1)).map(own).collect();
-        let largest = diagonal.iter().copied().fold(0.0, f64::max);
+        let diagonal = sample.chunks_exact(d.max(1)).map(own);
+        let largest = diagonal.fold(0.0, f64::max);
         if !(largest > 0.0 && largest.is_finite()) {
             return None;
         }
@@ -169,58 +59,64 @@ impl PivotedCholesky {
             rounding: 0.0,
             largest,
         };
-        let basis = PointBasis::new(&diagonal, |_| Vec::new());
-        let basis = this.grow(sample, basis, tol, max_landmarks)?;
-        Some((this, basis))
+        this.grow(sample, tol, max_landmarks)?;
+        Some(this)
     }
 
-    /// Chooses further landmarks from these points until P^2 is at most `tol` k(x, x) at all of them. `basis` has the Newton functions at
-    /// the points so far; returns it with the new ones, or `None` if more than `max_landmarks` are needed.
-    pub(crate) fn grow(
-        &mut self,
-        sample: &[f64],
-        mut basis: PointBasis,
-        tol: f64,
-        max_landmarks: usize,
-    ) -> Option<PointBasis> {
+    /// Chooses further landmarks from these points until P^2 is at most `tol` k(x, x) at all of them; `None` if more than `max_landmarks`
+    /// are needed.
+    pub(crate) fn grow(&mut self, sample: &[f64], tol: f64, max_landmarks: usize) -> Option<()> {
+        /// Points that one thread handles.
+        const PIECE: usize = 512;
         let (before, d) = (self.len(), self.n_features);
-        let points = Points::from_rows(sample, basis.n_points(), d);
-        let total = basis.total_residual();
+        let n = sample.len() / d;
+        let points = Points::from_rows(sample, n, d);
+        // u at the points, function after function, and k(x, x) - |u(x)|^2.
+        let mut values = Vec::new();
+        self.rounding = 0.0;
+        let powers = self.at(&points, 0..n, n, &mut values);
+        let mut residuals: Vec<f64> = powers.iter().map(|p| p * p).collect();
+        let total: f64 = residuals.iter().sum();
         loop {
-            let (strip, at) = basis.farthest();
-            if strip.residuals[at] <= tol * self.largest {
+            let farthest = |best: usize, i: usize| {
+                if residuals[i] > residuals[best] {
+                    i
+                } else {
+                    best
+                }
+            };
+            let at = (1..n).fold(0, farthest);
+            if residuals[at] <= tol * self.largest {
                 break;
             }
-            let (added, ratio) = (self.len() - before, basis.total_residual() / total);
-            if self.len() == max_landmarks || is_hopeless(added, ratio, tol, max_landmarks) {
+            let (added, left) = (self.len() - before, residuals.iter().sum::<f64>());
+            if self.len() == max_landmarks || is_hopeless(added, left / total, tol, max_landmarks) {
                 return None;
             }
-            let row: Vec<f64> = strip.functions.iter().map(|u| u[at]).collect();
-            let landmark = Landmark {
-                kernel: &self.kernel,
-                point: &sample[(strip.points.start + at) * d..][..d],
-                minus: row.iter().map(|u| -u).collect(),
-                root: strip.residuals[at].sqrt(),
-            };
-            self.landmarks.extend_from_slice(landmark.point);
-            self.lower.extend(row);
-            self.lower.push(landmark.root);
-            fill_pieces(&mut basis.strips, 1, |_, strips| {
-                strips[0].add(&landmark, &points);
+            let row: Vec<f64> = values.chunks_exact(n).map(|u| u[at]).collect();
+            let minus: Vec<f64> = row.iter().map(|u| -u).collect();
+            let (point, root) = (&sample[at * d..][..d], residuals[at].sqrt());
+            let mut new = vec![0.0; n];
+            fill_pieces(&mut new, PIECE, |first, u| {
+                let rows = first..first + u.len();
+                self.kernel.column_into(&points, point, rows, u);
+                let functions: Vec<&[f64]> = values.chunks_exact(n).map(|u| &u[first..]).collect();
+                add_combination(&functions, &minus, u);
+                for u in u {
+                    *u /= root;
+                }
             });
+            for (residual, u) in residuals.iter_mut().zip(&new) {
+                *residual -= u * u;
+            }
+            values.extend(new);
+            self.landmarks.extend_from_slice(point);
+            self.lower.extend(row);
+            self.lower.push(root);
         }
         let terms = self.len() as f64 + 8.0;
         self.rounding = 4.0 * terms * 0.5 * f64::EPSILON;
-        Some(basis)
-    }
-
-    /// P at all points, given their residuals k(x, x) - |u(x)|^2.
-    pub(crate) fn powers(&self, points: &Points, residuals: &[f64]) -> Vec<f64> {
-        let own = self.diagonal(points, 0..residuals.len());
-        let pairs = residuals.iter().zip(own);
-        pairs
-            .map(|(residual, own)| self.power(*residual, own))
-            .collect()
+        Some(())
     }
 
     /// k(x, x) at some points.
@@ -248,13 +144,6 @@ impl PivotedCholesky {
     /// Bound on the rounding error of P^2, relative to k(x, x).
     pub(crate) fn rounding(&self) -> f64 {
         self.rounding
-    }
-
-    /// P^2 at each landmark before it was chosen, relative to the largest k(x, x).
-    pub(crate) fn pivots(&self) -> Vec<f64> {
-        let ends = (1..=self.len()).map(|rows| rows * (rows + 1) / 2 - 1);
-        ends.map(|end| self.lower[end] * self.lower[end] / self.largest)
-            .collect()
     }
 
     /// L.
@@ -293,49 +182,6 @@ impl PivotedCholesky {
             power.extend(pairs.map(|(own, square)| self.power(own - square, *own)));
         }
         power
-    }
-}
-
-/// Divides u by a root and subtracts its squares from the residuals.
-struct Subtract<'a> {
-    u: &'a mut [f64],
-    residuals: &'a mut [f64],
-    root: f64,
-}
-
-/// The largest residual, and the sum of the residuals.
-struct Totals {
-    largest: f64,
-    sum: f64,
-}
-
-impl WithSimd for Subtract<'_> {
-    type Output = Totals;
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) -> Totals {
-        let (mut largest, mut sum) = ([f64::NEG_INFINITY; LANES], [0.0; LANES]);
-        let mut subtract = |lane: usize, u: &mut f64, residual: &mut f64| {
-            *u /= self.root;
-            *residual -= *u * *u;
-            let old = largest[lane];
-            largest[lane] = if *residual > old { *residual } else { old };
-            sum[lane] += *residual;
-        };
-        let (heads, tail) = self.u.as_chunks_mut::<LANES>();
-        let (residual_heads, residual_tail) = self.residuals.as_chunks_mut::<LANES>();
-        for (u, residual) in heads.iter_mut().zip(residual_heads) {
-            for lane in 0..LANES {
-                subtract(lane, &mut u[lane], &mut residual[lane]);
-            }
-        }
-        for (lane, (u, residual)) in tail.iter_mut().zip(residual_tail).enumerate() {
-            subtract(lane, u, residual);
-        }
-        Totals {
-            largest: largest.into_iter().fold(f64::NEG_INFINITY, f64::max),
-            sum: sum.iter().sum(),
-        }
     }
 }
 
@@ -393,18 +239,9 @@ mod tests {
                 points: &points,
             };
             for tol in [1e-2, 1e-6, 1e-11] {
-                let (newton, basis) =
-                    PivotedCholesky::choose(&family, &rows, tol, MAX_LANDMARKS).unwrap();
+                let newton = PivotedCholesky::choose(&family, &rows, tol, MAX_LANDMARKS).unwrap();
                 let mut u = Vec::new();
                 let power = newton.at(&points, 0..120, 123, &mut u);
-                // The functions computed with the landmarks equal those evaluated afterwards.
-                let alike = |a: &[f64], b: &[f64], by: f64| {
-                    assert!(a.iter().zip(b).all(|(a, b)| (a - b).abs() <= by));
-                };
-                for (k, u) in u.chunks_exact(123).enumerate() {
-                    alike(u, &basis.function(k).collect::<Vec<_>>().concat(), 1e-8);
-                }
-                alike(&power, &newton.powers(&points, &basis.residuals()), 1e-5);
                 let point = |i: usize| &rows[2 * i..2 * i + 2];
                 let own = |i: usize| kernel.eval(point(i), point(i));
                 let largest = (0..120).map(own).fold(0.0, f64::max);

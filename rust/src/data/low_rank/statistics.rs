@@ -5,10 +5,10 @@ use std::sync::atomic::AtomicBool;
 
 use crate::Result;
 use crate::data::column_cache::{lengths, unit_columns};
-use crate::data::column_table::Table;
 use crate::data::low_rank::features::LowRankFeatures;
 use crate::data::{Facts, Statistics, Sweep, check_flag};
 use crate::linalg::LowerTriangle;
+use crate::linalg::columns::Table;
 use crate::linalg::vector::{axpy, dot};
 
 /// [`Statistics`] of a dictionary that is replaced by its low-rank features. No field has the length of the rows.
@@ -58,13 +58,6 @@ impl LowRankStatistics {
         })
     }
 
-    /// Whether the norms are near those of the original columns.
-    pub(crate) fn norms_are_close(&self) -> bool {
-        /// Largest error of a column, relative to its norm.
-        const MAX_ERROR: f64 = 0.5;
-        self.features.error_within(MAX_ERROR, &self.facts.norms)
-    }
-
     fn move_to(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
         self.facts.check_cancelled()?;
         let model = self.features.combine(active, &self.facts.norms, mu);
@@ -89,7 +82,10 @@ impl Statistics for LowRankStatistics {
 
     fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<Vec<f64>> {
         let deviance = self.move_to(active, mu)?;
-        gradient.copy_from_slice(&self.project(active)?);
+        let own = self
+            .features
+            .projections(&self.gradient, active, &self.facts.norms);
+        gradient.copy_from_slice(&own);
         Ok(vec![deviance])
     }
 
@@ -103,13 +99,13 @@ impl Statistics for LowRankStatistics {
         Ok(unit_columns(sums, &self.facts.norms, true, vec![deviance]))
     }
 
-    fn project(&mut self, js: &[usize]) -> Result<Vec<f64>> {
-        Ok(self
-            .features
-            .projections(&self.gradient, js, &self.facts.norms))
-    }
-
-    fn among(&mut self, js: &[usize]) -> Result<(LowerTriangle, Vec<f64>)> {
+    fn among(
+        &mut self,
+        active: &[usize],
+        mu: &[f64],
+        js: &[usize],
+    ) -> Result<(LowerTriangle, Vec<f64>)> {
+        self.move_to(active, mu)?;
         let (gram, right) = (&self.gram, &self.gradient);
         let among = self
             .features
@@ -122,7 +118,7 @@ impl Statistics for LowRankStatistics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::low_rank::policy::{EXACT, LowRankPolicy};
+    use crate::data::low_rank::features::{EXACT, LowRankPolicy};
     use crate::data::low_rank::{gaussian, points};
     use crate::data::{DenseDesign, Design, Observations};
     use crate::{Kernel, KernelDesign, Likelihood};
@@ -179,9 +175,8 @@ mod tests {
             let sweep = stats.sweep(&active, &mu, &[k - 1, 2]).unwrap();
             all.extend(&sweep.deviances);
             all.extend([slope, sweep.diag, sweep.gradient, sweep.gram.concat()].concat());
-            let (gram, gradient) = stats.among(&js).unwrap();
+            let (gram, gradient) = stats.among(&active, &mu, &js).unwrap();
             all.extend(gram.whole().iter().chain(&gradient));
-            all.extend(stats.project(&js).unwrap());
             all
         };
         assert_near(&sums(&mut part), &sums(&mut rows), 1e-8);
@@ -201,45 +196,5 @@ mod tests {
         let mut rows = points(3000, 1.0);
         rows[2..4].copy_from_slice(&[3.0, -3.5]);
         check(&rows, &rows[..800], vec![gaussian(0.2)], true);
-    }
-
-    /// In the units of the original columns, sums do not depend on the approximation of the norms.
-    #[test]
-    fn approximate_norms_serve_as_units() {
-        let square = |i: usize| (i * i) as f64;
-        let rows: Vec<f64> = (0..2600).map(|i| 3.0 * (0.37 * square(i)).sin()).collect();
-        let design = KernelDesign::new(&rows, &rows, 2, vec![gaussian(1.0)], true).unwrap();
-        let dense = stored(&design);
-        let (mut nearly, mut exactly) = (observations(&design), observations(&dense));
-        let off = |(a, b): (&f64, &f64)| (a / b - 1.0).abs();
-        let worst = nearly.facts.norms.iter().zip(&exactly.facts.norms).map(off);
-        let worst = worst.fold(0.0, f64::max);
-        assert!(1e-9 < worst && worst < 0.1, "{worst}");
-        let (active, mu) = ([7, 900], [3.0, -2.0]);
-        for _ in 0..2 {
-            let sums = |stats: &mut Observations<'_>| {
-                let norms = stats.facts().norms.clone();
-                let mu: Vec<f64> = active.iter().zip(mu).map(|(&j, m)| m * norms[j]).collect();
-                let sweep = stats.sweep(&active, &mu, &[900]).unwrap();
-                let mut all = sweep.deviances.clone();
-                for (i, norm) in norms.iter().enumerate() {
-                    let gram = sweep.gram[0][i] * norms[900];
-                    all.extend([sweep.diag[i] * norm, sweep.gradient[i], gram].map(|v| v * norm));
-                }
-                all
-            };
-            assert_near(&sums(&mut nearly), &sums(&mut exactly), 1e-9);
-        }
-        // A pass over some functions uses the same norms.
-        let js = [1, 900];
-        let whole = nearly.sweep(&active, &mu, &[900]).unwrap();
-        let some = nearly.sweep_of(&js, &active, &mu, &[900]).unwrap();
-        for (some, whole) in [
-            (&some.diag, &whole.diag),
-            (&some.gradient, &whole.gradient),
-            (&some.gram[0], &whole.gram[0]),
-        ] {
-            assert_near(some, &js.map(|j| whole[j]), 1e-9);
-        }
     }
 }

@@ -1,35 +1,292 @@
-//! Likelihoods other than the Gaussian, by the Laplace approximation.
+//! Likelihoods other than the Gaussian, by the Laplace approximation: Tipping & Faul (2003), section 2.2.
+//!
+//! The likelihood is linearised at the posterior mode, the alphas maximise the evidence of the resulting Gaussian model,
+//! and both are repeated until neither changes. The certificate at the end is for this fixed point, which treats the
+//! working weights B as constants in alpha. It is close to, but not exactly, a stationary point of the Laplace evidence,
+//! and that evidence may fall when the mode is recomputed.
+//!
+//! The alternation gets near the fixed point fast but need not reach it: a function may be added under one linearisation
+//! and deleted under the next, for ever. The end is therefore left to Newton's method on the fixed-point equations, whose
+//! Jacobian includes the change of the mode and of B.
 
-mod complementarity;
 mod fixed_point;
 pub(crate) mod mode;
-mod residual;
-mod schedule;
-mod working_sets;
 
-use crate::data::Statistics;
-use crate::fit::laplace::mode::find_mode;
-use crate::fit::model::State;
-use crate::fit::record::{Action, Recorder, Stop};
-use crate::fit::settings::Rules;
-
-/// What the functions of a fit by the Laplace approximation share. The entry points are in `schedule`.
-pub(crate) struct Fit<'a, 'w> {
-    pub(crate) stats: &'a mut dyn Statistics,
-    pub(crate) state: &'a mut State,
-    pub(crate) rules: &'a Rules,
-    pub(crate) recorder: &'a mut Recorder<'w>,
-}
+use crate::fit::context::Fit;
+use crate::fit::dictionary::Dictionary;
+use crate::fit::exchange::SearchBudget;
+use crate::fit::laplace::fixed_point::Residual;
+use crate::fit::model::Model;
+use crate::fit::record::{Action, Stop};
+use crate::fit::refine;
+use crate::fit::refine::Refined;
+use crate::fit::rollback::unless_indefinite;
+use crate::fit::search::lns::Opening;
+use crate::fit::settings::Search;
+use crate::fit::tuning::{Effort, Tuning};
+use crate::model::Status;
 
 impl Fit<'_, '_> {
-    /// Records a step with its predicted gain.
-    fn record(&mut self, action: Action, gain: Option<f64>) -> Result<(), Stop> {
-        self.recorder.step(action, gain, self.state)
+    /// Fits from an empty model to convergence.
+    ///
+    /// Some active sets have no fixed point: one function has a gain in the linearisation without it, but not in the one with
+    /// it. If working sets lead to such a set, the fit restarts without working sets, unless it stalled at round-off.
+    pub(crate) fn laplace(&mut self) -> Result<Status, Stop> {
+        let empty = self.model.clone();
+        self.refresh()?;
+        self.first_model_at_modes()?;
+        let status = self.complete_at_modes(Tuning::MAX_WORKING_SETS)?;
+        if status == Status::Converged || Residual::of(self.model).is_rounding(self.model) {
+            return Ok(status);
+        }
+        let stalled = self.model.clone();
+        self.model.clone_from(&empty);
+        self.clear_dictionary();
+        let status = self.complete_at_modes(0)?;
+        if status != Status::Converged && stalled.log_posterior() > self.model.log_posterior() {
+            self.model.clone_from(&stalled);
+            self.record(Action::Mode, None)?;
+        }
+        Ok(status)
+    }
+
+    /// Continues from a model that converged on a smaller dictionary.
+    pub(crate) fn resume_at_modes(&mut self) -> Result<Status, Stop> {
+        let status = self.complete_at_modes(Tuning::MAX_WORKING_SETS)?;
+        if status == Status::Converged || Residual::of(self.model).is_rounding(self.model) {
+            return Ok(status);
+        }
+        self.complete_at_modes(0)
+    }
+
+    /// [`Self::converge_at_modes`] with rollback to the last model at its mode.
+    pub(crate) fn complete_at_modes(&mut self, max_working_sets: usize) -> Result<Status, Stop> {
+        self.or_roll_back(Action::Mode, |fit, good| {
+            fit.converge_at_modes(good, max_working_sets).map(Some)
+        })
+    }
+
+    /// Fits from the present model to convergence, with at most `max_working_sets` working sets. `good` receives each model at
+    /// its mode.
+    pub(crate) fn converge_at_modes(
+        &mut self,
+        good: &mut Model,
+        max_working_sets: usize,
+    ) -> Result<Status, Stop> {
+        let mut rounds = WorkingSetRounds {
+            max: max_working_sets,
+            ..WorkingSetRounds::default()
+        };
+        let mut fine = false;
+        loop {
+            let refined = if fine {
+                Some(self.solve_fixed_point(self.rules.tol)?)
+            } else {
+                self.approach_fixed_point(rounds.have_begun())?
+            };
+            let in_rounds = !fine && rounds.are_left();
+            let exchanging = in_rounds && rounds.may_exchange(self.model);
+            self.refresh()?;
+            let gains = self.dictionary.has_gain(self.model);
+            self.record(Action::Mode, None)?;
+            good.clone_from(self.model);
+            if in_rounds && (gains || exchanging) {
+                fine = self.next_round(&mut rounds, gains, exchanging)?;
+                continue;
+            }
+            if self.add_block()? > 0 {
+                fine |= self.dictionary.has_reentries();
+                continue;
+            }
+            match refined {
+                None => fine = true,
+                Some(Refined::Converged) if !self.dictionary.excludes_gain(self.model) => {
+                    self.refine_to_rounding()?;
+                    return Ok(Status::Converged);
+                }
+                Some(_) => return Ok(Status::Stalled),
+            }
+        }
+    }
+
+    /// Brings the active set near its fixed point, and the model to its mode. With `try_newton`, tries Newton's method too;
+    /// returns [`Refined::Converged`] if that succeeds.
+    fn approach_fixed_point(&mut self, try_newton: bool) -> Result<Option<Refined>, Stop> {
+        self.alternate(Tuning::LOOSE_TOL.max(self.rules.tol))?;
+        if !try_newton {
+            return Ok(None);
+        }
+        // Cheaper than a pass over the dictionary, which at worst finds a function to add after all.
+        let refined = self.newton(self.rules.tol)?;
+        self.record_mode()?;
+        Ok((refined == Refined::Converged).then_some(refined))
+    }
+
+    /// Alternates between mode and alphas of the active set until the alphas converge to `tol`, or a few times. Ends at a mode.
+    fn alternate(&mut self, tol: f64) -> Result<(), Stop> {
+        for round in 0.. {
+            self.record_mode()?;
+            let distance = refine::residual(self.model, Tuning::COARSE_EFFORT);
+            if distance <= tol || round >= Tuning::MAX_ALTERNATIONS {
+                break;
+            }
+            self.refine(Effort {
+                gain: 0.0,
+                step: Tuning::COARSE_EFFORT.step,
+                tol: tol.min(0.1 * distance),
+                moves_noise: false,
+            })?;
+        }
+        Ok(())
     }
 
     /// Finds the mode and records it.
     fn record_mode(&mut self) -> Result<(), Stop> {
-        find_mode(self.stats, self.state)?;
+        self.find_mode()?;
         self.record(Action::Mode, None)
     }
+
+    /// Fits a first model on a sample of the dictionary.
+    fn first_model_at_modes(&mut self) -> Result<(), Stop> {
+        let round = Round {
+            others: sample(self.dictionary, self.stats.facts().n_predictors),
+            effort: Tuning::COARSE_EFFORT,
+            trials: Tuning::MAX_FAILED_TRIALS,
+            exchanging: false,
+            // The mode has moved since the first functions were added, and with it the best companions for them.
+            opening: Opening::Restart,
+        };
+        self.run_round(&round)?;
+        Ok(())
+    }
+
+    /// Fits on the next working set; returns whether only the fixed point remains to be solved for.
+    fn next_round(
+        &mut self,
+        rounds: &mut WorkingSetRounds,
+        gains: bool,
+        exchanging: bool,
+    ) -> Result<bool, Stop> {
+        rounds.made += 1;
+        let before = self.model.active.clone();
+        let searching = rounds.made <= Tuning::MAX_LAPLACE_SEARCHES;
+        let limit = Tuning::SAMPLE_SIZE / 4;
+        let mut members = self.dictionary.best_candidates(self.model, limit);
+        members.extend(self.dictionary.near_candidates(self.model, limit));
+        if searching || exchanging {
+            members.extend(self.dictionary.substitutes(self.model));
+            rounds.substituted.clone_from(&before);
+        }
+        let round = Round {
+            others: members,
+            effort: Tuning::FINE_EFFORT,
+            trials: if gains && searching {
+                Tuning::MAX_FAILED_TRIALS
+            } else {
+                0
+            },
+            // Not while a candidate still gains.
+            exchanging: exchanging && !gains,
+            opening: Opening::Plain,
+        };
+        if self.run_round(&round)? {
+            return Ok(self.model.active == before);
+        }
+        if gains {
+            // The linearisation is not accurate at the model that the working set led to. Add one block at a time instead.
+            rounds.max = 0;
+        }
+        Ok(!gains)
+    }
+
+    /// Runs the Gaussian algorithm on a working set, with the likelihood linearised at the mode, and finds the mode anew; repeats
+    /// until the active set stays the same. Returns whether the Laplace evidence rose.
+    fn run_round(&mut self, round: &Round) -> Result<bool, Stop> {
+        let mut improved = false;
+        // Working set and model must use the same linearisation.
+        self.record_mode()?;
+        for _ in 0..Tuning::MAX_WORKING_SETS {
+            let before = self.model.clone();
+            let set = self.working_set(&round.others)?;
+            let outcome = self.on(&set, |local, recorder| {
+                local.maximize(round.effort, recorder)?;
+                local.renew();
+                if round.trials > 0 && local.search(round.trials, round.opening)? {
+                    recorder.step(Action::Search, None, &local.model)?;
+                }
+                let budget = &mut SearchBudget::of(Search::Greedy);
+                if round.exchanging && local.improve(budget)? {
+                    recorder.step(Action::Search, None, &local.model)?;
+                }
+                Ok(())
+            });
+            // Far from its mode the likelihood can be too steep for its linearisation.
+            let found = unless_indefinite(outcome.and_then(|()| Ok(self.find_mode()?)))?;
+            let rose = found.is_some() && self.model.log_posterior() > before.log_posterior();
+            if !rose {
+                self.model.clone_from(&before);
+            }
+            self.record(Action::Mode, None)?;
+            improved |= rose;
+            if !rose || self.model.active == before.active {
+                break;
+            }
+        }
+        Ok(improved)
+    }
+}
+
+/// The working sets of one fit.
+#[derive(Default)]
+struct WorkingSetRounds {
+    made: usize,
+    max: usize,
+    /// The active set for which the last working set had substitutes.
+    substituted: Vec<usize>,
+}
+
+impl WorkingSetRounds {
+    /// Whether another working set is allowed.
+    fn are_left(&self) -> bool {
+        self.made < self.max
+    }
+
+    /// Whether one was used, and none has failed.
+    fn have_begun(&self) -> bool {
+        self.made > 0 && self.max > 0
+    }
+
+    /// Whether exchanges of these active functions are still to be tried, and cheap.
+    fn may_exchange(&self, model: &Model) -> bool {
+        (1..=Tuning::MAX_SIZE_FOR_EXCHANGES).contains(&model.len())
+            && self.substituted != model.active
+    }
+}
+
+/// What is done on a working set.
+struct Round {
+    /// Candidates besides the active functions.
+    others: Vec<usize>,
+    effort: Effort,
+    /// Neighbourhoods to try.
+    trials: usize,
+    /// Whether to try exchanges after them.
+    exchanging: bool,
+    opening: Opening,
+}
+
+/// Candidates for a first model: functions at even distances in the dictionary, the same for each linear predictor, so that
+/// all classes are treated alike.
+fn sample(dictionary: &Dictionary, n_predictors: usize) -> Vec<usize> {
+    // Half as many as for a Gaussian likelihood: the Gram matrix changes with each mode.
+    let size = (Tuning::SAMPLE_SIZE / 2)
+        .min(Tuning::MAX_WHOLE_DICTIONARY / n_predictors)
+        .max(1);
+    let n_each = dictionary.n_basis() / n_predictors;
+    let mut sample: Vec<usize> = (0..n_each).filter(|&j| dictionary.diag(j) > 0.0).collect();
+    if sample.len() > size {
+        sample = (0..size).map(|k| sample[k * sample.len() / size]).collect();
+    }
+    let of_each = |c| sample.iter().map(move |j| c * n_each + j);
+    (0..n_predictors).flat_map(of_each).collect()
 }

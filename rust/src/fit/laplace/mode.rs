@@ -3,21 +3,22 @@
 use nalgebra::DMatrix;
 
 use crate::data::Statistics;
-use crate::fit::model::State;
+use crate::fit::context::Fit;
+use crate::fit::model::Model;
 use crate::fit::tuning::Tuning;
 use crate::linalg::Cholesky;
 use crate::linalg::vector::dot;
 use crate::{Error, Result};
 
-/// Moves the state's quadratic model to the mode of the posterior at its alphas: damped Newton on equation (10).
+/// Moves the model's quadratic model to the mode of the posterior at its alphas: damped Newton on equation (10).
 ///
 /// The log posterior is concave, so a short enough Newton step always raises it; the prior bounds the mode, on separable
 /// data too. Stops when the predicted rise is round-off, or, near the mode, no less than for the step before: with almost
 /// linearly dependent functions the predicted rise is round-off only, and the steps would alternate for ever.
-pub(crate) fn find_mode(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
-    let m = state.len();
-    let active = state.active.clone();
-    let mut mu = starting_point(stats, state)?;
+pub(crate) fn find_mode(stats: &mut dyn Statistics, model: &mut Model) -> Result<()> {
+    let m = model.len();
+    let active = model.active.clone();
+    let mut mu = starting_point(stats, model)?;
     let mut gram = DMatrix::zeros(m, m);
     let mut gradient = vec![0.0; m];
     let mut chol = Cholesky::with_capacity(m.max(1));
@@ -26,15 +27,15 @@ pub(crate) fn find_mode(stats: &mut dyn Statistics, state: &mut State) -> Result
     let mut last = f64::INFINITY;
     for _ in 0..Tuning::MAX_STEPS {
         let slope: Vec<f64> = (0..m)
-            .map(|k| gradient[k] - state.alpha[k] * mu[k])
+            .map(|k| gradient[k] - model.alpha[k] * mu[k])
             .collect();
         chol.refactor(m, |i, j| {
-            gram[(i, j)] + if i == j { state.alpha[i] } else { 0.0 }
+            gram[(i, j)] + if i == j { model.alpha[i] } else { 0.0 }
         })?;
         let mut step = slope.clone();
         chol.solve_in_place(&mut step);
         let rise = dot(&slope, &step);
-        let height = penalised(deviance, &state.alpha, &mu);
+        let height = penalised(deviance, &model.alpha, &mu);
         // `rise` is twice the rise that the quadratic model predicts.
         let size = 1.0 + height.abs();
         if rise <= Tuning::ROUNDING * size || (last <= Tuning::MIN_GAIN * size && rise > 0.1 * last)
@@ -42,51 +43,46 @@ pub(crate) fn find_mode(stats: &mut dyn Statistics, state: &mut State) -> Result
             break;
         }
         last = rise;
-        let Some(next) = line_search(stats, &active, &state.alpha, &mu, &step, height, rise)?
+        let Some(next) = line_search(stats, &active, &model.alpha, &mu, &step, height, rise)?
         else {
             break;
         };
         mu = next;
         deviance = stats.local(&active, &mu, &mut gram, &mut gradient)?;
     }
-    state.set_data(&mu, &gradient, &[deviance], Some(&gram))
+    model.set_data(&mu, &gradient, &[deviance], Some(&gram))
 }
 
-/// Replaces the quadratic model of the data by the one about `mu`, and recomputes the posterior.
-pub(crate) fn expand_about(
-    stats: &mut dyn Statistics,
-    state: &mut State,
-    mu: &[f64],
-) -> Result<()> {
-    let m = mu.len();
-    let (mut gram, mut gradient) = (DMatrix::zeros(m, m), vec![0.0; m]);
-    let deviance = stats.local(&state.active, mu, &mut gram, &mut gradient)?;
-    state.set_data(mu, &gradient, &[deviance], Some(&gram))
-}
+impl Fit<'_, '_> {
+    /// [`find_mode`] of the model of this fit.
+    pub(crate) fn find_mode(&mut self) -> Result<()> {
+        find_mode(self.stats, self.model)
+    }
 
-/// [`find_mode`]; while the posterior precision is indefinite by round-off, deletes the function that costs least.
-pub(crate) fn find_some_mode(stats: &mut dyn Statistics, state: &mut State) -> Result<()> {
-    loop {
-        let before = state.clone();
-        let outcome = find_mode(stats, state);
-        let Err(Error::NotPositiveDefinite(_)) = outcome else {
-            return outcome;
-        };
-        state.clone_from(&before);
-        let Some(k) = state.cheapest_deletion() else {
-            return outcome;
-        };
-        state.delete(k);
+    /// [`find_mode`]; while the posterior precision is indefinite by round-off, deletes the function that costs least.
+    pub(crate) fn find_some_mode(&mut self) -> Result<()> {
+        loop {
+            let before = self.model.clone();
+            let outcome = self.find_mode();
+            let Err(Error::NotPositiveDefinite(_)) = outcome else {
+                return outcome;
+            };
+            self.model.clone_from(&before);
+            let Some(k) = self.model.cheapest_deletion() else {
+                return outcome;
+            };
+            self.model.delete(k);
+        }
     }
 }
 
 /// The mean of the quadratic model, unless the posterior density is higher at its reference or at zero: a large step
 /// leaves the region where the quadratic model is accurate.
-fn starting_point(stats: &mut dyn Statistics, state: &State) -> Result<Vec<f64>> {
-    let mut best = (f64::INFINITY, vec![0.0; state.len()]);
+fn starting_point(stats: &mut dyn Statistics, model: &Model) -> Result<Vec<f64>> {
+    let mut best = (f64::INFINITY, vec![0.0; model.len()]);
     // The mean, mostly the best, comes last: its evaluation is still cached by the provider.
-    for mu in [state.reference(), state.mu()] {
-        let height = penalised(stats.deviance(&state.active, mu)?, &state.alpha, mu);
+    for mu in [model.reference(), model.mu()] {
+        let height = penalised(stats.deviance(&model.active, mu)?, &model.alpha, mu);
         // False for NaN and infinity.
         if height.is_finite() && height <= best.0 {
             best = (height, mu.to_vec());

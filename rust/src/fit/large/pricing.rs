@@ -7,23 +7,13 @@
 
 use crate::data::{BoundSample, Observations, ScreeningBounds, Statistics, Subset};
 use crate::fit::dictionary::Dictionary;
-use crate::fit::evidence::Factors;
-use crate::fit::model::State;
-use crate::fit::prior::{Gamma, Priors};
+use crate::fit::evidence::{Factors, Gamma};
+use crate::fit::model::Model;
 use crate::fit::record::{Recorder, Stop};
 use crate::fit::settings::{Blocks, Rules};
 use crate::fit::tuning::Tuning;
 use crate::linalg::vector::dot;
 use crate::parallel::map_pieces;
-
-/// Offers in memory, of each kind.
-const MAX_KEPT: usize = 4096;
-
-/// Candidates screened between two reports of progress.
-const SCREENED_PER_REPORT: usize = 1 << 14;
-
-/// Candidates per parallel piece.
-const PIECE: usize = 256;
 
 /// A candidate and its gain.
 #[derive(Debug, Clone)]
@@ -54,30 +44,132 @@ enum Verdict {
     Open,
 }
 
-/// A pass over these candidates at the model: its functions as numbered in the dictionary, and its state.
-///
-/// Candidates that the bounds decide are not priced, and none is priced if by the bounds some gain.
-pub(crate) fn price(
-    stats: &mut Observations<'_>,
-    (active, state): (&[usize], &State),
-    candidates: &[usize],
-    rules: &Rules,
-    blocks: &Blocks,
-    recorder: &mut Recorder<'_>,
-) -> Result<Priced, Stop> {
-    let mut priced = Priced::default();
-    let open = priced.screen(stats, (active, state), candidates, rules, recorder)?;
-    if !priced.is_empty() {
-        return Ok(priced);
+/// A pass over candidates at a model.
+pub(crate) struct Pricing<'a> {
+    /// The functions of the model as numbered in the dictionary.
+    active: &'a [usize],
+    model: &'a Model,
+    rules: &'a Rules,
+    blocks: &'a Blocks,
+    priced: Priced,
+}
+
+impl<'a> Pricing<'a> {
+    pub(crate) fn new(
+        active: &'a [usize],
+        model: &'a Model,
+        rules: &'a Rules,
+        blocks: &'a Blocks,
+    ) -> Self {
+        Self {
+            active,
+            model,
+            rules,
+            blocks,
+            priced: Priced::default(),
+        }
     }
-    let mut done = 0;
-    for block in open.chunks(blocks.block) {
-        recorder.report_sweep(done, open.len(), state)?;
-        priced.price_block(stats, active, state, block, rules)?;
-        done += block.len();
+
+    /// Prices candidates. Those that the bounds decide are not priced, and none is priced if by the bounds some
+    /// gain.
+    pub(crate) fn run(
+        mut self,
+        stats: &mut Observations<'_>,
+        candidates: &[usize],
+        recorder: &mut Recorder<'_>,
+    ) -> Result<Priced, Stop> {
+        let open = self.screen(stats, candidates, recorder)?;
+        if !self.priced.is_empty() {
+            return Ok(self.priced);
+        }
+        let mut done = 0;
+        for block in open.chunks(self.blocks.block) {
+            recorder.report_sweep(done, open.len(), self.model)?;
+            self.price_block(stats, block)?;
+            done += block.len();
+        }
+        recorder.report_sweep(done, open.len(), self.model)?;
+        Ok(self.priced)
     }
-    recorder.report_sweep(done, open.len(), state)?;
-    Ok(priced)
+
+    /// Screens the candidates that have bounds, and returns those that remain open.
+    fn screen(
+        &mut self,
+        stats: &mut Observations<'_>,
+        candidates: &[usize],
+        recorder: &mut Recorder<'_>,
+    ) -> Result<Vec<usize>, Stop> {
+        let screens = stats.screening_bounds(self.active, self.model.mu(), candidates.len())?;
+        if screens.is_empty() {
+            return Ok(candidates.to_vec());
+        }
+        recorder.report_sweep(0, candidates.len(), self.model)?;
+        let (mut open, mut done) = (Vec::new(), 0);
+        for block in candidates.chunks(4 * self.blocks.block) {
+            let uncovered = |i: &&usize| !screens.iter().any(|s| s.functions.contains(i));
+            open.extend(block.iter().filter(uncovered));
+            for screen in &screens {
+                let covered = |i: &usize| screen.functions.contains(i);
+                let own: Vec<usize> = block.iter().copied().filter(covered).collect();
+                open.extend(self.screen_block(stats, screen, &own)?);
+            }
+            done += block.len();
+            recorder.report_sweep(done, candidates.len(), self.model)?;
+        }
+        Ok(open)
+    }
+
+    /// Screens candidates by one set of bounds, and returns those that remain open.
+    fn screen_block(
+        &mut self,
+        stats: &Observations<'_>,
+        screen: &ScreeningBounds,
+        candidates: &[usize],
+    ) -> Result<Vec<usize>, Stop> {
+        let samples = stats.bound_samples(screen, candidates)?;
+        let flat = self.rules.has_flat_alphas();
+        let verdicts = map_pieces(candidates.len(), Tuning::PIECE, |range| {
+            let one = |c: usize| verdict(candidates[c], &samples[c], self.model, flat);
+            range.map(one).collect::<Vec<_>>()
+        });
+        let (mut gaining, mut near, mut open) = (Vec::new(), Vec::new(), Vec::new());
+        for (&index, verdict) in candidates.iter().zip(verdicts.into_iter().flatten()) {
+            match verdict {
+                Verdict::Gains(offer) => gaining.push(offer),
+                Verdict::DoesNotGain(offer) if offer.ratio > Tuning::MIN_NEAR_RATIO => {
+                    near.push(offer);
+                }
+                Verdict::DoesNotGain(_) => {}
+                Verdict::Open => open.push(index),
+            }
+        }
+        self.priced.keep(gaining, near, self.blocks);
+        Ok(open)
+    }
+
+    fn price_block(&mut self, stats: &mut Observations<'_>, block: &[usize]) -> Result<(), Stop> {
+        let m = self.active.len();
+        let functions = [self.active, block].concat();
+        let mut model = self.model.clone();
+        model.active = (0..m).collect();
+        let mut view = if self.rules.has_flat_alphas() {
+            Subset::unmeasured(stats, functions)
+        } else {
+            Subset::measured(stats, functions)?
+        };
+        let mut dictionary = Dictionary::of(view.facts(), self.rules);
+        dictionary.refresh(&mut view, &mut model)?;
+        let offers = map_pieces(block.len(), Tuning::PIECE, |range| {
+            let offer = |c: usize| offer(&dictionary, &model, m + c, block[c]);
+            range.filter_map(offer).collect::<Vec<_>>()
+        });
+        let (gaining, near): (Vec<_>, Vec<_>) = offers
+            .into_iter()
+            .flatten()
+            .partition(|offer| offer.gain > Tuning::MIN_GAIN);
+        self.priced.keep(gaining, near, self.blocks);
+        Ok(())
+    }
 }
 
 impl Priced {
@@ -90,104 +182,10 @@ impl Priced {
         self.gaining.first().map_or(0.0, |offer| offer.gain)
     }
 
-    /// Screens the candidates that have bounds, and returns those that remain open.
-    fn screen(
-        &mut self,
-        stats: &mut Observations<'_>,
-        (active, state): (&[usize], &State),
-        candidates: &[usize],
-        rules: &Rules,
-        recorder: &mut Recorder<'_>,
-    ) -> Result<Vec<usize>, Stop> {
-        let screens = stats.screening_bounds(active, state.mu(), candidates.len())?;
-        if screens.is_empty() {
-            return Ok(candidates.to_vec());
-        }
-        recorder.report_sweep(0, candidates.len(), state)?;
-        let flat = rules.has_flat_alphas();
-        let (mut open, mut done) = (Vec::new(), 0);
-        for block in candidates.chunks(SCREENED_PER_REPORT) {
-            let uncovered = |i: &&usize| !screens.iter().any(|s| s.functions.contains(i));
-            open.extend(block.iter().filter(uncovered));
-            for screen in &screens {
-                let covered = |i: &usize| screen.functions.contains(i);
-                let own: Vec<usize> = block.iter().copied().filter(covered).collect();
-                self.screen_block(stats, screen, &own, state, flat, &mut open)?;
-            }
-            done += block.len();
-            recorder.report_sweep(done, candidates.len(), state)?;
-        }
-        Ok(open)
-    }
-
-    fn screen_block(
-        &mut self,
-        stats: &Observations<'_>,
-        screen: &ScreeningBounds,
-        candidates: &[usize],
-        state: &State,
-        flat: bool,
-        open: &mut Vec<usize>,
-    ) -> Result<(), Stop> {
-        let samples = stats.bound_samples(screen, candidates)?;
-        let verdicts = map_pieces(candidates.len(), PIECE, |range| {
-            let one = |c: usize| verdict(candidates[c], &samples[c], state, flat);
-            range.map(one).collect::<Vec<_>>()
-        });
-        let (mut gaining, mut near) = (Vec::new(), Vec::new());
-        for (&index, verdict) in candidates.iter().zip(verdicts.into_iter().flatten()) {
-            match verdict {
-                Verdict::Gains(offer) => gaining.push(offer),
-                Verdict::DoesNotGain(offer) if offer.ratio > Tuning::MIN_NEAR_RATIO => {
-                    near.push(offer);
-                }
-                Verdict::DoesNotGain(_) => {}
-                Verdict::Open => open.push(index),
-            }
-        }
-        self.keep(gaining, near);
-        Ok(())
-    }
-
-    fn price_block(
-        &mut self,
-        stats: &mut Observations<'_>,
-        active: &[usize],
-        state: &State,
-        block: &[usize],
-        rules: &Rules,
-    ) -> Result<(), Stop> {
-        let m = active.len();
-        let functions = [active, block].concat();
-        let mut state = state.clone();
-        state.active = (0..m).collect();
-        let mut view = if rules.has_flat_alphas() {
-            Subset::unmeasured(stats, functions)
-        } else {
-            Subset::measured(stats, functions)?
-        };
-        let priors = Priors::new(
-            rules.alpha_prior,
-            &view.facts().norms,
-            view.facts().target_scale,
-        );
-        let mut dictionary = Dictionary::new(view.facts().n_basis(), priors);
-        dictionary.refresh(&mut view, &mut state)?;
-        let offers = map_pieces(block.len(), PIECE, |range| {
-            let offer = |c: usize| offer(&dictionary, &state, m + c, block[c]);
-            range.filter_map(offer).collect::<Vec<_>>()
-        });
-        let (gaining, near): (Vec<_>, Vec<_>) = offers
-            .into_iter()
-            .flatten()
-            .partition(|offer| offer.gain > Tuning::MIN_GAIN);
-        self.keep(gaining, near);
-        Ok(())
-    }
-
-    fn keep(&mut self, gaining: Vec<Offer>, near: Vec<Offer>) {
-        keep_best(&mut self.gaining, gaining, |offer| offer.gain);
-        keep_best(&mut self.near, near, |offer| offer.ratio);
+    fn keep(&mut self, gaining: Vec<Offer>, near: Vec<Offer>, blocks: &Blocks) {
+        let limit = blocks.working + blocks.entrants;
+        keep_best(&mut self.gaining, gaining, limit, |offer| offer.gain);
+        keep_best(&mut self.near, near, limit, |offer| offer.ratio);
     }
 
     /// The next working set: the model, candidates that gain and differ from one another, and the best of the others that
@@ -210,10 +208,9 @@ impl Priced {
 
     /// At most `limit` candidates that gain, best first, where candidates similar to a better one come last.
     fn most_different(&self, limit: usize) -> Vec<usize> {
-        /// In each round, candidates with a larger cosine to one already chosen are passed over.
-        const MAX_COS: [f64; 4] = [0.9, 0.99, 0.999, 1.1];
         let mut chosen: Vec<usize> = Vec::new();
-        for max_cos in MAX_COS {
+        // In each round, candidates with a larger cosine to one already chosen are passed over.
+        for max_cos in [0.9, 0.99, 0.999, 1.1] {
             for (c, offer) in self.gaining.iter().enumerate() {
                 if chosen.len() >= limit {
                     break;
@@ -228,10 +225,10 @@ impl Priced {
     }
 }
 
-fn verdict(index: usize, sample: &BoundSample, state: &State, flat: bool) -> Verdict {
-    let beta = state.beta();
+fn verdict(index: usize, sample: &BoundSample, model: &Model, flat: bool) -> Verdict {
+    let beta = model.beta();
     let mut v: Vec<f64> = sample.products.iter().map(|p| beta * p).collect();
-    state.chol().solve_lower_in_place(&mut v);
+    model.chol().solve_lower_in_place(&mut v);
     let (prior_s, q) = (beta * sample.diag, (beta * sample.gradient).abs());
     let s = prior_s - dot(&v, &v);
     let error = Tuning::ROUNDING * prior_s;
@@ -266,20 +263,20 @@ fn flat_gain(s: f64, q: f64) -> f64 {
 }
 
 /// The offer of a candidate, unless it is far from a gain.
-fn offer(dictionary: &Dictionary, state: &State, i: usize, index: usize) -> Option<Offer> {
-    let factors = dictionary.factors_of(i, state);
-    if dictionary.diag(i) <= 0.0 || !dictionary.resolves(i, &factors, state) {
+fn offer(dictionary: &Dictionary, model: &Model, i: usize, index: usize) -> Option<Offer> {
+    let factors = dictionary.factors_of(i, model);
+    if dictionary.diag(i) <= 0.0 || !dictionary.resolves(i, &factors, model) {
         return None;
     }
     let ratio = factors.first.ratio();
     if ratio.is_nan() || ratio <= Tuning::MIN_NEAR_RATIO / 3.0 {
         return None;
     }
-    let gain = dictionary.gain(i, &factors, state);
+    let gain = dictionary.gain(i, &factors, model);
     let mut profile = Vec::new();
     if gain > Tuning::MIN_GAIN {
-        profile.extend((0..state.len()).map(|j| dictionary.product(j, i)));
-        state.chol().solve_lower_in_place(&mut profile);
+        profile.extend((0..model.len()).map(|j| dictionary.product(j, i)));
+        model.chol().solve_lower_in_place(&mut profile);
         normalise(&mut profile);
     }
     Some(Offer {
@@ -301,8 +298,8 @@ fn normalise(values: &mut [f64]) {
 }
 
 /// Merges more offers into the list of those with the highest scores.
-fn keep_best(best: &mut Vec<Offer>, more: Vec<Offer>, score: impl Fn(&Offer) -> f64) {
+fn keep_best(best: &mut Vec<Offer>, more: Vec<Offer>, limit: usize, score: impl Fn(&Offer) -> f64) {
     best.extend(more);
     best.sort_by(|a, b| score(b).total_cmp(&score(a)).then(a.index.cmp(&b.index)));
-    best.truncate(MAX_KEPT);
+    best.truncate(limit);
 }

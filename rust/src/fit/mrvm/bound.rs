@@ -15,16 +15,12 @@ use crate::Result;
 use crate::fit::tuning::Tuning;
 use crate::likelihood::probit::{Probit, packed};
 use crate::linalg::Cholesky;
-use crate::linalg::column_combination::{add_combination, product};
+use crate::linalg::batched_triangular::LANES;
 use crate::linalg::gemm::{TallMatrix, add_lower_transpose_product, add_transpose_product};
+use crate::linalg::gemm::{add_combination, product};
 use crate::linalg::simd::{Simd, WithSimd, dispatch};
 use crate::linalg::vector::{axpy, dot, head};
 use crate::parallel::map_pieces;
-
-/// Rows per parallel piece.
-const PIECE_ROWS: usize = 128;
-/// Columns of a symmetric product per block.
-const BLOCK_COLUMNS: usize = 12;
 
 /// B as a function of `x`: the weights of each class, class after class, then ln alpha of each function.
 ///
@@ -200,7 +196,7 @@ impl Bound<'_> {
     /// Minus the Hessian of `sum_n ln P` in the weights, times `v`.
     fn curve_of_likelihood(&self, view: &View, v: &[f64]) -> Vec<f64> {
         let (m, n, c) = (self.len(), self.n_rows(), self.n_classes);
-        let parts = map_pieces(n, PIECE_ROWS, |rows| {
+        let parts = map_pieces(n, Tuning::PIECE, |rows| {
             let height = rows.len();
             let columns = self.tall().columns(&rows);
             let mut scores = vec![0.0; height * c];
@@ -252,9 +248,9 @@ impl Bound<'_> {
             }
             let mut block = vec![0.0; m * m];
             // Only the lower triangle.
-            for start in (0..m).step_by(BLOCK_COLUMNS) {
+            for start in (0..m).step_by(LANES) {
                 let left = TallMatrix::new(&self.columns[start * n..], n, m - start);
-                let right = TallMatrix::new(&scaled[start * n..], n, BLOCK_COLUMNS.min(m - start));
+                let right = TallMatrix::new(&scaled[start * n..], n, LANES.min(m - start));
                 add_lower_transpose_product(left, right, n, &mut block[start * (m + 1)..], m);
             }
             let mut chol = Cholesky::with_capacity(m);

@@ -6,13 +6,11 @@ use std::sync::atomic::AtomicBool;
 
 use crate::data::check_flag;
 use crate::linalg::Cholesky;
-use crate::linalg::column_combination::product;
+use crate::linalg::batched_triangular::LANES;
+use crate::linalg::gemm::product;
 use crate::linalg::gemm::{TallMatrix, add_transpose_product};
 use crate::parallel::map_pieces;
 use crate::{Error, Result};
-
-/// Columns of the Gram matrix per parallel piece.
-const COLUMNS: usize = 48;
 
 /// The functions still in the model, with their columns and Gram matrix.
 pub struct TopDownFit {
@@ -86,7 +84,7 @@ impl TopDownFit {
     fn products_with(&self, right: &[f64], count: usize) -> Result<Vec<f64>> {
         let (n, m) = (self.n_rows, self.n_basis());
         let values = TallMatrix::new(&self.columns, n, m);
-        let parts = map_pieces(count, COLUMNS, |range| -> Result<Vec<f64>> {
+        let parts = map_pieces(count, LANES, |range| -> Result<Vec<f64>> {
             check_flag(self.cancel.as_deref())?;
             let right = TallMatrix::new(&right[range.start * n..], n, range.len());
             let mut out = vec![0.0; m * range.len()];

@@ -8,11 +8,11 @@
 use std::collections::BTreeSet;
 
 use crate::Error;
-use crate::fit::candidates::Candidates;
-use crate::fit::greedy::{maximize, maximize_from, step_greedily};
-use crate::fit::model::State;
+use crate::fit::greedy::LocalFit;
+use crate::fit::model::Model;
 use crate::fit::ranking::most_aligned;
 use crate::fit::record::{Recorder, Stop};
+use crate::fit::settings::NoisePrecision;
 use crate::fit::tuning::Tuning;
 use crate::fit::working_set::WorkingSet;
 use crate::parallel::map_pieces;
@@ -28,40 +28,6 @@ pub(crate) enum Opening {
     Refine,
     /// Restarts from an empty model.
     Restart,
-}
-
-/// Searches the neighbourhood of each active function; returns whether a better model was found.
-///
-/// `state` is the state of a fit on the working set, and holds the better model afterwards, converged to a loose tolerance.
-pub(crate) fn search(
-    set: &WorkingSet,
-    state: &mut State,
-    max_trials: usize,
-    opening: Opening,
-) -> Result<bool, Stop> {
-    if state.len() == 0 {
-        return Ok(false);
-    }
-    let before = state.log_posterior();
-    let mut best = Model::new(set, state.clone());
-    let opened = match opening {
-        Opening::Plain => Ok(None),
-        Opening::Refine => best.refined(set),
-        Opening::Restart => best.restart(set),
-    };
-    if let Some(better) = best.if_better(opened)? {
-        best = better;
-    }
-    let mut budget = TrialBudget {
-        trials: max_trials,
-        failures: Tuning::MAX_FAILED_TRIALS,
-    };
-    while try_all(set, &mut best, &mut budget)? && !budget.is_spent() {}
-    let found = best.evidence > before + Tuning::MIN_SEARCH_GAIN;
-    if found {
-        *state = best.state;
-    }
-    Ok(found)
 }
 
 /// Limits of a search: trials in all, and consecutive trials without a better model.
@@ -85,159 +51,144 @@ impl TrialBudget {
     }
 }
 
-/// Tries each neighbourhood of the model in turn, and keeps every better model; returns whether there was one.
-fn try_all(set: &WorkingSet, best: &mut Model, budget: &mut TrialBudget) -> Result<bool, Stop> {
-    let start = best.evidence;
-    // Neighbourhoods tried since the last improvement, sorted: in a small model most are the same.
-    let mut tried = BTreeSet::new();
-    for batch in seeds(set, &best.state).chunks(Tuning::TRIAL_BATCH) {
-        if budget.is_spent() {
-            break;
+impl LocalFit<'_> {
+    /// Searches the neighbourhood of each active function; returns whether a better model was found, which is converged to a loose
+    /// tolerance.
+    pub(crate) fn search(&mut self, max_trials: usize, opening: Opening) -> Result<bool, Stop> {
+        if self.model.len() == 0 {
+            return Ok(false);
         }
-        let neighbourhood = |&seed: &usize| set.nearest(seed, &best.state.active);
-        let mut neighbourhoods: Vec<Vec<usize>> = batch.iter().map(neighbourhood).collect();
-        neighbourhoods.retain(|functions| {
-            let mut sorted = functions.clone();
-            sorted.sort_unstable();
-            tried.insert(sorted)
-        });
-        // All trials of a batch start from the same model, so the result does not depend on the number of threads.
-        let outcomes = map_pieces(neighbourhoods.len(), 1, |range| {
-            best.without(set, &neighbourhoods[range.start])
-        });
-        let before = best.evidence;
-        for outcome in outcomes {
-            if let Some(better) = best.if_better(outcome)? {
-                *best = better;
-            }
+        let mut best = self.clone();
+        let opened = match opening {
+            Opening::Plain => Ok(None),
+            Opening::Refine => self.refined(self.clone(), &mut Recorder::silent()),
+            Opening::Restart => self.restarted(),
+        };
+        best.take_better(opened)?;
+        let mut budget = TrialBudget {
+            trials: max_trials,
+            failures: Tuning::MAX_FAILED_TRIALS,
+        };
+        while best.try_all(&mut budget)? && !budget.is_spent() {}
+        let found = best.evidence() > self.evidence() + Tuning::MIN_SEARCH_GAIN;
+        if found {
+            *self = best;
         }
-        let is_better = best.evidence > before;
-        budget.spend(batch.len(), is_better);
-        if is_better {
-            tried.clear();
-        }
-    }
-    Ok(best.evidence > start)
-}
-
-/// Centres of neighbourhoods: active functions that others can replace, in ascending order of the evidence lost by deleting
-/// them.
-fn seeds(set: &WorkingSet, state: &State) -> Vec<usize> {
-    let cost = |k: usize| -state.factors(k).gain_of_deleting(state.alpha[k]);
-    let mut order: Vec<(f64, usize)> = (0..state.len())
-        .filter(|&k| set.has_substitutes(state.active[k], &state.active))
-        .map(|k| (cost(k), state.active[k]))
-        .collect();
-    order.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-    order.into_iter().map(|(_, i)| i).collect()
-}
-
-/// A model on the working set, with the factors of its inactive members.
-#[derive(Clone)]
-pub(crate) struct Model {
-    pub(crate) state: State,
-    pub(crate) inactive: Candidates,
-    pub(crate) evidence: f64,
-}
-
-impl Model {
-    pub(crate) fn new(set: &WorkingSet, state: State) -> Self {
-        Self {
-            inactive: Candidates::new(set, &state),
-            evidence: state.log_posterior(),
-            state,
-        }
+        Ok(found)
     }
 
-    /// The other model if it is better. A trial that failed by round-off is not.
-    fn if_better(&self, other: Result<Option<Self>, Stop>) -> Result<Option<Self>, Stop> {
-        match other {
-            Ok(other) => {
-                Ok(other.filter(|other| other.evidence > self.evidence + Tuning::MIN_SEARCH_GAIN))
+    /// Tries each neighbourhood of the model in turn, and keeps every better model; returns whether there was one.
+    fn try_all(&mut self, budget: &mut TrialBudget) -> Result<bool, Stop> {
+        let start = self.evidence();
+        // Neighbourhoods tried since the last improvement, sorted: in a small model most are the same.
+        let mut tried = BTreeSet::new();
+        for batch in self.seeds().chunks(Tuning::TRIAL_BATCH) {
+            if budget.is_spent() {
+                break;
             }
-            Err(Stop::Failed(Error::NotPositiveDefinite(_)) | Stop::MaxIterations) => Ok(None),
+            let neighbourhood = |&seed: &usize| self.set.nearest(seed, &self.model.active);
+            let mut neighbourhoods: Vec<Vec<usize>> = batch.iter().map(neighbourhood).collect();
+            neighbourhoods.retain(|functions| {
+                let mut sorted = functions.clone();
+                sorted.sort_unstable();
+                tried.insert(sorted)
+            });
+            // All trials of a batch start from the same model, so the result does not depend on the number of threads.
+            let outcomes = map_pieces(neighbourhoods.len(), 1, |range| {
+                self.without(&neighbourhoods[range.start])
+            });
+            let before = self.evidence();
+            for outcome in outcomes {
+                self.take_better(outcome)?;
+            }
+            let is_better = self.evidence() > before;
+            budget.spend(batch.len(), is_better);
+            if is_better {
+                tried.clear();
+            }
+        }
+        Ok(self.evidence() > start)
+    }
+
+    /// Centres of neighbourhoods: active functions that others can replace, in ascending order of the evidence lost by deleting
+    /// them.
+    fn seeds(&self) -> Vec<usize> {
+        let model = &self.model;
+        let cost = |k: usize| -model.factors(k).gain_of_deleting(model.alpha[k]);
+        let mut order: Vec<(f64, usize)> = (0..model.len())
+            .filter(|&k| self.set.has_substitutes(model.active[k], &model.active))
+            .map(|k| (cost(k), model.active[k]))
+            .collect();
+        order.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        order.into_iter().map(|(_, i)| i).collect()
+    }
+
+    /// The objective.
+    pub(crate) fn evidence(&self) -> f64 {
+        self.model.log_posterior()
+    }
+
+    /// Takes the result of a trial if it is better. A trial that failed by round-off is not.
+    fn take_better(&mut self, trial: Result<Option<Self>, Stop>) -> Result<(), Stop> {
+        match trial {
+            Ok(Some(other)) if other.evidence() > self.evidence() + Tuning::MIN_SEARCH_GAIN => {
+                *self = other;
+                Ok(())
+            }
+            Ok(_) | Err(Stop::Failed(Error::NotPositiveDefinite(_)) | Stop::MaxIterations) => {
+                Ok(())
+            }
             Err(halt) => Err(halt),
         }
     }
 
-    /// This model refined as trials are.
-    fn refined(&self, set: &WorkingSet) -> Result<Option<Self>, Stop> {
-        self.refine_trial(
-            set,
-            self.state.clone(),
-            self.inactive.clone(),
-            &mut Recorder::silent(),
-        )
-    }
-
     /// The result of the greedy algorithm from an empty model; `None` if it is far worse.
-    fn restart(&self, set: &WorkingSet) -> Result<Option<Self>, Stop> {
-        let mut recorder = Recorder::silent();
-        let mut state = set.empty_model(&self.state);
-        for betas in self.state.noise_stages() {
-            let alpha = state.alpha.clone();
-            state.set_hyperparameters(&alpha, &betas)?;
-            maximize(set, &mut state, Tuning::HELD_NOISE_EFFORT, &mut recorder)?;
+    fn restarted(&self) -> Result<Option<Self>, Stop> {
+        let recorder = &mut Recorder::silent();
+        let mut trial = Self::new(self.set, self.set.empty_model(&self.model));
+        let levels: Vec<_> = self.model.levels.iter().map(|l| l.noise).collect();
+        for betas in NoisePrecision::stages(&levels) {
+            let alpha = trial.model.alpha.clone();
+            trial.model.set_hyperparameters(&alpha, &betas)?;
+            trial.renew();
+            trial.maximize(Tuning::HELD_NOISE_EFFORT, recorder)?;
         }
-        maximize(set, &mut state, Tuning::COARSE_EFFORT, &mut recorder)?;
-        let inactive = Candidates::new(set, &state);
-        self.refine_trial(set, state, inactive, &mut recorder)
+        trial.renew();
+        trial.maximize(Tuning::COARSE_EFFORT, recorder)?;
+        trial.renew();
+        self.refined(trial, recorder)
     }
 
     /// The result of deleting these functions and continuing greedily; `None` if it is the same model or far worse.
-    fn without(&self, set: &WorkingSet, deleted: &[usize]) -> Result<Option<Self>, Stop> {
-        let mut recorder = Recorder::silent();
-        let (mut state, mut inactive) = (self.state.clone(), self.inactive.clone());
-        for i in deleted {
-            if let Some(k) = state.active.iter().position(|j| j == i) {
-                inactive.delete(set, &mut state, k);
-            }
+    fn without(&self, deleted: &[usize]) -> Result<Option<Self>, Stop> {
+        let recorder = &mut Recorder::silent();
+        let mut trial = self.clone();
+        for &i in deleted {
+            trial.delete(i);
         }
-        step_greedily(
-            set,
-            &mut state,
-            &mut inactive,
-            Tuning::COARSE_EFFORT,
-            &mut recorder,
-        )?;
-        if self.has_same_functions(&state) {
-            return Ok(None);
-        }
-        self.refine_trial(set, state, inactive, &mut recorder)
-    }
-
-    /// Refines the state of a trial; `None` if it is too far below this model to become better.
-    pub(crate) fn refine_trial(
-        &self,
-        set: &WorkingSet,
-        mut state: State,
-        mut inactive: Candidates,
-        recorder: &mut Recorder<'_>,
-    ) -> Result<Option<Self>, Stop> {
-        if state.log_posterior() + Tuning::MAX_TRIAL_DEFICIT < self.evidence {
-            return Ok(None);
-        }
-        maximize_from(
-            set,
-            &mut state,
-            &mut inactive,
-            Tuning::TRIAL_EFFORT,
-            recorder,
-        )?;
-        Ok(Some(Self {
-            evidence: state.log_posterior(),
-            state,
-            inactive,
-        }))
-    }
-
-    fn has_same_functions(&self, other: &State) -> bool {
-        let sorted = |state: &State| {
-            let mut active = state.active.clone();
+        trial.step_greedily(Tuning::COARSE_EFFORT, recorder)?;
+        let sorted = |model: &Model| {
+            let mut active = model.active.clone();
             active.sort_unstable();
             active
         };
-        sorted(&self.state) == sorted(other)
+        if sorted(&self.model) == sorted(&trial.model) {
+            return Ok(None);
+        }
+        self.refined(trial, recorder)
+    }
+
+    /// A trial after refinement; `None` if it is too far below this model to become better.
+    pub(crate) fn refined(
+        &self,
+        mut trial: Self,
+        recorder: &mut Recorder<'_>,
+    ) -> Result<Option<Self>, Stop> {
+        if trial.evidence() + Tuning::MAX_TRIAL_DEFICIT < self.evidence() {
+            return Ok(None);
+        }
+        trial.maximize(Tuning::TRIAL_EFFORT, recorder)?;
+        Ok(Some(trial))
     }
 }
 
@@ -268,8 +219,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::Likelihood;
     use crate::data::{DenseDesign, Observations, Statistics};
-    use crate::fit::noise::NoisePrecision;
-    use crate::fit::prior::{Gamma, Priors};
+    use crate::fit::evidence::{Gamma, Priors};
 
     const ROWS: usize = 4;
 
@@ -281,35 +231,40 @@ pub(crate) mod tests {
         [1.0, 0.5, 0.0, 0.0],
     ];
 
-    /// A working set of all columns, and a model of the three orthogonal ones.
-    pub(crate) fn model_of_three() -> (WorkingSet, Model) {
-        let values = COLUMNS.concat();
-        let target = vec![3.0, -1.0, 2.0, 0.1];
-        let design = DenseDesign::new(&values, ROWS, COLUMNS.len()).unwrap();
-        let kind = Likelihood::Gaussian;
-        let mut stats = Observations::new(&design, kind, target, None).unwrap();
+    /// A working set of all columns of a table, and an empty model with this noise precision.
+    pub(crate) fn working_set(
+        columns: &[f64],
+        target: Vec<f64>,
+        beta: f64,
+        prior: [f64; 2],
+    ) -> (WorkingSet, Model) {
+        let (rows, n_columns) = (target.len(), columns.len() / target.len());
+        let design = DenseDesign::new(columns, rows, n_columns).unwrap();
+        let mut stats = Observations::new(&design, Likelihood::Gaussian, target, None).unwrap();
         let deviance = stats.deviance(&[], &[]).unwrap();
-        let mut state = State::empty(
-            &[NoisePrecision::fixed(100.0)],
-            Gamma::FLAT,
-            &[deviance],
-            stats.facts().n_obs,
-        );
-        let priors = Priors::new([0.0; 2], &stats.facts().norms, stats.facts().target_scale);
-        let everything: Vec<usize> = (0..COLUMNS.len()).collect();
-        let set = WorkingSet::about(&mut stats, &mut state, &priors, &everything).unwrap();
-        let mut inactive = Candidates::new(&set, &state);
-        for i in 0..3 {
-            let silent = &mut Recorder::silent();
-            inactive.add(&set, &mut state, i, silent).unwrap();
-        }
-        let evidence = state.log_posterior();
-        let model = Model {
-            state,
-            inactive,
-            evidence,
-        };
+        let noise = [NoisePrecision::fixed(beta)];
+        let mut model = Model::empty(&noise, Gamma::FLAT, &[deviance], stats.facts().n_obs);
+        let priors = Priors::new(prior, &stats.facts().norms, stats.facts().target_scale);
+        let everything: Vec<usize> = (0..n_columns).collect();
+        let set = WorkingSet::about(&mut stats, &mut model, &priors, &everything).unwrap();
         (set, model)
+    }
+
+    /// A working set of all columns, and an empty model.
+    pub(crate) fn orthogonal_columns() -> (WorkingSet, Model) {
+        working_set(
+            &COLUMNS.concat(),
+            vec![3.0, -1.0, 2.0, 0.1],
+            100.0,
+            [0.0; 2],
+        )
+    }
+
+    /// The model of the three orthogonal columns.
+    pub(crate) fn fit_of_three((set, model): &(WorkingSet, Model)) -> LocalFit<'_> {
+        let mut local = LocalFit::new(set, model.clone());
+        (0..3).for_each(|i| local.add(i, &mut Recorder::silent()).unwrap());
+        local
     }
 
     #[test]
@@ -330,19 +285,14 @@ pub(crate) mod tests {
 
     #[test]
     fn only_functions_with_substitutes_are_deleted() {
-        let (set, model) = model_of_three();
-        let Model {
-            mut state,
-            mut inactive,
-            ..
-        } = model;
-        let mut tried = seeds(&set, &state);
+        let data = orthogonal_columns();
+        let mut local = fit_of_three(&data);
+        let mut tried = local.seeds();
         tried.sort_unstable();
         assert_eq!(tried, [0, 1]);
-        inactive.delete(&set, &mut state, 0);
-        inactive.delete(&set, &mut state, 0);
-        let silent = &mut Recorder::silent();
-        inactive.add(&set, &mut state, 3, silent).unwrap();
-        assert_eq!(seeds(&set, &state), [3]);
+        local.delete(0);
+        local.delete(1);
+        local.add(3, &mut Recorder::silent()).unwrap();
+        assert_eq!(local.seeds(), [3]);
     }
 }

@@ -3,12 +3,78 @@
 use std::f64::consts::FRAC_1_SQRT_2;
 use std::ops::Range;
 
-use crate::likelihood::probit::Table;
 use crate::likelihood::probit::quadrature::{
     ABSENT, Integral, LANES, Lanes, Modes, Nodes, log_cdf_curvature,
 };
 use crate::linalg::simd::{Simd, WithSimd, is_fused};
 use crate::special::{cdf, log_cdf};
+use crate::{Error, Result};
+
+/// Differences of larger scores have lost too many digits.
+const MAX_SCORE: f64 = 1e12;
+
+/// Validated N x C scores, column-major.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Table<'a> {
+    scores: &'a [f64],
+    pub(super) n_rows: usize,
+    pub(super) n_classes: usize,
+}
+
+impl<'a> Table<'a> {
+    pub(super) fn new(scores: &'a [f64], n_classes: usize) -> Result<Self> {
+        let invalid = |what: &str| Err(Error::Invalid { what: what.into() });
+        if n_classes < 2 {
+            return invalid("scores must have two columns at least, one for each class");
+        }
+        let n_rows = scores.len() / n_classes;
+        Error::check_len("scores", n_rows * n_classes, scores.len())?;
+        Error::check_finite("scores", scores)?;
+        if scores.iter().any(|score| score.abs() > MAX_SCORE) {
+            return invalid(
+                "scores must not exceed 1e12 in size; rescale the inputs (X) or the weights of rows (sample_weight)",
+            );
+        }
+        Ok(Self {
+            scores,
+            n_rows,
+            n_classes,
+        })
+    }
+
+    /// [`Table::new`] that also checks the labels.
+    pub(super) fn labelled(scores: &'a [f64], labels: &[usize], n_classes: usize) -> Result<Self> {
+        let table = Self::new(scores, n_classes)?;
+        Error::check_len("labels", table.n_rows, labels.len())?;
+        match labels.iter().find(|&&label| label >= n_classes) {
+            None => Ok(table),
+            Some(label) => Err(Error::Invalid {
+                what: format!(
+                    "labels must lie below the number of classes, {n_classes}; got {label}"
+                ),
+            }),
+        }
+    }
+
+    fn at(&self, row: usize, class: usize) -> f64 {
+        self.scores[class * self.n_rows + row]
+    }
+
+    fn of(&self, rows: &Range<usize>, class: usize) -> &'a [f64] {
+        &self.scores[class * self.n_rows..][rows.clone()]
+    }
+
+    /// The first class with the largest score of a row.
+    fn largest(&self, row: usize) -> usize {
+        (1..self.n_classes).fold(0, |top, c| {
+            if self.at(row, c) > self.at(row, top) {
+                c
+            } else {
+                top
+            }
+        })
+    }
+}
 
 /// The requested quantity.
 #[derive(Debug, Clone, Copy)]

@@ -8,21 +8,16 @@
 mod batch;
 mod quadrature;
 
-use std::ops::Range;
-
 use crate::linalg::simd::dispatch;
 use crate::parallel::map_pieces;
 use crate::{Error, Result};
 
-use crate::likelihood::probit::batch::{Piece, Wanted};
+use crate::likelihood::probit::batch::{Piece, Table, Wanted};
 pub(crate) use crate::likelihood::probit::batch::{Workspace, packed};
 use crate::likelihood::probit::quadrature::Nodes;
 
 /// Rows per task of a thread.
 const ROWS_PER_TASK: usize = 64;
-/// Differences of larger scores have lost too many digits.
-const MAX_SCORE: f64 = 1e12;
-
 /// The multinomial probit likelihood, with a given number of quadrature nodes.
 ///
 /// ```
@@ -216,69 +211,6 @@ fn join(parts: &[Vec<f64>], n_rows: usize, n_columns: usize) -> Vec<f64> {
         }
     }
     all
-}
-
-/// Validated N x C scores, column-major.
-#[derive(Debug, Clone, Copy)]
-struct Table<'a> {
-    scores: &'a [f64],
-    n_rows: usize,
-    n_classes: usize,
-}
-
-impl<'a> Table<'a> {
-    fn new(scores: &'a [f64], n_classes: usize) -> Result<Self> {
-        let invalid = |what: &str| Err(Error::Invalid { what: what.into() });
-        if n_classes < 2 {
-            return invalid("scores must have two columns at least, one for each class");
-        }
-        let n_rows = scores.len() / n_classes;
-        Error::check_len("scores", n_rows * n_classes, scores.len())?;
-        Error::check_finite("scores", scores)?;
-        if scores.iter().any(|score| score.abs() > MAX_SCORE) {
-            return invalid(
-                "scores must not exceed 1e12 in size; rescale the inputs (X) or the weights of rows (sample_weight)",
-            );
-        }
-        Ok(Self {
-            scores,
-            n_rows,
-            n_classes,
-        })
-    }
-
-    /// [`Table::new`] that also checks the labels.
-    fn labelled(scores: &'a [f64], labels: &[usize], n_classes: usize) -> Result<Self> {
-        let table = Self::new(scores, n_classes)?;
-        Error::check_len("labels", table.n_rows, labels.len())?;
-        match labels.iter().find(|&&label| label >= n_classes) {
-            None => Ok(table),
-            Some(label) => Err(Error::Invalid {
-                what: format!(
-                    "labels must lie below the number of classes, {n_classes}; got {label}"
-                ),
-            }),
-        }
-    }
-
-    fn at(&self, row: usize, class: usize) -> f64 {
-        self.scores[class * self.n_rows + row]
-    }
-
-    fn of(&self, rows: &Range<usize>, class: usize) -> &'a [f64] {
-        &self.scores[class * self.n_rows..][rows.clone()]
-    }
-
-    /// The first class with the largest score of a row.
-    fn largest(&self, row: usize) -> usize {
-        (1..self.n_classes).fold(0, |top, c| {
-            if self.at(row, c) > self.at(row, top) {
-                c
-            } else {
-                top
-            }
-        })
-    }
 }
 
 #[cfg(test)]

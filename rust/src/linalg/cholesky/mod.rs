@@ -6,44 +6,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use nalgebra::DMatrix;
 
-use crate::linalg::aligned_columns::stride;
-use crate::linalg::simd::dispatch;
-use crate::linalg::vector::{dot, leading};
+use crate::error::{FactorizationError, NotPositiveDefinite};
+use crate::linalg::cholesky::blocked::{Inverse, PANEL, Panel};
+use crate::linalg::columns::stride;
+use crate::linalg::simd::{dispatch, vectorised};
+use crate::linalg::vector::{axpy, dot, each_below_diagonal, leading, sum_of_ln};
 use crate::parallel::pieces;
 
-mod factorize;
-mod inverse;
-mod solve;
+mod blocked;
 #[cfg(test)]
 mod tests;
-mod tiles;
-mod update;
-
-/// Columns per step of a triangular solve, which then reads and writes the right-hand side less often.
-const SOLVE_BLOCK: usize = 4;
-
-/// The matrix is not positive definite to working precision: a squared pivot is not positive, infinite or NaN.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the matrix is not positive definite: pivot {pivot} is not a positive number")]
-pub struct NotPositiveDefinite {
-    /// Row of that pivot.
-    pub pivot: usize,
-}
-
-/// Why a factorisation failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FactorizationError {
-    /// By the values of the matrix.
-    Indefinite(NotPositiveDefinite),
-    /// The caller raised the flag of [`Cholesky::cancelled_by`].
-    Cancelled,
-}
-
-impl From<NotPositiveDefinite> for FactorizationError {
-    fn from(error: NotPositiveDefinite) -> Self {
-        Self::Indefinite(error)
-    }
-}
 
 /// Lower factor L of a symmetric positive definite matrix A = L L^T that gains and loses rows.
 ///
@@ -205,7 +177,7 @@ impl Cholesky {
     ) -> Result<(), FactorizationError> {
         self.reserve(n);
         self.len = n;
-        for columns in pieces(n, tiles::PANEL) {
+        for columns in pieces(n, PANEL) {
             let outcome = self.refactor_panel(columns, &a);
             if outcome.is_err() {
                 self.len = 0;
@@ -229,7 +201,7 @@ impl Cholesky {
                 *l = a(j + i, j);
             }
         }
-        dispatch(factorize::Panel {
+        dispatch(Panel {
             stride: self.factor.nrows(),
             values: self.factor.as_mut_slice(),
             n: self.len,
@@ -238,3 +210,236 @@ impl Cholesky {
         })
     }
 }
+
+impl Cholesky {
+    /// Solves L y = b.
+    ///
+    /// # Panics
+    /// If `b` is not `len` long.
+    pub fn solve_lower_in_place(&self, b: &mut [f64]) {
+        assert_eq!(b.len(), self.len, "length of b");
+        dispatch(SolveLower { chol: self, b });
+    }
+
+    #[inline(always)]
+    fn solve_lower_here(&self, b: &mut [f64]) {
+        for k in 0..b.len() {
+            let column = self.column(k);
+            b[k] /= column[0];
+            axpy(-b[k], &column[1..], &mut b[k + 1..]);
+        }
+    }
+
+    /// Solves L^T y = b.
+    ///
+    /// # Panics
+    /// If `b` is not `len` long.
+    pub fn solve_lower_transpose_in_place(&self, b: &mut [f64]) {
+        assert_eq!(b.len(), self.len, "length of b");
+        dispatch(SolveTransposed { chol: self, b });
+    }
+
+    #[inline(always)]
+    fn solve_transposed_here(&self, b: &mut [f64]) {
+        for k in (0..b.len()).rev() {
+            let column = self.column(k);
+            b[k] = (b[k] - dot(&column[1..], &b[k + 1..])) / column[0];
+        }
+    }
+
+    /// Solves A x = b.
+    ///
+    /// # Panics
+    /// If `b` is not `len` long.
+    pub fn solve_in_place(&self, b: &mut [f64]) {
+        self.solve_lower_in_place(b);
+        self.solve_lower_transpose_in_place(b);
+    }
+
+    /// ln |A|.
+    #[must_use]
+    pub fn ln_det(&self) -> f64 {
+        let diagonal: Vec<f64> = (0..self.len).map(|i| self.factor[(i, i)]).collect();
+        2.0 * sum_of_ln(&diagonal)
+    }
+
+    /// Writes the inverse of A, exactly symmetric, into the leading `len` x `len` block of `out`.
+    ///
+    /// # Errors
+    /// [`FactorizationError::Cancelled`]; `out` then has no meaning.
+    ///
+    /// # Panics
+    /// If `out` is smaller than that.
+    pub fn inverse_into(&self, out: &mut DMatrix<f64>) -> Result<(), FactorizationError> {
+        let n = self.len;
+        assert!(
+            out.nrows().min(out.ncols()) >= n,
+            "{} x {} for {n} rows",
+            out.nrows(),
+            out.ncols()
+        );
+        let out_stride = out.nrows();
+        dispatch(Inverse {
+            factor: self.factor.as_slice(),
+            factor_stride: self.factor.nrows(),
+            n,
+            out: out.as_mut_slice(),
+            out_stride,
+            cancel: self.cancel.as_deref(),
+        });
+        if self.is_cancelled() {
+            return Err(FactorizationError::Cancelled);
+        }
+        let values = out.as_mut_slice();
+        each_below_diagonal(n, |i, j| {
+            values[j * out_stride + i] = values[i * out_stride + j];
+        });
+        Ok(())
+    }
+}
+
+vectorised!(SolveLower { chol: &'a Cholesky, b: &'a mut [f64] } -> (),
+    |this| this.chol.solve_lower_here(this.b));
+vectorised!(SolveTransposed { chol: &'a Cholesky, b: &'a mut [f64] } -> (),
+    |this| this.chol.solve_transposed_here(this.b));
+
+impl Cholesky {
+    /// Removes row and column `i` of A; the order of the others is kept.
+    ///
+    /// # Panics
+    /// If `i >= len`.
+    pub fn remove(&mut self, i: usize) {
+        assert!(i < self.len, "row {i} of {}", self.len);
+        // Deleting column i of L removes its outer product from the trailing block, so the trailing factor adds it again.
+        let mut below = std::mem::take(&mut self.work);
+        below.clear();
+        below.extend_from_slice(&self.column(i)[1..]);
+        let (n, stride) = (self.len, self.factor.nrows());
+        let values = self.factor.as_mut_slice();
+        for j in 0..n {
+            if j != i {
+                let start = if j < i { i } else { j };
+                values.copy_within(
+                    j * stride + start.max(i + 1)..j * stride + n,
+                    j * stride + start.max(i + 1) - 1,
+                );
+                if j > i {
+                    values.copy_within(
+                        j * stride + j - 1..j * stride + n - 1,
+                        (j - 1) * stride + j - 1,
+                    );
+                }
+            }
+        }
+        self.len = n - 1;
+        self.update_from(i, &mut below);
+        self.work = below;
+    }
+
+    /// Adds x x^T to the trailing block that begins at row `start`. `x` has the length of that block, must be finite and is
+    /// overwritten.
+    pub(super) fn update_from(&mut self, start: usize, x: &mut [f64]) {
+        dispatch(Update {
+            chol: self,
+            start,
+            x,
+        });
+    }
+
+    #[inline(always)]
+    fn update_here(&mut self, start: usize, x: &mut [f64]) {
+        for k in 0..x.len() {
+            let (head, tail) = x[k..].split_at_mut(1);
+            let column = self.column_mut(start + k);
+            let r = (column[0] * column[0] + head[0] * head[0]).sqrt();
+            let (c, s) = (column[0] / r, head[0] / r);
+            column[0] = r;
+            for (l, x) in column[1..].iter_mut().zip(tail) {
+                let old = *l;
+                *l = c * old + s * *x;
+                *x = c * *x - s * old;
+            }
+        }
+    }
+
+    /// Subtracts x x^T from the trailing block that begins at row `start`. `x` is overwritten.
+    ///
+    /// LINPACK's method: the rotations that turn (p; rho) into (0; 1), applied to (L, 0), give the factor of A - x x^T.
+    /// The factor is unchanged if the result is not positive definite.
+    pub(super) fn downdate_from(
+        &mut self,
+        start: usize,
+        x: &mut [f64],
+    ) -> Result<(), NotPositiveDefinite> {
+        dispatch(Downdate {
+            chol: self,
+            start,
+            x,
+        })
+    }
+
+    #[inline(always)]
+    fn downdate_here(&mut self, start: usize, x: &mut [f64]) -> Result<(), NotPositiveDefinite> {
+        for k in 0..x.len() {
+            let column = self.column(start + k);
+            let p = x[k] / column[0];
+            x[k] = p;
+            axpy(-p, &column[1..], &mut x[k + 1..]);
+        }
+        let rest = 1.0 - dot(x, x);
+        if rest.is_nan() || rest <= f64::EPSILON {
+            return Err(NotPositiveDefinite {
+                pivot: start + x.len().saturating_sub(1),
+            });
+        }
+        // The rotations turn `fill` from zero into x.
+        let mut alpha = rest.sqrt();
+        let mut fill = std::mem::take(&mut self.work);
+        fill.clear();
+        fill.resize(x.len(), 0.0);
+        for k in (0..x.len()).rev() {
+            let r = (alpha * alpha + x[k] * x[k]).sqrt();
+            let (c, s) = (alpha / r, x[k] / r);
+            alpha = r;
+            let column = self.column_mut(start + k);
+            for (l, f) in column.iter_mut().zip(&mut fill[k..]) {
+                let filled = *f;
+                *f = c * filled + s * *l;
+                *l = c * *l - s * filled;
+            }
+        }
+        self.work = fill;
+        Ok(())
+    }
+
+    /// `A_ii` += `delta`. Only rows and columns from `i` on change.
+    ///
+    /// # Errors
+    /// [`NotPositiveDefinite`] if the result is not, or `delta` is not finite; the factor is then unchanged.
+    ///
+    /// # Panics
+    /// If `i >= len`.
+    pub fn update_diagonal(&mut self, i: usize, delta: f64) -> Result<(), NotPositiveDefinite> {
+        assert!(i < self.len, "row {i} of {}", self.len);
+        if !delta.is_finite() {
+            return Err(NotPositiveDefinite { pivot: i });
+        }
+        let mut x = std::mem::take(&mut self.spare);
+        x.clear();
+        x.resize(self.len - i, 0.0);
+        x[0] = delta.abs().sqrt();
+        let outcome = if delta < 0.0 {
+            self.downdate_from(i, &mut x)
+        } else {
+            self.update_from(i, &mut x);
+            Ok(())
+        };
+        self.spare = x;
+        outcome
+    }
+}
+
+vectorised!(Update { chol: &'a mut Cholesky, start: usize, x: &'a mut [f64] } -> (),
+    |this| this.chol.update_here(this.start, this.x));
+vectorised!(Downdate { chol: &'a mut Cholesky, start: usize, x: &'a mut [f64] } -> Result<(), NotPositiveDefinite>,
+    |this| this.chol.downdate_here(this.start, this.x));

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use crate::data::KernelDesign;
+use crate::likelihood::Likelihood;
 use crate::model::Posterior;
 use crate::predictor::{
-    BlockHeader, Classes, FORMAT_VERSION, Header, Link, Parts, Table, Uncertainty,
+    BlockHeader, Classes, FORMAT_VERSION, Header, Link, Parts, Predictor, Table, Uncertainty,
 };
-use crate::{Error, KernelDesign, Likelihood, Predictor, Result};
+use crate::{Error, Result};
 
 impl Posterior {
     /// The predictor of a fit to kernel functions, which does not need the rows.

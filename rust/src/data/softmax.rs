@@ -5,6 +5,7 @@
 //! log-likelihood of row n in its C logits, the Gram matrix of (j, c) and (k, d) is `sum_n phi_nj W_n,cd phi_nk`, the full
 //! block Hessian of Tipping (2001), section 3, for several classes; the gradient is `sum_n phi_nj w_n (y_nc - p_nc)`.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -15,17 +16,294 @@ use crate::data::column_cache::{
     ActiveColumns, columns_into_strips, divide_by_norms, lengths, unit_columns, unit_square,
 };
 use crate::data::design::Design;
-use crate::data::observations::GRAM_ROWS;
-use crate::data::row_blocks::{ROW_BLOCK, Sums, sum_over_rows};
-use crate::data::softmax_rows::{SoftmaxRows, labels};
-use crate::data::softmax_sums::ByClass;
+use crate::data::row_blocks::{
+    GRAM_COLUMNS, GRAM_ROWS, ROW_BLOCK, Sums, over_blocks, sum_over_rows,
+};
 use crate::data::targets::{check_rows, total_weight};
 use crate::data::{Facts, Statistics, Sweep};
 use crate::linalg::LowerTriangle;
-use crate::linalg::gemm::{TallMatrix, add_transpose_product};
-use crate::linalg::vector::{axpy, column_dot};
-use crate::parallel::pieces;
+use crate::linalg::gemm::{TallMatrix, add_lower_transpose_product, add_transpose_product};
+use crate::linalg::vector::{axpy, column_dot, mirror};
+use crate::parallel::{fill_pieces_of, map_pieces, pieces};
 use crate::{Error, Result};
+
+/// Probabilities and derivatives at the linear predictors of all rows: a vector for each class.
+///
+/// With p the probabilities and w the sample weights, the negative second derivative of the log-likelihood of a row is
+/// `w (diag(p) - p p^T)`: element (c, c) is `own`, and (c, d) is `-p_c weighted_d`.
+#[derive(Debug, Default)]
+pub(crate) struct SoftmaxRows {
+    /// p of each class.
+    pub(crate) p: Vec<Vec<f64>>,
+    /// w p.
+    pub(crate) weighted: Vec<Vec<f64>>,
+    /// w p (1 - p).
+    pub(crate) own: Vec<Vec<f64>>,
+    /// w (y - p), where y is 1 for the rows of the class and 0 for others.
+    pub(crate) residual: Vec<Vec<f64>>,
+}
+
+impl SoftmaxRows {
+    /// Evaluates the rows; `eta(rows, out)` adds their linear predictors to zeros, class after class. Returns the deviance as well.
+    pub(crate) fn at(
+        labels: &[usize],
+        weights: Option<&[f64]>,
+        n_classes: usize,
+        eta: impl Fn(std::ops::Range<usize>, &mut [f64]) + Sync + Send,
+    ) -> (Self, f64) {
+        let n = labels.len();
+        let parts = map_pieces(n, ROW_BLOCK, |rows| {
+            let height = rows.len();
+            let mut values = vec![0.0; n_classes * height];
+            eta(rows.clone(), &mut values);
+            let mut part = Self::zeros(height, n_classes);
+            let mut row = vec![0.0; n_classes];
+            let mut deviance = 0.0;
+            for i in 0..height {
+                let weight = weights.map_or(1.0, |w| w[rows.start + i]);
+                for (c, value) in row.iter_mut().enumerate() {
+                    *value = values[c * height + i];
+                }
+                deviance += weight * part.set(i, &mut row, labels[rows.start + i], weight);
+            }
+            (rows, part, deviance)
+        });
+        let mut all = Self::zeros(n, n_classes);
+        let mut deviance = 0.0;
+        for (rows, part, share) in parts {
+            for (to, from) in [
+                (&mut all.p, part.p),
+                (&mut all.weighted, part.weighted),
+                (&mut all.own, part.own),
+                (&mut all.residual, part.residual),
+            ] {
+                for (to, from) in to.iter_mut().zip(&from) {
+                    to[rows.clone()].copy_from_slice(from);
+                }
+            }
+            deviance += share;
+        }
+        (all, deviance)
+    }
+
+    fn zeros(n: usize, n_classes: usize) -> Self {
+        let zeros = vec![vec![0.0; n]; n_classes];
+        Self {
+            p: zeros.clone(),
+            weighted: zeros.clone(),
+            own: zeros.clone(),
+            residual: zeros,
+        }
+    }
+
+    /// Sets row `i` and returns minus twice its log-likelihood; overwrites `eta`.
+    fn set(&mut self, i: usize, eta: &mut [f64], label: usize, weight: f64) -> f64 {
+        let top = (1..eta.len()).fold(0, |top, c| if eta[c] > eta[top] { c } else { top });
+        let (highest, difference) = (eta[top], eta[top] - eta[label]);
+        // Relative to the largest, so that nothing overflows; `rest` is the sum without the 1 of the largest.
+        let mut rest = 0.0;
+        for (c, value) in eta.iter_mut().enumerate() {
+            *value = (*value - highest).exp();
+            rest += if c == top { 0.0 } else { *value };
+        }
+        for (c, e) in eta.iter().enumerate() {
+            let p = e / (1.0 + rest);
+            // 1 - p without cancellation: only the largest can be near 1.
+            let others = if c == top {
+                rest / (1.0 + rest)
+            } else {
+                1.0 - p
+            };
+            self.p[c][i] = p;
+            self.weighted[c][i] = weight * p;
+            self.own[c][i] = weight * p * others;
+            self.residual[c][i] = weight * if c == label { others } else { -p };
+        }
+        2.0 * (difference + rest.ln_1p())
+    }
+}
+
+/// Class labels as integers, and the number of classes.
+///
+/// # Errors
+/// [`Error::Invalid`] unless the labels are 0, 1, ..., at least two, and each has a row.
+pub(crate) fn labels(target: &[f64]) -> Result<(Vec<usize>, usize)> {
+    let mut labels = Vec::with_capacity(target.len());
+    let mut seen = vec![false; target.len()];
+    for &t in target {
+        // Whole and in range, so the conversion is exact.
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss
+        )]
+        let label = (t.fract() == 0.0 && t >= 0.0 && t < target.len() as f64).then_some(t as usize);
+        let Some(label) = label else { break };
+        seen[label] = true;
+        labels.push(label);
+    }
+    let n_classes = seen.iter().take_while(|&&s| s).count();
+    if labels.len() < target.len() || n_classes < 2 || seen[n_classes..].contains(&true) {
+        let what = "y must hold class numbers 0, 1, ..., each of them, two at least, on some row";
+        return Err(Error::Invalid { what: what.into() });
+    }
+    Ok((labels, n_classes))
+}
+
+/// A list of expanded functions (`c * n_basis + j` adds function j to the logit of class c), sorted by class.
+///
+/// Invariant: `places` are positions in the list and `functions` the j of each; those of class c are at `bounds[c]..bounds[c + 1]` of
+/// both.
+#[derive(Debug, Default)]
+pub(crate) struct ByClass {
+    pub(crate) places: Vec<usize>,
+    pub(crate) functions: Vec<usize>,
+    bounds: Vec<usize>,
+}
+
+impl ByClass {
+    pub(crate) fn new(list: &[usize], n_basis: usize, n_classes: usize) -> Self {
+        let mut places: Vec<usize> = (0..list.len()).collect();
+        places.sort_by_key(|&k| list[k] / n_basis);
+        let bound = |c| places.partition_point(|&k| list[k] / n_basis < c);
+        Self {
+            functions: places.iter().map(|&k| list[k] % n_basis).collect(),
+            bounds: (0..=n_classes).map(bound).collect(),
+            places,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// The sorted positions of a class.
+    pub(crate) fn of(&self, class: usize) -> Range<usize> {
+        self.bounds[class]..self.bounds[class + 1]
+    }
+
+    /// A symmetric matrix in the order of the list, from its lower triangle in sorted order.
+    pub(crate) fn unsorted(&self, mut sorted: DMatrix<f64>) -> DMatrix<f64> {
+        mirror(&mut sorted);
+        let m = self.len();
+        let mut out = DMatrix::zeros(m, m);
+        for (b, &to) in self.places.iter().enumerate() {
+            for (a, &from) in self.places.iter().enumerate() {
+                out[(from, to)] = sorted[(a, b)];
+            }
+        }
+        out
+    }
+}
+
+impl SoftmaxRows {
+    /// Adds the contribution of some rows to the lower triangle of the Gram matrix, in the order of `groups`; `columns` hold these rows
+    /// only.
+    pub(crate) fn add_gram(
+        &self,
+        columns: &[&[f64]],
+        rows: &Range<usize>,
+        groups: &ByClass,
+        out: &mut [f64],
+    ) {
+        let (m, height) = (groups.len(), rows.len());
+        // Some columns times the weights of the rows, and a sign.
+        let weighted = |these: Range<usize>, weights: &[f64], sign: f64| {
+            let mut out = Vec::with_capacity(these.len() * height);
+            for column in &columns[these] {
+                extend_product(&mut out, column, &weights[rows.clone()], sign);
+            }
+            out
+        };
+        let left = (0..self.p.len()).map(|c| weighted(groups.of(c), &self.p[c], 1.0));
+        let left: Vec<f64> = left.collect::<Vec<_>>().concat();
+        fill_pieces_of(m * m * height, out, GRAM_COLUMNS * m, |start, out| {
+            let mine = start / m..(start + out.len()) / m;
+            for c in 0..self.p.len() {
+                let Range { start: first, end } = groups.of(c);
+                let here = first.max(mine.start)..end.min(mine.end);
+                if here.is_empty() {
+                    continue;
+                }
+                let out = &mut out[(here.start - mine.start) * m..];
+                // Within a class: w p (1 - p).
+                let right = weighted(here.clone(), &self.own[c], 1.0);
+                let right = TallMatrix::new(&right, height, here.len());
+                let below = TallMatrix::listed(&columns[here.start..end]);
+                add_lower_transpose_product(below, right, height, &mut out[here.start..], m);
+                if end == m {
+                    continue;
+                }
+                // Between two classes: -p w p.
+                let right = weighted(here.clone(), &self.weighted[c], -1.0);
+                let right = TallMatrix::new(&right, height, here.len());
+                let below = TallMatrix::new(&left[end * height..], height, m - end);
+                add_transpose_product(below, right, height, &mut out[end..], m);
+            }
+        });
+    }
+
+    /// Appends `W_cd phi_d` of every function of `groups`, at all rows, for one class c.
+    pub(crate) fn extend_weighted(
+        &self,
+        c: usize,
+        columns: &[Cow<'_, [f64]>],
+        groups: &ByClass,
+        out: &mut Vec<f64>,
+    ) {
+        for d in 0..self.p.len() {
+            let pairs = self.p[c].iter().zip(&self.weighted[d]);
+            let cross: Vec<f64> = pairs.map(|(p, w)| -p * w).collect();
+            let weights = if c == d { &self.own[c] } else { &cross };
+            for column in &columns[groups.of(d)] {
+                extend_product(out, column, weights, 1.0);
+            }
+        }
+    }
+
+    /// One pass over original columns. Returns vectors of length K: squares under each of `n_weights` sets of weights, products with the
+    /// residuals of each class, and products with each column on the `right`.
+    pub(crate) fn pass(
+        &self,
+        design: &dyn Design,
+        check: impl Fn() -> Result<()> + Sync,
+        (weights, n_weights): (&[f64], usize),
+        right: &[f64],
+    ) -> Result<Vec<Vec<f64>>> {
+        let n = self.p[0].len();
+        let n_right = right.len() / n;
+        let residuals = self.residual.concat();
+        let n_products = n_weights + self.p.len() + n_right;
+        let sums = over_blocks(design, n_products, check, |block, diag, products| {
+            let (rows, width) = (&block.rows, diag.len());
+            let mut squares = Vec::with_capacity(width * rows.len());
+            for c in 0..width {
+                squares.extend(block.values.column(c, rows.len()).iter().map(|v| v * v));
+            }
+            let squares = TallMatrix::new(&squares, rows.len(), width);
+            let values = TallMatrix::new(block.values.data, block.values.stride, width);
+            let mut products = products;
+            for (left, right, count) in [
+                (squares, weights, n_weights),
+                (values, &residuals[..], self.p.len()),
+                (values, right, n_right),
+            ] {
+                let (out, rest) = products.split_at_mut(count * width);
+                if count > 0 {
+                    let right = TallMatrix::new(&right[rows.start..], n, count);
+                    add_transpose_product(left, right, rows.len(), out, width);
+                }
+                products = rest;
+            }
+        })?;
+        Ok(sums.products)
+    }
+}
+
+/// Appends `c a b`, element by element.
+fn extend_product(out: &mut Vec<f64>, a: &[f64], b: &[f64], c: f64) {
+    out.extend(a.iter().zip(b).map(|(a, b)| c * a * b));
+}
 
 /// [`Statistics`] of rows with class labels, under a softmax.
 ///
@@ -44,6 +322,8 @@ pub struct SoftmaxStatistics<'a> {
     active: Vec<usize>,
     groups: ByClass,
     rows: SoftmaxRows,
+    /// The `mu` to which `rows` belong, and the deviance there.
+    evaluation: Option<(Vec<f64>, f64)>,
     /// The pass at mu = 0, made together with the norms.
     start: Option<Sweep>,
 }
@@ -79,6 +359,7 @@ impl<'a> SoftmaxStatistics<'a> {
             active: Vec::new(),
             groups: ByClass::new(&[], design.n_basis(), n_classes),
             rows: SoftmaxRows::default(),
+            evaluation: None,
             start: None,
         };
         this.measure()?;
@@ -132,6 +413,7 @@ impl<'a> SoftmaxStatistics<'a> {
             self.columns
                 .set_active(self.design, &self.lengths, functions);
             self.active = active.to_vec();
+            self.evaluation = None;
         }
     }
 
@@ -139,6 +421,11 @@ impl<'a> SoftmaxStatistics<'a> {
     fn move_to(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
         self.facts.check_cancelled()?;
         self.activate(active);
+        if let Some((at, deviance)) = &self.evaluation
+            && at == mu
+        {
+            return Ok(*deviance);
+        }
         let eta = |rows: Range<usize>, eta: &mut [f64]| {
             let columns = self.columns.at(&rows);
             for (c, eta) in eta.chunks_exact_mut(rows.len()).enumerate() {
@@ -150,6 +437,7 @@ impl<'a> SoftmaxStatistics<'a> {
         let (rows, deviance) =
             SoftmaxRows::at(&self.labels, self.weights.as_deref(), self.n_classes, eta);
         self.rows = rows;
+        self.evaluation = Some((mu.to_vec(), deviance));
         Ok(deviance)
     }
 
@@ -220,9 +508,13 @@ impl Statistics for SoftmaxStatistics<'_> {
 
     /// The third derivatives of the log-sum-exp are the third central moments of the indicator of a class drawn from p:
     /// element (j, k) is `sum_n w_n sum_c p_c (T_cj - E T_j)^2 (T_ck - E T_k)`, the mean E under p_n.
-    fn variance_drift(&mut self, active: &[usize], sigma: &DMatrix<f64>) -> Result<DMatrix<f64>> {
-        self.facts.check_cancelled()?;
-        self.activate(active);
+    fn variance_drift(
+        &mut self,
+        active: &[usize],
+        mu: &[f64],
+        sigma: &DMatrix<f64>,
+    ) -> Result<DMatrix<f64>> {
+        self.move_to(active, mu)?;
         let (n, m) = (self.n(), active.len());
         Ok(sum_over_rows(n, ROW_BLOCK, m, |rows, out| {
             let height = rows.len();
@@ -239,10 +531,10 @@ impl Statistics for SoftmaxStatistics<'_> {
     fn sweep(&mut self, active: &[usize], mu: &[f64], wanted: &[usize]) -> Result<Sweep> {
         if active.is_empty()
             && wanted.is_empty()
-            && let Some(start) = self.start.take()
+            && let Some(start) = &self.start
         {
-            self.move_to(active, mu)?;
-            return Ok(start);
+            self.facts.check_cancelled()?;
+            return Ok(start.clone());
         }
         let deviance = self.move_to(active, mu)?;
         let groups = ByClass::new(wanted, self.design.n_basis(), self.n_classes);
@@ -269,8 +561,13 @@ impl Statistics for SoftmaxStatistics<'_> {
         Ok(unit_columns(sums, &self.facts.norms, false, vec![deviance]))
     }
 
-    fn among(&mut self, js: &[usize]) -> Result<(LowerTriangle, Vec<f64>)> {
-        self.facts.check_cancelled()?;
+    fn among(
+        &mut self,
+        active: &[usize],
+        mu: &[f64],
+        js: &[usize],
+    ) -> Result<(LowerTriangle, Vec<f64>)> {
+        self.move_to(active, mu)?;
         let groups = ByClass::new(js, self.design.n_basis(), self.n_classes);
         let m = js.len();
         let (mut gram, mut gradient) = (DMatrix::zeros(m, m), vec![0.0; m]);
@@ -296,6 +593,66 @@ impl Statistics for SoftmaxStatistics<'_> {
 mod tests {
     use super::*;
     use crate::data::DenseDesign;
+
+    fn at(eta: [f64; 3], label: usize) -> (SoftmaxRows, f64) {
+        SoftmaxRows::at(&[label], Some(&[2.0]), 3, |_, out| {
+            out.copy_from_slice(&eta);
+        })
+    }
+
+    #[test]
+    fn terms_are_derivatives_of_the_log_likelihood() {
+        let h = 1e-5;
+        for label in 0..3 {
+            let eta = [0.3, -1.2, 0.8];
+            let (here, _) = at(eta, label);
+            for c in 0..3 {
+                let (mut up, mut down) = (eta, eta);
+                up[c] += h;
+                down[c] -= h;
+                let ((up, high), (down, low)) = (at(up, label), at(down, label));
+                let first = -0.5 * (high - low) / (2.0 * h);
+                assert!((first - here.residual[c][0]).abs() < 1e-9);
+                for d in 0..3 {
+                    let second = (up.residual[d][0] - down.residual[d][0]) / (2.0 * h);
+                    let curvature = if c == d {
+                        here.own[c][0]
+                    } else {
+                        -here.p[c][0] * here.weighted[d][0]
+                    };
+                    assert!((second + curvature).abs() < 1e-9);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn extreme_predictors_stay_finite_and_precise() {
+        for label in 0..3 {
+            let (rows, deviance) = at([-900.0, 40.0, 0.0], label);
+            assert!(deviance.is_finite() && (0..3).all(|c| rows.own[c][0] >= 0.0));
+            // 1 - p of the certain class, to full relative precision.
+            assert!((rows.own[1][0] / (2.0 * (-40.0_f64).exp()) - 1.0).abs() < 1e-14);
+        }
+        let (_, deviance) = at([-900.0, 40.0, 0.0], 1);
+        assert!((deviance / (4.0 * (-40.0_f64).exp()) - 1.0).abs() < 1e-14);
+    }
+
+    #[test]
+    fn labels_are_integers_without_gaps() {
+        assert_eq!(labels(&[0.0, 2.0, 1.0]).unwrap(), (vec![0, 2, 1], 3));
+        for bad in [
+            &[0.0, 0.0][..],
+            &[0.0, 2.0, 2.0],
+            &[0.0, 0.5, 1.0],
+            &[-1.0, 0.0, 1.0],
+            &[0.0, 1.0, 1e300],
+            &[0.0, 1.0, f64::NAN],
+            &[],
+        ] {
+            assert!(labels(bad).is_err(), "{bad:?}");
+        }
+    }
 
     const N: usize = 40;
     const K: usize = 5;
@@ -363,7 +720,7 @@ mod tests {
             (gram + prior).try_inverse().unwrap()
         };
         let sigma = sigma_at(&mut stats, &MU);
-        let drift = stats.variance_drift(&ACTIVE, &sigma).unwrap();
+        let drift = stats.variance_drift(&ACTIVE, &MU, &sigma).unwrap();
         for k in 0..MU.len() {
             let column = sigma.column(k).clone_owned();
             let up = sigma_at(&mut stats, &along(&MU, column.as_slice(), 1e-5));
@@ -386,7 +743,7 @@ mod tests {
         for (active, mu) in [(&[][..], &[][..]), (&ACTIVE[..], &MU[..])] {
             let sweep = stats.sweep(active, mu, active).unwrap();
             let all: Vec<usize> = (0..K * CLASSES).rev().collect();
-            let (gram, gradient) = stats.among(&all).unwrap();
+            let (gram, gradient) = stats.among(active, mu, &all).unwrap();
             let gram = gram.whole();
             for (a, &i) in all.iter().enumerate() {
                 assert!((sweep.diag[i] - gram[(a, a)]).abs() < 1e-12);

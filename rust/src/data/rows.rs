@@ -1,0 +1,770 @@
+//! [`Statistics`] of rows in memory: a design, targets and a likelihood.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use nalgebra::{DMatrix, DVector};
+
+use crate::data::column_cache::{
+    ActiveColumns, add_squares, column_into, columns_into_strips, lengths, unit_columns,
+};
+use crate::data::design::{DenseDesign, Design};
+use crate::data::low_rank::bounds::FamilyBasis;
+use crate::data::low_rank::features::{LowRankFeatures, LowRankPolicy};
+use crate::data::low_rank::statistics::LowRankStatistics;
+use crate::data::row_blocks::{
+    GRAM_COLUMNS, GRAM_ROWS, ROW_BLOCK, Sums, over_blocks, sum_over_rows,
+};
+use crate::data::row_subsample::RowSubsample;
+use crate::data::targets::{check_rows, common_scale, total_weight};
+use crate::data::{Facts, Statistics, Sweep, no_bound};
+use crate::likelihood::WorkingRows;
+use crate::linalg::LowerTriangle;
+use crate::linalg::columns::Table;
+use crate::linalg::columns::{AlignedColumns, stride};
+use crate::linalg::gemm::{TallMatrix, add_lower_transpose_product, add_transpose_product};
+use crate::linalg::gemm::{add_combination, product};
+use crate::linalg::vector::{axpy, column_dot, mirror, multiply_into};
+use crate::parallel::{fill_pieces_of, map_pieces, pieces};
+use crate::{Error, Likelihood, Result};
+
+/// Lazy designs of at most so many values are stored: a fit makes about four passes over them.
+const MAX_STORED: usize = 3 << 19;
+
+/// [`Statistics`] of rows in memory, with one output, or several Gaussian ones that share the design and the sample weights.
+///
+/// The targets of several outputs have one common unit: priors are shared, so scaling a single output would change the model. Gaussian
+/// targets may be replaced between two fits; Gram matrices do not depend on them.
+///
+/// Invariant: `working` and `residual` hold the working weights and residuals, times the sample weights, at the `mu` of
+/// `evaluation`.
+pub struct Observations<'a> {
+    pub(crate) design: Arc<dyn Design + Send + 'a>,
+    pub(crate) likelihood: Likelihood,
+    /// N x C, column after column; C = 1 unless the likelihood is Gaussian.
+    pub(crate) target: Vec<f64>,
+    pub(crate) weights: Option<Vec<f64>>,
+    /// The unit of Gaussian targets is the root of their mean variance.
+    pub(crate) facts: Facts,
+    /// Variance of each output in the unit of the targets; never zero.
+    variances: Vec<f64>,
+    pub(crate) columns: ActiveColumns,
+    pub(crate) working: Vec<f64>,
+    /// N x C.
+    pub(crate) residual: Vec<f64>,
+    skew: Vec<f64>,
+    evaluation: Option<Evaluation>,
+    constant_deviance: f64,
+    /// Whether columns keep their units: the norms are all 1, and the columns have lengths of their own.
+    pub(crate) keeps_units: bool,
+    /// For each row, the linear predictor at which the bound that replaces the log-likelihood is tangent to it.
+    xi: Option<Vec<f64>>,
+    /// The pass at mu = 0, made together with the norms.
+    start: Option<Sweep>,
+    /// The Newton basis of each family of the design, for screening bounds.
+    pub(crate) bases: Vec<FamilyBasis>,
+    /// Features that represent the design to rounding, if their number is small.
+    factor: Option<WeightedFeatures>,
+}
+
+/// Weights of some functions, and the deviance of each output there.
+struct Evaluation {
+    active: Vec<usize>,
+    mu: Vec<f64>,
+    deviances: Vec<f64>,
+}
+
+/// Low-rank features F, and F^T W F for the present working weights once it has been computed.
+struct WeightedFeatures {
+    features: LowRankFeatures,
+    gram: Option<Table>,
+}
+
+impl WeightedFeatures {
+    /// The sums of a pass over the dictionary; `wanted` are the Gram columns asked for, and the norms of all columns.
+    fn sums(&mut self, working: &[f64], residual: &[f64], wanted: (&[usize], &[f64])) -> Sums {
+        let right = self.features.project(residual);
+        let gram = self.gram.get_or_insert_with(|| self.features.gram(working));
+        self.features.sums(gram, &right, wanted, true)
+    }
+}
+
+/// Targets of some outputs, N x C, and the optional sample weights of the rows.
+struct Targets {
+    values: Vec<f64>,
+    n_outputs: usize,
+    weights: Option<Vec<f64>>,
+    /// Whether Gaussian targets are divided by their common unit.
+    scaled: bool,
+}
+
+impl Targets {
+    fn of_one_output(values: Vec<f64>, weights: Option<Vec<f64>>, scaled: bool) -> Self {
+        let n_outputs = 1;
+        Self {
+            values,
+            n_outputs,
+            weights,
+            scaled,
+        }
+    }
+}
+
+impl<'a> Observations<'a> {
+    /// Joins a design with its targets and optional sample weights.
+    ///
+    /// # Errors
+    /// [`Error::Shape`], [`Error::NonFinite`] or [`Error::Invalid`] for input outside the likelihood's domain;
+    /// [`Error::NonFinite`] also when a basis function overflows.
+    pub fn new(
+        design: &'a dyn Design,
+        likelihood: Likelihood,
+        target: Vec<f64>,
+        weights: Option<Vec<f64>>,
+    ) -> Result<Self> {
+        Self::cancellable(design, likelihood, target, weights, None)
+    }
+
+    /// [`Observations::new`]; it and every later call return [`Error::Interrupted`] once `cancel` is raised.
+    ///
+    /// # Errors
+    /// As [`Observations::new`].
+    pub fn cancellable(
+        design: &'a dyn Design,
+        likelihood: Likelihood,
+        target: Vec<f64>,
+        weights: Option<Vec<f64>>,
+        cancel: Option<Arc<AtomicBool>>,
+    ) -> Result<Self> {
+        let targets = Targets::of_one_output(target, weights, true);
+        Self::unmeasured(Arc::new(design), likelihood, targets)?.measured(cancel)
+    }
+
+    /// [`Observations::cancellable`] with `n_outputs` Gaussian targets (N x C, column after column).
+    ///
+    /// # Errors
+    /// As [`Observations::new`].
+    pub fn outputs(
+        design: impl Design + Send + 'a,
+        values: Vec<f64>,
+        n_outputs: usize,
+        weights: Option<Vec<f64>>,
+        cancel: Option<Arc<AtomicBool>>,
+    ) -> Result<Self> {
+        let targets = Targets {
+            values,
+            n_outputs,
+            weights,
+            scaled: true,
+        };
+        Self::unmeasured(Arc::new(design), Likelihood::Gaussian, targets)?.measured(cancel)
+    }
+
+    /// [`Observations::outputs`] with targets in the unit given, now and after [`Observations::set_targets`].
+    ///
+    /// # Errors
+    /// As [`Observations::new`].
+    pub fn unscaled_outputs(
+        design: impl Design + Send + 'a,
+        values: Vec<f64>,
+        n_outputs: usize,
+        weights: Option<Vec<f64>>,
+    ) -> Result<Self> {
+        let targets = Targets {
+            values,
+            n_outputs,
+            weights,
+            scaled: false,
+        };
+        if design.n_rows() == 0 {
+            check_rows(0, &[], None)?;
+        }
+        Self::unmeasured(Arc::new(design), Likelihood::Gaussian, targets)?.measured(None)
+    }
+
+    /// [`Observations::new`] without the lengths of columns, for the methods about parts of the dictionary only (`data/part.rs`).
+    ///
+    /// # Errors
+    /// As [`Observations::new`], except that the columns are not checked.
+    pub fn in_part(
+        design: &'a dyn Design,
+        likelihood: Likelihood,
+        target: Vec<f64>,
+        weights: Option<Vec<f64>>,
+    ) -> Result<Self> {
+        let targets = Targets::of_one_output(target, weights, true);
+        let mut this = Self::unmeasured(Arc::new(design), likelihood, targets)?;
+        this.facts
+            .norms
+            .try_reserve_exact(design.n_basis())
+            .map_err(|_| Error::no_memory_for("a number for each function", design.n_basis()))?;
+        this.facts.norms.resize(design.n_basis(), f64::NAN);
+        Ok(this)
+    }
+
+    /// Rows whose columns and targets keep the units given; there may be no rows.
+    pub(crate) fn unscaled(
+        design: Box<dyn Design + Send + 'a>,
+        likelihood: Likelihood,
+        target: Vec<f64>,
+        weights: Option<Vec<f64>>,
+    ) -> Result<Self> {
+        let targets = Targets::of_one_output(target, weights, false);
+        let mut this = Self::unmeasured(Arc::from(design), likelihood, targets)?;
+        this.facts.norms = vec![1.0; this.design.n_basis()];
+        this.keeps_units = true;
+        Ok(this)
+    }
+
+    fn unmeasured(
+        design: Arc<dyn Design + Send + 'a>,
+        likelihood: Likelihood,
+        targets: Targets,
+    ) -> Result<Self> {
+        let (n, n_outputs) = (design.n_rows(), targets.n_outputs);
+        let (mut target, weights) = (targets.values, targets.weights);
+        if n_outputs == 0 {
+            let what = "y has no columns; at least one output is needed".into();
+            return Err(Error::Invalid { what });
+        }
+        if targets.scaled && n == 0 {
+            check_rows(n, &[], None)?;
+        }
+        Error::check_len("y", n * n_outputs, target.len())?;
+        for target in target.chunks_exact(n.max(1)) {
+            check_rows(n, target, weights.as_deref())?;
+        }
+        let weight = |row: usize| weights.as_ref().map_or(1.0, |w| w[row]);
+        let (mut scale, mut variances) = (1.0, vec![1.0; n_outputs]);
+        if targets.scaled && likelihood.is_linear() {
+            (scale, variances) = common_scale(target.chunks_exact(n), weight);
+            for t in &mut target {
+                *t /= scale;
+            }
+        }
+        likelihood.check_targets(&target)?;
+        let constant = |row| weight(row) * likelihood.constant_deviance(target[row]);
+        Ok(Self {
+            facts: Facts {
+                n_obs: total_weight(n, weights.as_deref()),
+                n_predictors: 1,
+                is_linear: likelihood.is_linear(),
+                norms: Vec::new(),
+                target_scale: scale,
+                cancel: None,
+            },
+            variances,
+            constant_deviance: (0..n).map(constant).sum(),
+            design,
+            likelihood,
+            weights,
+            columns: ActiveColumns::default(),
+            working: vec![1.0; n],
+            residual: target.clone(),
+            skew: vec![0.0; n],
+            evaluation: None,
+            keeps_units: false,
+            xi: None,
+            start: None,
+            bases: Vec::new(),
+            factor: None,
+            target,
+        })
+    }
+
+    /// Makes every later call return [`Error::Interrupted`] once `flag` is raised.
+    #[must_use]
+    pub fn cancelled_by(mut self, flag: Arc<AtomicBool>) -> Self {
+        self.set_cancel(flag);
+        self
+    }
+
+    /// [`Observations::cancelled_by`] for rows already in use.
+    pub fn set_cancel(&mut self, flag: Arc<AtomicBool>) {
+        self.facts.cancel = Some(flag);
+    }
+
+    /// Replaces Gaussian targets (N x C, column after column), in the unit of the first targets.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] or [`Error::NonFinite`].
+    pub fn set_targets(&mut self, mut targets: Vec<f64>) -> Result<()> {
+        Error::check_len("targets", self.target.len(), targets.len())?;
+        Error::check_finite("targets", &targets)?;
+        for t in &mut targets {
+            *t /= self.facts.target_scale;
+        }
+        self.target = targets;
+        (self.evaluation, self.start) = (None, None);
+        Ok(())
+    }
+
+    /// The sample weights, if there are any.
+    pub(crate) fn row_weights(&self) -> Option<&[f64]> {
+        self.weights.as_deref()
+    }
+
+    /// Variance of each output in the unit of [`Facts::target_scale`]; never zero.
+    pub(crate) fn variances(&self) -> &[f64] {
+        &self.variances
+    }
+
+    /// The unit-norm columns of the active functions, N x m.
+    pub(crate) fn active_columns(&mut self, active: &[usize]) -> Vec<f64> {
+        self.activate(active);
+        self.columns.at(&(0..self.n_rows())).concat()
+    }
+
+    /// Phi mu at every row, N x C column after column, in the unit of the targets.
+    pub fn predictions(&mut self, active: &[usize], mu: &[f64]) -> Vec<f64> {
+        let n = self.n_rows();
+        self.activate(active);
+        let columns = self.columns.at(&(0..n));
+        product(TallMatrix::listed(&columns), mu, n, self.variances.len())
+    }
+
+    /// Approximate statistics in a few low-rank features, for one Gaussian output; `None` if the dictionary has no such features.
+    pub(crate) fn low_rank(&self) -> Result<Option<LowRankStatistics>> {
+        if !self.facts.is_linear || self.variances.len() > 1 {
+            return Ok(None);
+        }
+        let weights = self.weights.as_deref();
+        let features = LowRankPolicy::coarse(&*self.design)
+            .and_then(|policy| LowRankFeatures::of(&*self.design, weights, policy));
+        self.facts.check_cancelled()?;
+        let (scale, cancel) = (self.facts.target_scale, self.facts.cancel.clone());
+        let on = |features| LowRankStatistics::new(features, &self.target, weights, scale, cancel);
+        features.map(on).transpose()
+    }
+
+    /// One row in `share`, evenly distributed over all rows; `None` if this makes fewer than `least` rows.
+    pub(crate) fn subsample(&self, share: usize, least: usize) -> Result<Option<Observations<'a>>> {
+        let Some(sample) = RowSubsample::of(Arc::clone(&self.design), share, least) else {
+            return Ok(None);
+        };
+        let targets = Targets {
+            values: self
+                .target
+                .chunks_exact(self.n_rows())
+                .flat_map(|t| sample.pick(t))
+                .collect(),
+            n_outputs: self.variances.len(),
+            weights: self.weights.as_ref().map(|w| sample.pick(w)),
+            scaled: true,
+        };
+        let part = Self::unmeasured(Arc::new(sample), self.likelihood, targets)?;
+        Ok(Some(part.measured(self.facts.cancel.clone())?))
+    }
+
+    pub(crate) fn n_rows(&self) -> usize {
+        self.working.len()
+    }
+
+    /// The working residuals of output `c`.
+    fn residual_of(&self, c: usize) -> &[f64] {
+        &self.residual[c * self.n_rows()..][..self.n_rows()]
+    }
+
+    /// Evaluates the columns of the active functions.
+    fn activate(&mut self, active: &[usize]) {
+        self.columns
+            .set_active(&*self.design, &self.facts.norms, active);
+    }
+
+    /// Evaluates `working` and `residual` at `mu`, unless they belong to it already, and returns the deviance of each output.
+    pub(crate) fn move_to(&mut self, active: &[usize], mu: &[f64]) -> Result<Vec<f64>> {
+        self.facts.check_cancelled()?;
+        self.activate(active);
+        if let Some(last) = &self.evaluation
+            && (&last.active[..], &last.mu[..]) == (active, mu)
+        {
+            return Ok(last.deviances.clone());
+        }
+        if let Some(features) = &mut self.factor {
+            features.gram = None;
+        }
+        let (n, m) = (self.n_rows(), active.len());
+        let mut deviances = Vec::with_capacity(self.variances.len());
+        let (mut working, mut skew, mut residual) = (Vec::new(), Vec::new(), Vec::new());
+        for c in 0..self.variances.len() {
+            let pieces = map_pieces(n, ROW_BLOCK, |rows| {
+                let mut eta = vec![0.0; rows.len()];
+                add_combination(&self.columns.at(&rows), &mu[c * m..][..m], &mut eta);
+                let mut here = self.working_at(c, &rows, &eta);
+                if let Some(weights) = &self.weights {
+                    here.weigh(&weights[rows]);
+                }
+                here
+            });
+            let mut deviance = self.constant_deviance;
+            for piece in pieces {
+                deviance += piece.deviance.iter().sum::<f64>();
+                residual.extend(piece.residual);
+                // Working weights are the same for all outputs.
+                if c == 0 {
+                    working.extend(piece.weight);
+                    skew.extend(piece.skew);
+                }
+            }
+            deviances.push(deviance);
+        }
+        (self.working, self.residual, self.skew) = (working, residual, skew);
+        self.evaluation = Some(Evaluation {
+            active: active.to_vec(),
+            mu: mu.to_vec(),
+            deviances: deviances.clone(),
+        });
+        Ok(deviances)
+    }
+
+    /// Working weights, residuals and deviances of some rows of output `c`, or those of the bound that replaces the log-likelihood.
+    fn working_at(&self, c: usize, rows: &Range<usize>, eta: &[f64]) -> WorkingRows {
+        let targets = &self.target[c * self.n_rows()..][rows.clone()];
+        let mut here = self.likelihood.working_rows(eta, targets);
+        if let Some(xi) = &self.xi {
+            for (k, xi) in xi[rows.clone()].iter().enumerate() {
+                if let Some(bounded) = self.likelihood.bounded(*xi, eta[k], targets[k]) {
+                    here.set(k, bounded);
+                }
+            }
+        }
+        here
+    }
+
+    /// W times columns that hold these rows only, a [`stride`] apart.
+    pub(crate) fn weighted(&self, columns: &[&[f64]], rows: &Range<usize>) -> AlignedColumns {
+        let (working, stride) = (&self.working[rows.clone()], stride(rows.len()));
+        let mut weighted = AlignedColumns::with_room(columns.len() * stride);
+        for column in columns {
+            multiply_into(column, working, weighted.grow(stride));
+        }
+        weighted
+    }
+
+    /// Some rows of W times the columns, followed by those of the residual of each output, a [`stride`] apart.
+    pub(crate) fn right(&self, columns: &[Cow<'_, [f64]>], rows: &Range<usize>) -> AlignedColumns {
+        let (working, stride) = (&self.working[rows.clone()], stride(rows.len()));
+        let n_outputs = self.variances.len();
+        let mut right = AlignedColumns::with_room((columns.len() + n_outputs) * stride);
+        for column in columns {
+            multiply_into(&column[rows.clone()], working, right.grow(stride));
+        }
+        for c in 0..n_outputs {
+            let residual = &self.residual_of(c)[rows.clone()];
+            right.grow(stride)[..rows.len()].copy_from_slice(residual);
+        }
+        right
+    }
+
+    /// Adds the contribution of some rows to the lower triangle of Phi^T W Phi; `columns` hold these rows only.
+    fn add_gram(&self, columns: &[&[f64]], rows: &Range<usize>, out: &mut [f64]) {
+        let m = columns.len();
+        let work = m * m * rows.len();
+        fill_pieces_of(work, out, GRAM_COLUMNS * m, |start, out| {
+            let (first, width) = (start / m, out.len() / m);
+            self.add_gram_columns(columns, rows, first..first + width, &mut out[first..], m);
+        });
+    }
+
+    /// Adds to some columns of the Gram matrix, from the row of the first of them down, `out_stride` apart.
+    fn add_gram_columns(
+        &self,
+        columns: &[&[f64]],
+        rows: &Range<usize>,
+        these: Range<usize>,
+        out: &mut [f64],
+        out_stride: usize,
+    ) {
+        if self.facts.check_cancelled().is_err() {
+            return;
+        }
+        let (below, width) = (&columns[these.start..], these.len());
+        let weighted;
+        let right = if self.weights.is_none() && self.likelihood.is_linear() {
+            // All working weights are 1.
+            TallMatrix::listed(&below[..width])
+        } else {
+            weighted = self.weighted(&below[..width], rows);
+            TallMatrix::new(&weighted, stride(rows.len()), width)
+        };
+        let below = TallMatrix::listed(below);
+        add_lower_transpose_product(below, right, rows.len(), out, out_stride);
+    }
+}
+
+impl Observations<'_> {
+    /// Computes the norms by a pass over the rows, or from low-rank features that are exact to rounding.
+    fn measured(mut self, cancel: Option<Arc<AtomicBool>>) -> Result<Self> {
+        self.facts.cancel = cancel;
+        let deviances = self.move_to(&[], &[])?;
+        if self.measure_by_factor(deviances[0])? {
+            return Ok(self);
+        }
+        let n_values = self.design.n_rows().saturating_mul(self.design.n_basis());
+        // A design with families is lazy.
+        if n_values <= MAX_STORED && !self.design.families().is_empty() {
+            let stored = DenseDesign::evaluated(&*self.design, || self.facts.check_cancelled())?;
+            self.design = Arc::new(stored);
+        }
+        let check = || self.facts.check_cancelled();
+        let n_outputs = self.variances.len();
+        let sums = over_blocks(
+            &*self.design,
+            n_outputs,
+            check,
+            |block, squares, products| {
+                add_squares(block, self.weights.as_deref(), squares);
+                for (c, products) in products.chunks_exact_mut(squares.len()).enumerate() {
+                    let residual = &self.residual_of(c)[block.rows.clone()];
+                    for (j, product) in products.iter_mut().enumerate() {
+                        *product += column_dot(block.values.column(j, residual.len()), residual);
+                    }
+                }
+            },
+        )?;
+        self.facts.norms = lengths(&sums.diag)?;
+        let mut start = unit_columns(sums, &self.facts.norms, true, deviances);
+        let weight = self.first_weight();
+        start.diag.iter_mut().for_each(|d| *d *= weight);
+        self.start = Some(start);
+        Ok(self)
+    }
+
+    /// The ratio of working weights to sample weights at mu = 0.
+    fn first_weight(&self) -> f64 {
+        self.likelihood.working(0.0, self.target[0]).weight
+    }
+
+    /// Computes the norms from features that represent the design to rounding; returns whether there are such features.
+    ///
+    /// Not for a Gaussian likelihood, where the noise may be a millionth of the targets and what the features leave out matters.
+    fn measure_by_factor(&mut self, deviance: f64) -> Result<bool> {
+        if self.facts.is_linear {
+            return Ok(false);
+        }
+        let features = LowRankPolicy::exact(&*self.design)
+            .and_then(|policy| LowRankFeatures::of(&*self.design, self.weights.as_deref(), policy));
+        let Some(features) = features else {
+            return Ok(false);
+        };
+        self.facts.check_cancelled()?;
+        let gram = None;
+        let mut factor = WeightedFeatures { features, gram };
+        let sums = factor.sums(&self.working, &self.residual, (&[], &[]));
+        self.facts.check_cancelled()?;
+        let weight = self.first_weight();
+        let squares: Vec<f64> = sums.diag.iter().map(|d| d / weight).collect();
+        self.facts.norms = lengths(&squares)?;
+        let exact = factor.features.is_exact(&self.facts.norms);
+        if exact {
+            self.start = Some(unit_columns(sums, &self.facts.norms, false, vec![deviance]));
+            self.factor = Some(factor);
+        }
+        Ok(exact)
+    }
+}
+
+impl Statistics for Observations<'_> {
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    fn deviance(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
+        Ok(self.move_to(active, mu)?.iter().sum())
+    }
+
+    fn local(
+        &mut self,
+        active: &[usize],
+        mu: &[f64],
+        gram: &mut DMatrix<f64>,
+        gradient: &mut [f64],
+    ) -> Result<f64> {
+        let deviances = self.gradient(active, mu, gradient)?;
+        let m = active.len();
+        let mut sum = sum_over_rows(self.n_rows(), ROW_BLOCK, m, |rows, out| {
+            self.add_gram(&self.columns.at(&rows), &rows, out);
+        });
+        self.facts.check_cancelled()?;
+        mirror(&mut sum);
+        gram.view_mut((0, 0), (m, m)).copy_from(&sum);
+        Ok(deviances.iter().sum())
+    }
+
+    fn bound(&mut self, active: &[usize], mu: &[f64], sigma: &DMatrix<f64>) -> Result<()> {
+        if !self.likelihood.has_bound() {
+            return Err(no_bound());
+        }
+        if !self.facts.is_linear {
+            self.activate(active);
+            self.xi = Some(self.tightest_bounds(mu, sigma)?);
+            self.evaluation = None;
+        }
+        self.facts.check_cancelled()
+    }
+
+    fn remove_bound(&mut self) {
+        if self.xi.take().is_some() {
+            self.evaluation = None;
+        }
+    }
+
+    fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<Vec<f64>> {
+        let deviances = self.move_to(active, mu)?;
+        let m = active.len();
+        for c in 0..deviances.len() {
+            let own = &mut gradient[c * m..][..m];
+            self.columns.products(self.residual_of(c), own);
+        }
+        Ok(deviances)
+    }
+
+    fn variance_drift(
+        &mut self,
+        active: &[usize],
+        mu: &[f64],
+        sigma: &DMatrix<f64>,
+    ) -> Result<DMatrix<f64>> {
+        self.move_to(active, mu)?;
+        let (n, m) = (self.n_rows(), active.len());
+        let sigma = sigma.view((0, 0), (m, m));
+        Ok(sum_over_rows(n, ROW_BLOCK, m, |rows, out| {
+            let columns = self.columns.at(&rows);
+            let height = rows.len();
+            let t = DMatrix::from_fn(height, m, |i, k| columns[k][i]) * sigma;
+            let squares = t.map(|v| v * v);
+            let skewed = DMatrix::from_fn(height, m, |i, k| self.skew[rows.start + i] * t[(i, k)]);
+            let (a, b) = (squares.as_slice(), skewed.as_slice());
+            let (a, b) = (TallMatrix::new(a, height, m), TallMatrix::new(b, height, m));
+            add_transpose_product(a, b, height, out, m);
+        }))
+    }
+
+    fn sweep(&mut self, active: &[usize], mu: &[f64], wanted: &[usize]) -> Result<Sweep> {
+        if active.is_empty()
+            && wanted.is_empty()
+            && self.xi.is_none()
+            && let Some(start) = &self.start
+        {
+            self.facts.check_cancelled()?;
+            return Ok(start.clone());
+        }
+        let deviances = self.move_to(active, mu)?;
+        if let Some(factor) = &mut self.factor {
+            let sums = factor.sums(&self.working, &self.residual, (wanted, &self.facts.norms));
+            self.facts.check_cancelled()?;
+            return Ok(unit_columns(sums, &self.facts.norms, false, deviances));
+        }
+        let columns = self
+            .columns
+            .columns(&*self.design, &self.facts.norms, wanted);
+        let n_products = wanted.len() + deviances.len();
+        let fixed = self.facts.is_linear && !self.keeps_units;
+        let check = || self.facts.check_cancelled();
+        let sums = over_blocks(&*self.design, n_products, check, |block, diag, products| {
+            let rows = &block.rows;
+            // Computed for each block: for all rows it would be as large as the active columns.
+            let right = self.right(&columns, rows);
+            let right = TallMatrix::new(&right, stride(rows.len()), n_products);
+            block.add_products(right, products, diag.len());
+            if !fixed {
+                add_squares(block, Some(&self.working), diag);
+            }
+        })?;
+        Ok(unit_columns(sums, &self.facts.norms, fixed, deviances))
+    }
+
+    fn project(&mut self, active: &[usize], mu: &[f64], js: &[usize]) -> Result<Vec<f64>> {
+        self.move_to(active, mu)?;
+        if let Some(factor) = &self.factor {
+            let right = factor.features.project(&self.residual);
+            return Ok(factor.features.projections(&right, js, &self.facts.norms));
+        }
+        let (p, n_outputs) = (js.len(), self.variances.len());
+        let parts = map_pieces(self.n_rows(), ROW_BLOCK, |rows| -> Result<Vec<f64>> {
+            self.facts.check_cancelled()?;
+            let (mut column, mut part) = (vec![0.0; rows.len()], vec![0.0; p * n_outputs]);
+            for (k, &j) in js.iter().enumerate() {
+                column_into(&*self.design, &self.facts.norms, j, &rows, &mut column);
+                for c in 0..n_outputs {
+                    part[c * p + k] = column_dot(&column, &self.residual_of(c)[rows.clone()]);
+                }
+            }
+            Ok(part)
+        });
+        let mut sum = vec![0.0; p * n_outputs];
+        for part in parts {
+            axpy(1.0, &part?, &mut sum);
+        }
+        Ok(sum)
+    }
+
+    fn among(
+        &mut self,
+        active: &[usize],
+        mu: &[f64],
+        js: &[usize],
+    ) -> Result<(LowerTriangle, Vec<f64>)> {
+        /// Columns that one thread multiplies with the residual.
+        const COLUMNS: usize = 32;
+        self.move_to(active, mu)?;
+        if let Some(factor) = &mut self.factor {
+            let right = factor.features.project(&self.residual);
+            let gram = factor
+                .gram
+                .get_or_insert_with(|| factor.features.gram(&self.working));
+            return Ok(factor
+                .features
+                .lower_among(gram, &right, js, &self.facts.norms));
+        }
+        let m = js.len();
+        // Most functions of a working set are never added to the model, so their columns are not kept.
+        let (mut strips, mut gradient) = (Vec::new(), vec![0.0; m * self.variances.len()]);
+        if self.target.is_empty() {
+            return Ok((LowerTriangle::of(&DMatrix::zeros(m, m)), gradient));
+        }
+        let mut gram = LowerTriangle::zeros(m);
+        for rows in pieces(self.n_rows(), GRAM_ROWS) {
+            let columns =
+                columns_into_strips(&*self.design, &self.facts.norms, js, &rows, &mut strips);
+            gram.add(m * m * rows.len(), |strip, out| {
+                let height = m - strip.start;
+                self.add_gram_columns(&columns, &rows, strip, out, height);
+            });
+            for (c, gradient) in gradient.chunks_exact_mut(m.max(1)).enumerate() {
+                let residual = &self.residual_of(c)[rows.clone()];
+                fill_pieces_of(m * rows.len(), gradient, COLUMNS, |first, out| {
+                    for (g, column) in out.iter_mut().zip(&columns[first..]) {
+                        *g += column_dot(column, residual);
+                    }
+                });
+            }
+        }
+        self.facts.check_cancelled()?;
+        Ok((gram, gradient))
+    }
+}
+
+impl Observations<'_> {
+    /// The root of `E[eta_n^2]` for each row, at which its quadratic bound is tightest (Jaakkola & Jordan 2000).
+    fn tightest_bounds(&self, mu: &[f64], sigma: &DMatrix<f64>) -> Result<Vec<f64>> {
+        /// Rows between two checks of the flag.
+        const ROWS: usize = 64;
+        let m = mu.len();
+        let (mu, sigma) = (DVector::from_column_slice(mu), sigma.view((0, 0), (m, m)));
+        let parts = map_pieces(self.n_rows(), ROWS, |rows| -> Result<Vec<f64>> {
+            self.facts.check_cancelled()?;
+            let columns = self.columns.at(&rows);
+            let phi = DMatrix::from_fn(rows.len(), m, |i, k| columns[k][i]);
+            let variances = (&phi * sigma).component_mul(&phi).column_sum();
+            let eta = &phi * &mu;
+            let moments = variances.iter().zip(eta.iter());
+            Ok(moments
+                .map(|(v, eta)| (v.max(0.0) + eta * eta).sqrt())
+                .collect())
+        });
+        Ok(parts.into_iter().collect::<Result<Vec<_>>>()?.concat())
+    }
+}

@@ -1,0 +1,240 @@
+//! The context of a fit: data, model, dictionary, rules and record, which every scheme shares.
+
+use nalgebra::DMatrix;
+
+use crate::data::{Facts, Statistics};
+use crate::fit::dictionary::Dictionary;
+use crate::fit::evidence::Gamma;
+use crate::fit::greedy::LocalFit;
+use crate::fit::model::Model;
+use crate::fit::record::{Action, Recorder, Stop};
+use crate::fit::refine;
+use crate::fit::refine::Refined;
+use crate::fit::settings::{Rules, Scheme};
+use crate::fit::tuning::{Effort, Tuning};
+use crate::fit::working_set::WorkingSet;
+use crate::model::{OutputPosterior, Posterior, Status};
+
+/// A fit of a model to data. The schemes are its methods, each in a file of its own.
+pub(crate) struct Fit<'a, 'w> {
+    pub(crate) stats: &'a mut dyn Statistics,
+    pub(crate) model: &'a mut Model,
+    /// S and Q of all functions at the last pass over the data, and the priors of their alphas.
+    pub(crate) dictionary: &'a mut Dictionary,
+    pub(crate) rules: &'a Rules,
+    pub(crate) recorder: &'a mut Recorder<'w>,
+}
+
+impl<'w> Fit<'_, 'w> {
+    /// Records a step with its predicted gain; `None`: the achieved gain.
+    pub(crate) fn record(&mut self, action: Action, gain: Option<f64>) -> Result<(), Stop> {
+        self.recorder.step(action, gain, self.model)
+    }
+
+    /// Brings alphas and noise of the active set to convergence, on the data.
+    pub(crate) fn refine(&mut self, effort: Effort) -> Result<Refined, Stop> {
+        refine::converge(self.stats, self.model, effort, self.recorder)
+    }
+
+    /// A pass over the dictionary, which moves the quadratic model to the posterior mean.
+    pub(crate) fn refresh(&mut self) -> crate::Result<()> {
+        self.dictionary.refresh(self.stats, self.model)
+    }
+
+    /// Forgets all that was computed from the data.
+    pub(crate) fn clear_dictionary(&mut self) {
+        *self.dictionary = Dictionary::new(
+            self.stats.facts().n_basis(),
+            self.dictionary.priors().clone(),
+        );
+    }
+
+    /// The statistics of the active functions and `others`.
+    pub(crate) fn working_set(&mut self, others: &[usize]) -> crate::Result<WorkingSet> {
+        WorkingSet::about(self.stats, self.model, self.dictionary.priors(), others)
+    }
+
+    /// Runs `f` on a working set, with functions numbered by their position there; the recorder translates them back.
+    pub(crate) fn on<T>(
+        &mut self,
+        set: &WorkingSet,
+        f: impl FnOnce(&mut LocalFit<'_>, &mut Recorder<'w>) -> Result<T, Stop>,
+    ) -> Result<T, Stop> {
+        let mut model = std::mem::replace(self.model, Model::empty(&[], Gamma::FLAT, &[], 0.0));
+        for j in &mut model.active {
+            *j = set.place(*j);
+        }
+        let mut local = LocalFit::new(set, model);
+        self.recorder.members = Some(set.members().to_vec());
+        let result = f(&mut local, self.recorder);
+        self.recorder.members = None;
+        *self.model = local.model;
+        for j in &mut self.model.active {
+            *j = set.members()[*j];
+        }
+        result
+    }
+
+    /// Greedy steps on a working set.
+    pub(crate) fn maximize_on(&mut self, set: &WorkingSet, effort: Effort) -> Result<(), Stop> {
+        self.on(set, |local, recorder| local.maximize(effort, recorder))
+    }
+
+    /// The functions that are not zero on all rows.
+    pub(crate) fn columns(&self) -> Vec<usize> {
+        let norms = self.stats.facts().norms.iter().enumerate();
+        norms
+            .filter(|(_, norm)| **norm > 0.0)
+            .map(|(i, _)| i)
+            .collect()
+    }
+
+    /// Adds up to a block of candidates of the dictionary, each the best one given the additions before it, and returns how many.
+    pub(crate) fn add_block(&mut self) -> Result<usize, Stop> {
+        let list = self
+            .dictionary
+            .best_candidates(self.model, 4 * Tuning::MAX_BLOCK_ADDITIONS);
+        if list.is_empty() {
+            return Ok(0);
+        }
+        let (set, size) = (self.working_set(&list)?, self.model.len());
+        let min_gain = self.dictionary.penalty + Tuning::MIN_GAIN;
+        let (ratio, limit) = (Tuning::BLOCK_GAIN_RATIO, Tuning::MAX_BLOCK_ADDITIONS);
+        let added = self.on(&set, |local, recorder| {
+            local.add_several(min_gain, ratio, limit, recorder)
+        })?;
+        self.dictionary.count_entries(&self.model.active[size..]);
+        Ok(added)
+    }
+
+    /// This fit by other rules.
+    pub(crate) fn with_rules<'b>(&'b mut self, rules: &'b Rules) -> Fit<'b, 'w> {
+        Fit {
+            stats: self.stats,
+            model: self.model,
+            dictionary: self.dictionary,
+            rules,
+            recorder: self.recorder,
+        }
+    }
+
+    /// Adds functions with these precisions to an empty model, and finds its posterior mode.
+    pub(crate) fn fill(&mut self, functions: &[usize], alpha: &[f64]) -> crate::Result<()> {
+        self.model
+            .start(self.stats, functions, alpha, self.dictionary.priors())?;
+        self.settle()
+    }
+
+    /// Moves the quadratic model of the data to the posterior mean where round-off matters, or to the posterior mode.
+    pub(crate) fn settle(&mut self) -> crate::Result<()> {
+        if self.stats.facts().is_linear {
+            self.model.recentre(self.stats)?;
+            return Ok(());
+        }
+        self.find_mode()
+    }
+
+    /// The fitted model of one output, sorted by index, in the units of the given columns and targets.
+    pub(crate) fn publish(&mut self, outcome: Result<Status, Stop>) -> crate::Result<Posterior> {
+        let status = self.status(outcome)?;
+        let trace = std::mem::take(&mut self.recorder.trace);
+        let OutputPosterior {
+            active,
+            alpha,
+            mu,
+            mut sigma,
+            beta,
+            trace,
+            ..
+        } = self.model.published(trace, status, self.stats.facts());
+        let model = &*self.model;
+        // The density of t / c is c^N times that of t.
+        let unit = self.stats.facts().target_scale.ln();
+        let log_evidence = match (self.rules.scheme, trace.last()) {
+            (Scheme::Variational, Some(&bound)) => bound,
+            _ => model.log_evidence() - model.n_noise() * unit,
+        };
+        let posterior = Posterior {
+            gamma: model.order().iter().map(|&k| model.gamma(k, 0)).collect(),
+            active,
+            alpha,
+            mu: mu.as_slice().to_vec(),
+            sigma: sigma.swap_remove(0),
+            beta: beta[0],
+            log_evidence,
+            trace,
+            status,
+        };
+        posterior.checked()
+    }
+
+    /// The fitted model of several outputs.
+    pub(crate) fn publish_outputs(
+        &mut self,
+        outcome: Result<Status, Stop>,
+    ) -> crate::Result<OutputPosterior> {
+        let status = self.status(outcome)?;
+        let trace = std::mem::take(&mut self.recorder.trace);
+        let posterior = self.model.published(trace, status, self.stats.facts());
+        posterior.checked()
+    }
+
+    /// The status of a fit with this outcome. If a limit or the callback ended it, the posterior mode is found for the model as it is.
+    pub(crate) fn status(&mut self, outcome: Result<Status, Stop>) -> crate::Result<Status> {
+        let is_early = matches!(outcome, Err(Stop::Stopped | Stop::MaxIterations));
+        let has_modes = !self.stats.facts().is_linear && self.rules.scheme != Scheme::Variational;
+        if is_early && has_modes {
+            self.find_some_mode()?;
+        }
+        // The quadratic model may have been moved to the posterior mean since the last step.
+        self.recorder.amend(self.model);
+        match outcome {
+            Ok(Status::Converged) if self.model.at_alpha_floor() => Ok(Status::AlphaFloor),
+            Ok(status) => Ok(status),
+            Err(Stop::MaxIterations) => Ok(Status::MaxIterations),
+            Err(Stop::Stopped) => Ok(Status::Stopped),
+            Err(Stop::Failed(error)) => Err(error),
+        }
+    }
+}
+
+impl Model {
+    /// The positions of the active functions in the order of their indices.
+    fn order(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.len()).collect();
+        order.sort_unstable_by_key(|&k| self.active[k]);
+        order
+    }
+
+    /// This model sorted by index, in the units of the given columns and targets: the weight of a column with norm c is 1/c times that of
+    /// the unit column.
+    pub(crate) fn published(
+        &self,
+        trace: Vec<f64>,
+        status: Status,
+        facts: &Facts,
+    ) -> OutputPosterior {
+        let (order, scale) = (self.order(), facts.target_scale);
+        let unit = |k: usize| scale / facts.norms[self.active[k]];
+        let covariance = |sigma: &DMatrix<f64>| {
+            DMatrix::from_fn(order.len(), order.len(), |i, j| {
+                let (i, j) = (order[i], order[j]);
+                // After rank-one updates the two triangles differ in the last bits.
+                0.5 * (sigma[(i, j)] + sigma[(j, i)]) * (unit(i) * unit(j))
+            })
+        };
+        let mu = |k: usize, c: usize| self.outputs[c].mu[order[k]] * unit(order[k]);
+        let alpha = |&k: &usize| self.alpha[k] / (unit(k) * unit(k));
+        let levels = || self.levels.iter();
+        OutputPosterior {
+            active: order.iter().map(|&k| self.active[k]).collect(),
+            alpha: order.iter().map(alpha).collect(),
+            mu: DMatrix::from_fn(order.len(), self.outputs.len(), mu),
+            sigma: levels().map(|level| covariance(&level.sigma)).collect(),
+            beta: levels().map(|l| l.noise.beta / (scale * scale)).collect(),
+            at_floor: levels().map(|l| l.noise.at_floor()).collect(),
+            trace,
+            status,
+        }
+    }
+}

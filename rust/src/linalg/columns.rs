@@ -1,0 +1,322 @@
+//! Columns aligned to cache lines, and matrices stored as such columns.
+//!
+//! Loading a 64-byte vector that crosses a cache line takes two reads.
+
+use std::ops::{Deref, DerefMut, Range};
+
+use nalgebra::DMatrix;
+
+use crate::linalg::gemm::{TallMatrix, add_product};
+use crate::linalg::vector::dot;
+use crate::parallel::{fill_pieces, pieces};
+
+/// Numbers per cache line.
+const LINE: usize = 8;
+
+/// Distance between the starts of columns of `n` numbers: a whole number of cache lines, and no large power of two, for
+/// which all columns would compete for the same cache sets.
+pub(crate) fn stride(n: usize) -> usize {
+    const SHARED: usize = 512;
+    let lines = n.next_multiple_of(LINE);
+    if n > 0 && lines.is_multiple_of(SHARED) {
+        lines + LINE
+    } else {
+        lines
+    }
+}
+
+/// Index of the first element that begins a cache line.
+fn first_line(memory: &[f64]) -> usize {
+    memory.as_ptr().align_offset(LINE * size_of::<f64>()) % LINE
+}
+
+/// `len` numbers of a buffer from its first cache line on. Their values are unspecified.
+pub(crate) fn room(buffer: &mut Vec<f64>, len: usize) -> &mut [f64] {
+    // Old values are not cleared, because the caller overwrites them.
+    buffer.resize(len + LINE - 1, 0.0);
+    let start = first_line(buffer);
+    &mut buffer[start..start + len]
+}
+
+/// A vector of numbers whose first element begins a cache line.
+///
+/// Invariant: the cache line begins at `start` of `values`, which never grow beyond their capacity.
+#[derive(Debug, Default)]
+pub(crate) struct AlignedColumns {
+    values: Vec<f64>,
+    start: usize,
+}
+
+impl AlignedColumns {
+    /// An empty vector with this capacity.
+    pub(crate) fn with_room(len: usize) -> Self {
+        let mut values = Vec::with_capacity(len + LINE - 1);
+        values.resize(LINE - 1, 0.0);
+        let start = first_line(&values);
+        values.truncate(start);
+        Self { values, start }
+    }
+
+    pub(crate) fn zeros(len: usize) -> Self {
+        let mut this = Self::with_room(len);
+        this.resize(len);
+        this
+    }
+
+    /// Truncates, or appends zeros.
+    pub(crate) fn resize(&mut self, len: usize) {
+        self.reserve(len);
+        self.values.resize(self.start + len, 0.0);
+    }
+
+    /// Appends `n` zeros and returns them.
+    pub(crate) fn grow(&mut self, more: usize) -> &mut [f64] {
+        let len = self.len();
+        self.resize(len + more);
+        &mut self[len..]
+    }
+
+    pub(crate) fn append(&mut self, more: &[f64]) {
+        self.reserve(self.len() + more.len());
+        self.values.extend_from_slice(more);
+    }
+
+    fn reserve(&mut self, len: usize) {
+        if self.start + len > self.values.capacity() {
+            let mut moved = Self::with_room(len.max(2 * self.len()));
+            moved.values.extend_from_slice(self);
+            *self = moved;
+        }
+    }
+}
+
+impl Deref for AlignedColumns {
+    type Target = [f64];
+
+    fn deref(&self) -> &[f64] {
+        &self.values[self.start..]
+    }
+}
+
+impl DerefMut for AlignedColumns {
+    fn deref_mut(&mut self) -> &mut [f64] {
+        &mut self.values[self.start..]
+    }
+}
+
+impl Clone for AlignedColumns {
+    fn clone(&self) -> Self {
+        let mut copy = Self::with_room(self.len());
+        copy.append(self);
+        copy
+    }
+}
+
+/// Columns of a symmetric product computed at a time: products with earlier columns are known.
+pub(crate) const COLUMNS: usize = 24;
+
+/// A matrix stored as aligned columns.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) height: usize,
+    pub(crate) width: usize,
+    /// Columns begin a [`stride`] apart.
+    values: AlignedColumns,
+}
+
+impl Table {
+    pub(crate) fn new(height: usize) -> Self {
+        Self::with_room(height, 0)
+    }
+
+    /// An empty table with memory for `width` columns. Growing beyond it moves all columns.
+    pub(crate) fn with_room(height: usize, width: usize) -> Self {
+        Self {
+            height,
+            width: 0,
+            values: AlignedColumns::with_room(stride(height) * width),
+        }
+    }
+
+    pub(crate) fn of(matrix: &DMatrix<f64>) -> Self {
+        let mut this = Self::with_room(matrix.nrows(), matrix.ncols());
+        for column in matrix.column_iter() {
+            this.push(column.as_slice());
+        }
+        this
+    }
+
+    /// A table filled in parallel, `size` columns at a time: `fill` gets the index of the first and the zeros to overwrite, columns a
+    /// [`stride`] apart.
+    pub(crate) fn filled(
+        height: usize,
+        width: usize,
+        size: usize,
+        fill: impl Fn(usize, &mut [f64]) + Sync + Send,
+    ) -> Self {
+        let apart = stride(height);
+        let mut values = AlignedColumns::zeros(width * apart);
+        fill_pieces(&mut values, size * apart.max(1), |start, out| {
+            fill(start / apart, out);
+        });
+        Self {
+            height,
+            width,
+            values,
+        }
+    }
+
+    /// Appends a column given in pieces.
+    pub(crate) fn push_pieces<'p>(&mut self, pieces: impl Iterator<Item = &'p [f64]>) {
+        let mut rest = self.values.grow(stride(self.height));
+        for piece in pieces {
+            let out;
+            (out, rest) = rest.split_at_mut(piece.len());
+            out.copy_from_slice(piece);
+        }
+        self.width += 1;
+    }
+
+    pub(crate) fn push(&mut self, column: &[f64]) {
+        self.push_pieces(std::iter::once(column));
+    }
+
+    pub(crate) fn extend(&mut self, other: Self) {
+        if self.width == 0 {
+            *self = other;
+        } else {
+            self.values.append(&other.values);
+            self.width += other.width;
+        }
+    }
+
+    pub(crate) fn column(&self, k: usize) -> &[f64] {
+        &self.values[k * stride(self.height)..][..self.height]
+    }
+
+    /// The inner product of each column with `right`.
+    pub(crate) fn products(&self, right: &[f64]) -> Vec<f64> {
+        let columns = (0..self.width).map(|k| self.column(k));
+        columns.map(|column| dot(column, right)).collect()
+    }
+
+    /// The values from this row and column on, and the stride between columns.
+    pub(crate) fn corner(&self, row: usize, column: usize) -> (&[f64], usize) {
+        let stride = stride(self.height);
+        (&self.values[column * stride + row..], stride)
+    }
+
+    /// Some columns, from row `first` on.
+    pub(crate) fn tall(&self, columns: &Range<usize>, first: usize) -> TallMatrix<'_> {
+        let (values, stride) = self.corner(first, columns.start);
+        TallMatrix::new(values, stride, columns.len())
+    }
+
+    /// Adds c^T G c for some rows c of some columns; G is symmetric, with columns `stride` apart.
+    pub(crate) fn add_squares(
+        &self,
+        columns: &Range<usize>,
+        rows: &Range<usize>,
+        (gram, stride): (&[f64], usize),
+        squares: &mut [f64],
+    ) {
+        let n = rows.len();
+        let mut products = vec![0.0; n * COLUMNS];
+        for block in pieces(columns.len(), COLUMNS) {
+            let before = columns.start..columns.start + block.end;
+            // Elements above the diagonal are doubled, and elements below it left out.
+            let mut corner: Vec<f64> = Vec::with_capacity(block.len() * block.end);
+            for j in block.clone() {
+                let column = &gram[j * stride..];
+                corner.extend(column[..j].iter().map(|g| 2.0 * g));
+                corner.push(column[j]);
+                corner.resize(corner.len() + block.end - j - 1, 0.0);
+            }
+            let products = &mut products[..n * block.len()];
+            products.fill(0.0);
+            let tall = self.tall(&before, rows.start);
+            add_product(tall, (&corner, block.end), n, (products, n), block.len());
+            for (product, k) in products.chunks_exact(n).zip(block) {
+                let own = &self.column(columns.start + k)[rows.clone()];
+                for ((square, p), c) in squares.iter_mut().zip(product).zip(own) {
+                    *square += p * c;
+                }
+            }
+        }
+    }
+}
+
+/// Writes a row-major matrix with `n_rows` rows in column-major order.
+pub(crate) fn transpose(rows: &[f64], n_rows: usize, out: &mut [f64]) {
+    /// Rows and columns of a tile: one cache line.
+    const SIDE: usize = 8;
+    let Some(width) = out.len().checked_div(n_rows) else {
+        return;
+    };
+    fill_pieces(out, SIDE * n_rows, |start, out| {
+        let first = start / n_rows;
+        for tile in pieces(n_rows, SIDE) {
+            for (j, column) in out.chunks_exact_mut(n_rows).enumerate() {
+                for i in tile.clone() {
+                    column[i] = rows[i * width + first + j];
+                }
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begins_a_line(values: &[f64]) -> bool {
+        (values.as_ptr() as usize).is_multiple_of(64)
+    }
+
+    #[test]
+    fn growing_and_cloning_keep_the_alignment() {
+        let mut values = AlignedColumns::default();
+        for n in 0..300 {
+            values.append(&[f64::from(n); 3]);
+            assert!(begins_a_line(&values) && begins_a_line(&values.clone()));
+        }
+        let expected: Vec<f64> = (0..300).flat_map(|n| [f64::from(n); 3]).collect();
+        assert_eq!(values[..], expected);
+        assert_eq!(values.clone()[..], expected);
+        values.resize(2);
+        values.resize(5000);
+        assert!(begins_a_line(&values));
+        assert_eq!(values[..3], [0.0, 0.0, 0.0]);
+        assert_eq!(AlignedColumns::zeros(7)[..], [0.0; 7]);
+    }
+
+    #[test]
+    fn buffers_are_aligned() {
+        let mut buffer = Vec::new();
+        for len in [0, 1, 63, 64, 5, 10_000] {
+            let room = room(&mut buffer, len);
+            assert!(len == 0 || begins_a_line(room));
+            assert_eq!(room.len(), len);
+        }
+    }
+
+    #[test]
+    fn strides_are_whole_lines_and_no_power_of_two() {
+        for n in 0..2100 {
+            let apart = stride(n);
+            assert!(apart >= n && apart < n + 2 * LINE && apart.is_multiple_of(LINE));
+            assert!(n == 0 || !apart.is_multiple_of(512));
+        }
+    }
+
+    #[test]
+    fn transposes() {
+        for (n, k) in [(0, 3), (3, 0), (1, 1), (7, 9), (16, 25), (129, 31)] {
+            let rows: Vec<f64> = (0..n * k).map(|v| v as f64).collect();
+            let mut out = vec![f64::NAN; n * k];
+            transpose(&rows, n, &mut out);
+            let expected = (0..k).flat_map(|j| (0..n).map(move |i| (i * k + j) as f64));
+            assert_eq!(out, expected.collect::<Vec<_>>());
+        }
+    }
+}
