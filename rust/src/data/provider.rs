@@ -13,7 +13,7 @@ use crate::data::row_blocks::Sums;
 use crate::data::rows::Observations;
 use crate::data::targets::deviation_or_size;
 use crate::data::{Facts, Statistics, Sweep};
-use crate::linalg::LowerTriangle;
+use crate::linalg::vector::mirrored;
 use crate::{Error, Likelihood, Result};
 
 /// Sums for a few functions: `gradient` and `gram` as in [`Sweep`], for these functions only.
@@ -300,10 +300,10 @@ impl<R: RowProvider> Statistics for ProviderStatistics<R> {
         active: &[usize],
         mu: &[f64],
         js: &[usize],
-    ) -> Result<(LowerTriangle, Vec<f64>)> {
+    ) -> Result<(DMatrix<f64>, Vec<f64>)> {
         self.move_to(active, mu)?;
         let (gram, gradient) = self.unit_products(js)?;
-        Ok((LowerTriangle::of(&gram), gradient))
+        Ok((gram, gradient))
     }
 }
 
@@ -470,7 +470,7 @@ impl RowProvider for RowPart<'_> {
             self.rows.local(active, mu, &mut gram, &mut gradient)?
         } else {
             let among = self.rows.among(active, mu, js)?;
-            (gram, gradient) = (among.0.whole(), among.1);
+            (gram, gradient) = (mirrored(among.0), among.1);
             self.rows.deviance(active, mu)?
         };
         Ok(CandidateProducts {
