@@ -9,7 +9,6 @@ mod column_cache;
 mod design;
 mod part;
 mod provider;
-mod row_blocks;
 mod row_subsample;
 mod rows;
 mod softmax;

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use nalgebra::DMatrix;
 
 use crate::Result;
+use crate::data::column_cache::{ROW_BLOCK, over_blocks};
 use crate::data::column_cache::{add_squares, lengths, unit_columns};
 use crate::data::design::{Family, SubsetDesign};
 use crate::data::low_rank::bounds::{
     BoundSample, FamilyBasis, GAP, STRIP, ScreeningBounds, is_worth_it,
 };
 use crate::data::low_rank::pivoted_cholesky::{MAX_LANDMARKS, PivotedCholesky, sample};
-use crate::data::row_blocks::{ROW_BLOCK, over_blocks};
 use crate::data::rows::Observations;
 use crate::data::{Facts, Statistics, Sweep};
 use crate::linalg::columns::stride;

@@ -10,13 +10,13 @@ use nalgebra::{DMatrix, DVector};
 use crate::data::column_cache::{
     ActiveColumns, add_squares, column_into, columns_into_strips, lengths, unit_columns,
 };
+use crate::data::column_cache::{
+    GRAM_COLUMNS, GRAM_ROWS, ROW_BLOCK, Sums, over_blocks, sum_over_rows,
+};
 use crate::data::design::{DenseDesign, Design};
 use crate::data::low_rank::bounds::FamilyBasis;
 use crate::data::low_rank::features::{LowRankFeatures, LowRankPolicy};
 use crate::data::low_rank::statistics::LowRankStatistics;
-use crate::data::row_blocks::{
-    GRAM_COLUMNS, GRAM_ROWS, ROW_BLOCK, Sums, over_blocks, sum_over_rows,
-};
 use crate::data::row_subsample::RowSubsample;
 use crate::data::targets::{check_rows, common_scale, total_weight};
 use crate::data::{Facts, Statistics, Sweep, no_bound};

@@ -15,10 +15,10 @@ use nalgebra::DMatrix;
 use crate::data::column_cache::{
     ActiveColumns, columns_into_strips, divide_by_norms, lengths, unit_columns, unit_square,
 };
-use crate::data::design::Design;
-use crate::data::row_blocks::{
+use crate::data::column_cache::{
     GRAM_COLUMNS, GRAM_ROWS, ROW_BLOCK, Sums, over_blocks, sum_over_rows,
 };
+use crate::data::design::Design;
 use crate::data::targets::{check_rows, total_weight};
 use crate::data::{Facts, Statistics, Sweep};
 use crate::linalg::gemm::{TallMatrix, add_lower_transpose_product, add_transpose_product};

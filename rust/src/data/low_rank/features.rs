@@ -10,9 +10,9 @@ use std::ops::Range;
 use nalgebra::DMatrix;
 
 use crate::Points;
+use crate::data::column_cache::{Sums, sum_over_rows};
 use crate::data::design::{Design, Family};
 use crate::data::low_rank::pivoted_cholesky::{PivotedCholesky, sample};
-use crate::data::row_blocks::{Sums, sum_over_rows};
 use crate::linalg::columns::{AlignedColumns, COLUMNS, Table, stride};
 use crate::linalg::gemm::{
     TallMatrix, add_lower_transpose_product, add_product, add_transpose_product,
