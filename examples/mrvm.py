@@ -21,7 +21,7 @@ from sklearn.model_selection import RepeatedKFold
 from sklearn.preprocessing import StandardScaler
 
 from sparsebayes import MRVM1, MRVM2
-from sparsebayes.plot import EvidencePathDisplay, RelevanceVectorsDisplay
+from sparsebayes.plot import RelevanceVectorsDisplay
 
 Array = NDArray[Any]
 PICTURE = Path(__file__).parents[1] / "docs" / "mrvm.svg"
@@ -118,7 +118,9 @@ def picture(machines: list[Machine], path: Path) -> None:
         column[0].set(title=f"{machine.name}: {len(machine.toy.relevance_)} of {N_ROWS} rows kept")
         column[1].plot(machine.toy.n_relevance_path_)
         column[1].set(ylabel="functions")
-        EvidencePathDisplay.from_estimator(machine.toy, ax=column[2])
+        name = "log_joint_likelihood" if isinstance(machine.toy, MRVM2) else "log_marginal_likelihood"
+        column[2].plot(getattr(machine.toy, f"{name}_path_"))
+        column[2].set(xlabel="step", ylabel=name.replace("_", " "))
         kept = np.flatnonzero(machine.counts)
         column[3].bar(kept, machine.counts[kept], width=1)
         for border in np.flatnonzero(np.diff(wine_classes)):

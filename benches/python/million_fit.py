@@ -76,7 +76,7 @@ class Sweeps:
 
     def __call__(self, step):
         now = time.perf_counter()
-        swept = step.progress.candidates if step.action == "sweep" else None
+        swept = step.progress.done if step.action == "sweep" else None
         if swept is not None and self._last is not None and swept > self._last[0]:
             self.candidates += swept - self._last[0]
             self.seconds += now - self._last[1]

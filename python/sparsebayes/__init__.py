@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from . import inspection, kernels, model_selection, plot, providers
     from ._data.statistics import SufficientStatistics
     from ._estimators.status import OverfitWarning
-    from ._export.c.header import to_c
-    from ._export.onnx.converters import register_onnx_converters
-    from ._export.onnx.model import to_onnx
+    from ._export.c_header import to_c
+    from ._export.onnx_model import register_onnx_converters, to_onnx
     from .classification import RVC, SparseBayesClassifier
     from .multiclass import MRVM1, MRVM2
     from .providers import PyStatistics
@@ -33,9 +32,8 @@ if TYPE_CHECKING:
 _LAZY_MODULES = {
     "_data.statistics": ["SufficientStatistics"],
     "_estimators.status": ["OverfitWarning"],
-    "_export.c.header": ["to_c"],
-    "_export.onnx.converters": ["register_onnx_converters"],
-    "_export.onnx.model": ["to_onnx"],
+    "_export.c_header": ["to_c"],
+    "_export.onnx_model": ["register_onnx_converters", "to_onnx"],
     "classification": ["RVC", "SparseBayesClassifier"],
     "multiclass": ["MRVM1", "MRVM2"],
     "providers": ["PyStatistics"],
@@ -45,36 +43,12 @@ _LAZY_MODULES = {
 _LAZY = {name: module for module, names in _LAZY_MODULES.items() for name in names}
 _PUBLIC_MODULES = ("dask", "inspection", "kernels", "model_selection", "plot", "providers")
 
-__all__ = [
-    "GREVM",
-    "LREVM",
-    "MRVM1",
-    "MRVM2",
-    "RVC",
-    "RVR",
-    "VGREVM",
-    "GREVMRegressor",
-    "LREVMRegressor",
-    "NumericalError",
-    "OverfitWarning",
-    "Predictor",
-    "Progress",
-    "PyStatistics",
-    "SparseBayesClassifier",
-    "SparseBayesRegressor",
-    "StepRecord",
-    "SufficientStatistics",
-    "__version__",
-    "inspection",
-    "kernels",
-    "load",
-    "model_selection",
-    "plot",
-    "providers",
-    "register_onnx_converters",
-    "to_c",
-    "to_onnx",
-]
+__all__ = ["RVC", "RVR", "SparseBayesClassifier", "SparseBayesRegressor"]
+__all__ += ["GREVM", "LREVM", "MRVM1", "MRVM2", "VGREVM", "GREVMRegressor", "LREVMRegressor"]
+__all__ += ["NumericalError", "OverfitWarning", "Progress", "StepRecord"]
+__all__ += ["PyStatistics", "SufficientStatistics"]
+__all__ += ["Predictor", "load", "register_onnx_converters", "to_c", "to_onnx"]
+__all__ += ["__version__", "inspection", "kernels", "model_selection", "plot", "providers"]
 
 
 def __getattr__(name: str) -> Any:

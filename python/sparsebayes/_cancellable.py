@@ -25,13 +25,10 @@ class _Cancelled(Exception):
 def in_background(
     work: Callable[[Callable[[], None]], Result], meanwhile: Callable[[int], None] | None = None
 ) -> Result:
-    """Return ``work(pulse)``, computed on another thread; its errors are raised here.
+    """Return ``work(pulse)``, computed on another thread, so that signal handlers can run meanwhile.
 
-    This thread calls ``meanwhile`` every 50 ms with the number of calls of ``pulse`` so far.
-
-    Signal handlers can run during the work, even during one long call of LAPACK. If a handler raises, as for
-    Ctrl-C, this function ends at once; the work, which must have no side effects, ends at its next call of
-    ``pulse``.
+    If a handler raises, as for Ctrl-C, this function ends at once; the work, which must have no side effects,
+    ends at its next call of ``pulse``. Every 50 ms ``meanwhile`` is called with the number of pulses so far.
     """
     cancelled, outcome, n_pulses = threading.Event(), Future[Result](), 0
 

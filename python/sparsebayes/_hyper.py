@@ -25,16 +25,7 @@ from ._data.design import DenseDesign, Design, KernelDesign, Layout, evaluate
 from ._estimators.probabilities import log_normalised
 from ._types import FloatArray, IntArray, Likelihood, Settings
 from .kernels import Kernel
-from .kernels._parameters import (
-    bounds,
-    forward,
-    kind,
-    leaves,
-    length_powers,
-    log_parameters,
-    natural,
-    with_all_log_parameters,
-)
+from .kernels._base import bounds, with_all_log_parameters
 from .kernels._resolve import is_precomputed
 
 #: L-BFGS iterations. Measured: docs/notebook/kernel-learning.md.
@@ -70,20 +61,16 @@ class CovarianceEvidence:
         noise_variance: float | None,
     ) -> None:
         self._kernels, self._X, self._fixed, self._Y = kernels, X, fixed, Y
-        self._noise = 1.0 / weights
-        #: Sum of the weights minus the number of rows.
-        self._excess_weight = float(weights.sum()) - len(weights)
+        self._noise, self._excess_weight = 1.0 / weights, float(weights.sum()) - len(weights)
         self._log_noise = None if noise_variance is None else float(np.log(noise_variance))
         self._squared = [not _is_positive_definite(kernel(X, X)) for kernel in kernels]
 
     def start(self) -> FloatArray:
         """Return a start: the given kernel parameters, and variances for targets of variance 1."""
-        theta = [log_parameters(kernel) for kernel in self._kernels]
         sizes = [float(np.mean(np.diag(K))) for K, _ in self._covariances(self._kernels)]
-        sizes += list(np.mean(self._fixed**2, axis=0))
-        log_variances = -np.log(np.maximum(sizes, 1e-300))
+        log_variances = -np.log(np.maximum([*sizes, *np.mean(self._fixed**2, axis=0)], 1e-300))
         noise = [np.log(0.1)] if self._log_noise is None else []
-        return np.concatenate([*theta, log_variances, noise])
+        return np.concatenate([_parameters(self._kernels), log_variances, noise])
 
     def __call__(self, x: FloatArray) -> tuple[float, FloatArray] | None:
         """Return L and its gradient, or None where C is not positive definite."""
@@ -103,8 +90,7 @@ class CovarianceEvidence:
             return None
         n, n_outputs = self._Y.shape
         A, inverse = cho_solve((factor, True), self._Y), cho_solve((factor, True), np.eye(n))
-        log_det = 2.0 * float(np.log(np.diag(factor)).sum())
-        log_det += self._excess_weight * log_noise
+        log_det = 2.0 * float(np.log(np.diag(factor)).sum()) + self._excess_weight * log_noise
         value = -0.5 * (float(np.sum(self._Y * A)) + n_outputs * (log_det + n * np.log(2.0 * np.pi)))
         G = 0.5 * (A @ A.T - n_outputs * inverse)
         slopes = [pull(a * G) for a, (_, pull) in zip(np.exp(log_a), parts, strict=True)]
@@ -118,7 +104,7 @@ class CovarianceEvidence:
         """Return the covariance of each kernel, and the function from dL/dK to dL/d(log parameters)."""
         parts = []
         for kernel, squared in zip(kernels, self._squared, strict=True):
-            K, pull = forward(kernel, self._X, self._X)
+            K, pull = kernel._forward(self._X, self._X)
             parts.append(_square(K, pull) if squared else (K, pull))
         return parts
 
@@ -129,7 +115,6 @@ class CovarianceEvidence:
         n = len(limits)
         box = np.column_stack([x0 - _VARIANCE_RANGE, x0 + _VARIANCE_RANGE])
         box[:n, 0], box[:n, 1] = np.minimum(limits[:, 0], x0[:n]), np.maximum(limits[:, 1], x0[:n])
-
         if not np.isfinite(box).all():
             return x0[:n]
 
@@ -182,18 +167,15 @@ _MAX_STEPS: Final = 2000
 class LearningData:
     """The training data and the dictionary that kernels are learned from."""
 
-    #: Rows, N x d.
+    #: Rows, N x d, and centres of the kernel functions, M x d.
     X: FloatArray
-    #: Centres of the kernel functions, M x d.
     centres: FloatArray
     #: Functions without parameters, N x F: the bias, and the extra columns.
     fixed: FloatArray
-    #: One target for each output, all of length N.
+    #: One target for each output, and the sample weights, all of length N.
     targets: list[FloatArray]
-    #: Sample weights, length N.
     weights: FloatArray
     likelihood: Likelihood
-    #: Given noise variance, or None.
     noise_variance: float | None
     #: Number of ``fixed`` functions before the kernels in the dictionary; the others follow the kernels.
     n_before: int
@@ -202,9 +184,10 @@ class LearningData:
 
     def standardised(self) -> tuple[FloatArray, float]:
         """Return the targets that vary, with mean 0 and variance 1, N x C, and the std of the first."""
-        moments = [_moments(target, self.weights) for target in self.targets]
-        pairs = zip(self.targets, moments, strict=True)
-        return np.column_stack([(t - mean) / std for t, (mean, std) in pairs if std > 0.0]), moments[0][1]
+        centred = [t - np.average(t, weights=self.weights) for t in self.targets]
+        stds = [float(np.sqrt(np.average(t**2, weights=self.weights))) for t in centred]
+        columns = [t / std for t, std in zip(centred, stds, strict=True) if std > 0.0]
+        return np.column_stack(columns), stds[0]
 
     def at(self, rows: IntArray, centres: IntArray) -> LearningData:
         """Return these rows, with functions about these centres."""
@@ -217,12 +200,6 @@ class LearningData:
             weights=self.weights[rows],
             centre_rows=None,
         )
-
-
-def _moments(target: FloatArray, weights: FloatArray) -> tuple[float, float]:
-    """Return mean and standard deviation."""
-    mean = np.average(target, weights=weights)
-    return float(mean), float(np.sqrt(np.average((target - mean) ** 2, weights=weights)))
 
 
 def check_model(
@@ -310,7 +287,7 @@ class _Learner:
         self, kernels: list[Kernel], splits: list[_Split], directions: tuple[int, ...]
     ) -> list[_Candidate]:
         """Return candidates with all lengths multiplied by growing factors, while predictions improve."""
-        powers = np.concatenate([length_powers(kernel) for kernel in self.kernels])
+        powers = np.concatenate([kernel._length_powers() for kernel in self.kernels])
         theta, step = _parameters(kernels), powers * _LENGTH_STEP
         found = [self._candidate(kernels, splits)]
         for direction in directions if step.any() else ():
@@ -330,13 +307,15 @@ class _Learner:
     @cached_property
     def _natural(self) -> FloatArray:
         """Natural log parameters for the data, with the given proportions of kernels of the same kind."""
-        parts = [leaf for kernel in self.kernels for leaf in leaves(kernel) if len(log_parameters(leaf)) > 0]
-        means = [float(log_parameters(leaf).mean()) for leaf in parts]
+        parts = [
+            leaf for kernel in self.kernels for leaf in kernel._leaves() if len(leaf._log_parameters()) > 0
+        ]
+        means = [float(leaf._log_parameters().mean()) for leaf in parts]
         suggested = []
         for leaf, mean in zip(parts, means, strict=True):
             # Kernels with equal starts would stay equal.
-            alike = [other for part, other in zip(parts, means, strict=True) if kind(part) == kind(leaf)]
-            suggested.append(natural(leaf, self.data.X, self.data.weights) + mean - np.mean(alike))
+            alike = [other for part, other in zip(parts, means, strict=True) if part._kind() == leaf._kind()]
+            suggested.append(leaf._natural(self.data.X, self.data.weights) + mean - np.mean(alike))
         return np.concatenate(suggested)
 
     def _proposal(self, kernels: list[Kernel]) -> FloatArray:
@@ -374,30 +353,28 @@ class _Learner:
         """Fit each split, and predict its held-out rows."""
         densities = []
         for data, held_out in splits:
-            posteriors = []
-            for target in data.targets:
-                posterior = self._fit(kernels, data, target)
-                if posterior is None:
-                    return -np.inf, kernels
-                posteriors.append(posterior)
+            posteriors = self._fit(kernels, data)
+            if posteriors is None:
+                return -np.inf, kernels
             densities.append(_log_density(kernels, held_out, posteriors))
         return float(np.concatenate(densities).sum()), kernels
 
-    def _fit(self, kernels: list[Kernel], data: LearningData, target: FloatArray) -> _core.Posterior | None:
-        """Fit one output sequentially; None if the fit is abandoned or fails."""
+    def _fit(self, kernels: list[Kernel], data: LearningData) -> list[_core.Posterior] | None:
+        """Fit each output sequentially; None if a fit is abandoned or fails."""
         most = _MAX_ACTIVE_FRACTION * len(data.X)
-
-        def stop(*step: Any) -> bool:
-            n_active: int = step[5]
-            return n_active > most
-
         settings = replace(self.settings, scheme="sequential", search="greedy", max_iter=_MAX_STEPS)
-        design = _design(kernels, data, settings)
-        try:
-            posterior = design.fit(target, data.weights, data.likelihood, settings, stop)
-        except _core.NumericalError:
-            return None
-        return None if posterior.status in ("stopped", "max_iter") else posterior
+        design, posteriors = _design(kernels, data, settings), []
+        for target in data.targets:
+            try:
+                posterior = design.fit(
+                    target, data.weights, data.likelihood, settings, lambda *step: bool(step[5] > most)
+                )
+            except _core.NumericalError:
+                return None
+            if posterior.status in ("stopped", "max_iter"):
+                return None
+            posteriors.append(posterior)
+        return posteriors
 
 
 def _score(one: _Candidate) -> float:
@@ -427,35 +404,29 @@ def _log_density(kernels: list[Kernel], data: LearningData, posteriors: list[_co
         variance = np.maximum(np.sum((Phi @ posterior.sigma) * Phi, axis=1), 0.0)
         moments.append((Phi @ posterior.mu, variance))
     if data.likelihood == "gaussian":
-        mean, variance = moments[0]
-        variance = variance + 1.0 / posteriors[0].beta
+        mean, variance = moments[0][0], moments[0][1] + 1.0 / posteriors[0].beta
         log_p = -0.5 * (np.log(2.0 * np.pi * variance) + (data.targets[0] - mean) ** 2 / variance)
     else:
         logits = np.column_stack([mean / np.sqrt(1.0 + np.pi / 8.0 * variance) for mean, variance in moments])
-        of_each: FloatArray = log_normalised(logits)
         # With two classes the one column is the logit of the second.
-        classes = (
-            data.targets[0] > 0.5 if len(moments) == 1 else np.argmax(np.column_stack(data.targets), axis=1)
-        )
-        log_p = of_each[np.arange(len(of_each)), classes.astype(np.intp)]
+        targets = np.column_stack(data.targets)
+        classes = np.argmax(targets, axis=1) if len(moments) > 1 else (targets[:, 0] > 0.5).astype(np.intp)
+        log_p = log_normalised(logits)[np.arange(len(targets)), classes]
     weighted: FloatArray = data.weights * log_p
     return weighted
 
 
 def _functions(kernels: list[Kernel], data: LearningData, active: NDArray[np.int64]) -> FloatArray:
     """Return the values of these columns of the dictionary at the rows."""
-    # There may be no centres if all of them are held-out rows.
-    n_centres, end = len(data.centres), data.n_before + len(kernels) * len(data.centres)
-    block, centre = np.divmod(active - data.n_before, max(n_centres, 1))
-    fixed = np.where(active < data.n_before, active, active - len(kernels) * n_centres)
-    Phi = np.empty((len(data.X), len(active)))
-    inside = (active >= data.n_before) & (active < end)
-    Phi[:, ~inside] = data.fixed[:, fixed[~inside]]
-    for k, kernel in enumerate(kernels):
-        columns = np.flatnonzero(inside & (block == k))
-        Phi[:, columns] = kernel(data.X, data.centres[centre[columns]])
-    return Phi
+    borders = data.n_before + len(data.centres) * np.arange(len(kernels) + 1)
+    first, *inner, last = np.split(active, np.searchsorted(active, borders))
+    own = [
+        kernel(data.X, data.centres[part - border])
+        for kernel, part, border in zip(kernels, inner, borders[:-1], strict=True)
+    ]
+    after = last - len(kernels) * len(data.centres)
+    return np.hstack([data.fixed[:, first], *own, data.fixed[:, after]])
 
 
 def _parameters(kernels: list[Kernel]) -> FloatArray:
-    return np.concatenate([log_parameters(kernel) for kernel in kernels])
+    return np.concatenate([kernel._log_parameters() for kernel in kernels])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ._checks.numbers import asked_to_stop
 from ._checks.targets import KnownNoise
-from ._types import Progress, StepRecord, Sweep
+from ._types import Progress, StepRecord
 
 if TYPE_CHECKING:
     from ._data.chunks import Rows
@@ -43,10 +42,7 @@ def _tqdm() -> Any:
 def progress_bar(
     verbose: int, title: str, unit: str, total: int | None = None, done: int = 0
 ) -> Iterator[Callable[..., None] | None]:
-    """Open a bar and yield ``show(done, note="", now=False)``; None without a bar.
-
-    ``show`` redraws at most every 0.1 s, but with ``now=True`` at once.
-    """
+    """Open a bar and yield ``show(done, note="")``, which redraws at most every 0.1 s; None without a bar."""
     kind, bar = _tqdm() if verbose and sys.stderr is not None else None, None
     if kind is not None:
         style = {"bar_format": _BAR_FORMAT} if total is None else {"unit_scale": True}
@@ -56,30 +52,16 @@ def progress_bar(
         yield None
         return
 
-    def show(done: int, note: str = "", now: bool = False) -> None:
+    def show(done: int, note: str = "") -> None:
         with suppress(*_CLOSED_STREAM):
             bar.set_postfix_str(note, refresh=False)
             bar.update(done - bar.n)
-            if now:
-                bar.refresh()
 
     try:
         yield show
     finally:
         with suppress(*_CLOSED_STREAM):
             bar.close()
-
-
-class DisplayCallback:
-    """A callback that only displays: the core calls it at most every ``seconds`` and does not wait for it."""
-
-    seconds = 0.1
-
-    def __init__(self, step: CoreCallback) -> None:
-        self._step = step
-
-    def __call__(self, *step: Any) -> bool:
-        return self._step(*step)
 
 
 @dataclass
@@ -99,8 +81,7 @@ class FitReporter:
     stopped: bool = False
 
     def __post_init__(self) -> None:
-        self._units = self.noise or KnownNoise(None, 1.0, 0.0)
-        self._fit, self._sweep_began = 0, 0.0
+        self._units, self._fit = self.noise or KnownNoise(None, 1.0, 0.0), 0
 
     @contextmanager
     def fit(self) -> Iterator[CoreCallback | None]:
@@ -109,10 +90,7 @@ class FitReporter:
         self._title = title(self.estimator, self._fit, self.n_fits)
         LOG.debug("%s: fit begun, %d candidates", self._title, self.n_basis)
         with progress_bar(self.estimator.verbose, self._title, "steps") as self._show:
-            if self.estimator.callback is not None:
-                yield self._step
-            else:
-                yield None if self._show is None else DisplayCallback(self._step)
+            yield None if self.estimator.callback is None and self._show is None else self._step
 
     def end(self, status: str, n_iter: int, n_active: int, log_evidence: float) -> None:
         """Show and log the end of a fit."""
@@ -137,21 +115,15 @@ class FitReporter:
         log_evidence += self._units.log_evidence
         if self._show is not None:
             sweep = "" if swept is None else f", {swept[0]:,} of {swept[1]:,} candidates swept"
-            # A sweep may take long: its beginning is shown at once.
-            self._show(iteration, _note(n_active, log_evidence) + sweep, swept is not None and swept[0] == 0)
+            self._show(iteration, _note(n_active, log_evidence) + sweep)
         if self.estimator.callback is not None:
             # The columns of a softmax are ordered by class.
             index = None if column < 0 else self.layout.name(column % self.n_basis)
             noise = 1.0 / (beta * self._units.variance) if self.has_noise else None
-            progress = None if swept is None else self._sweep(*swept)
+            progress = None if swept is None else Progress("sweeping", *swept)
             record = StepRecord(iteration, action, index, gain, log_evidence, n_active, noise, progress)
             self.stopped = asked_to_stop(self.estimator.callback, record)
         return self.stopped
-
-    def _sweep(self, done: int, total: int) -> Sweep:
-        if done == 0:
-            self._sweep_began = time.monotonic()
-        return Sweep(done, total, self.n_rows, _seconds_left(self._sweep_began, done, total))
 
 
 class ReadReporter:
@@ -165,18 +137,16 @@ class ReadReporter:
 
     def passing(self, what: str, blocks: Iterable[Rows], before: int = 0) -> Iterator[Rows]:
         """Yield the blocks of a pass until the callback asks to stop; ``before`` rows are already done."""
-        name, began, rows = f"{title(self._estimator)}: {what}", time.monotonic(), 0
+        name, rows = f"{title(self._estimator)}: {what}", 0
         LOG.debug("%s", name)
         with progress_bar(self._estimator.verbose, name, "rows", self._n_rows, before) as show:
             for block in blocks:
                 yield block
-                rows, chunk = rows + len(block), block.chunk + 1
+                rows += len(block)
                 if show is not None:
-                    show(rows, f"chunk {chunk}")
+                    show(rows, f"chunk {block.chunk + 1}")
                 if self._estimator.callback is not None and not self.stopped:
-                    total = self._n_rows
-                    left = None if total is None else _seconds_left(began, rows - before, total - before)
-                    progress = Progress(what, rows, total, chunk, left)
+                    progress = Progress(what, rows, self._n_rows)
                     record = StepRecord(0, "read", None, 0.0, math.nan, 0, None, progress)
                     self.stopped = asked_to_stop(self._estimator.callback, record)
                 if self.stopped:
@@ -191,7 +161,3 @@ def title(estimator: Any, number: int = 1, n_fits: int = 1) -> str:
 
 def _note(n_active: int, log_evidence: float) -> str:
     return f"{n_active} functions, log evidence {log_evidence:.6g}"
-
-
-def _seconds_left(began: float, done: int, total: int) -> float | None:
-    return (time.monotonic() - began) * max(0, total - done) / done if done > 0 else None

@@ -21,63 +21,34 @@ Search: TypeAlias = Literal["greedy", "exchange"]
 KernelFunction: TypeAlias = Callable[[FloatArray, FloatArray], ArrayLike]
 #: One kernel as a user may name it.
 KernelLike: TypeAlias = "str | Kernel | KernelFunction"
-#: Type of ``kernel``: one kernel, or several for a multi-kernel dictionary.
+#: ``kernel``: one kernel, or several for a multi-kernel dictionary.
 KernelSpec: TypeAlias = "KernelLike | Sequence[KernelLike]"
-#: Type of ``extra_basis``: "linear", a transformer, a callable, or None.
+#: ``extra_basis``: "linear", a transformer, a callable, or None.
 ExtraBasis: TypeAlias = "str | Any | Callable[[FloatArray], ArrayLike] | None"
-
-#: Types of X and y in ``fit``: arrays; chunks of rows; a path or an Arrow data set, with the names of
-#: columns.
+#: X and y in ``fit``: arrays; chunks of rows; a path or an Arrow data set, with the names of columns.
 Data: TypeAlias = "ArrayLike | Iterable[Any] | Callable[[], Iterable[Any]] | os.PathLike[str] | Any"
 Target: TypeAlias = "ArrayLike | str | None"
-#: Type of ``sample_weight`` and ``y_std`` for rows in memory: a number for each, or one for all.
+#: ``sample_weight`` and ``y_std`` for rows in memory: a number for each, or one for all.
 PerRow: TypeAlias = "ArrayLike | None"
-
-#: Type of ``candidates``: a number of training rows, or centres; None: every row.
+#: ``candidates``: a number of training rows, or centres; None: every row.
 Candidates: TypeAlias = "int | ArrayLike | None"
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Progress of a pass over rows that are read in chunks.
+    """Progress of a pass over the rows, or over the candidates of a large dictionary.
 
     Attributes
     ----------
     what : str
-        Name of the pass, ``"looking for centres"`` or ``"summing"``.
-    rows, n_rows : int, int or None
-        Rows read in this pass, and their total number, if known.
-    chunk : int
-        Number of the current chunk, from 1.
-    seconds_left : float or None
-        Estimate of the time until the pass ends, if n_rows is known.
+        ``"looking for centres"``, ``"looking at classes"``, ``"summing"``, or ``"sweeping"`` over candidates.
+    done, total : int, int or None
+        Rows or candidates done in this pass, and their total number, if known.
     """
 
     what: str
-    rows: int
-    n_rows: int | None
-    chunk: int
-    seconds_left: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Sweep:
-    """Progress of a sweep over the candidates outside the working set, in a fit of a large dictionary.
-
-    Attributes
-    ----------
-    candidates, n_candidates : int
-        Candidates evaluated in this sweep, and their total number.
-    n_rows : int
-        Rows on which each is evaluated.
-    seconds_left : float or None
-        Estimate of the time until the sweep ends; None at its beginning.
-    """
-
-    candidates: int
-    n_candidates: int
-    n_rows: int
-    seconds_left: float | None
+    done: int
+    total: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +65,8 @@ class StepRecord:
         section 4, steps 6 to 8), ``"noise"`` (step 9), ``"joint"`` (all hyperparameters together; in a
         variational fit also q and the parameters of its bound), ``"search"`` (an exchange of functions) or
         ``"mode"`` (an update of the posterior mode, for likelihoods other than the Gaussian). Two actions
-        report the ``progress`` of a pass over the data instead of a step: ``"read"``, before the first step,
-        for each block of rows that are read in chunks; ``"sweep"``, for dictionaries processed in blocks.
+        report the ``progress`` of a pass over the data instead of a step: ``"read"``, for each block of rows
+        that are read in chunks; ``"sweep"``, for dictionaries processed in blocks.
     index : int or None
         The function that changed, counted as in ``active_``: -1 is the bias. None if it is not a single one.
     gain : float
@@ -106,8 +77,8 @@ class StepRecord:
         Functions in the model after the step.
     noise_variance : float or None
         Noise variance after the step, averaged over several outputs; None for likelihoods without one.
-    progress : Progress, Sweep or None
-        Progress of a pass over the rows or the candidates; None for steps of the fit itself.
+    progress : Progress or None
+        Progress of a pass over the data; None for steps of the fit itself.
     """
 
     iteration: int
@@ -117,7 +88,7 @@ class StepRecord:
     log_marginal_likelihood: float
     n_active: int
     noise_variance: float | None
-    progress: Progress | Sweep | None = None
+    progress: Progress | None = None
 
 
 Callback: TypeAlias = Callable[[StepRecord], Any]
@@ -143,11 +114,8 @@ class Settings:
     def with_noise_of(self, variance: float) -> Settings:
         """Return the settings with noise in units of this variance."""
         given, (shape, rate) = self.noise_variance, self.noise_prior
-        return replace(
-            self,
-            noise_variance=None if given is None else given * variance,
-            noise_prior=(shape, rate * variance),
-        )
+        noise_variance = None if given is None else given * variance
+        return replace(self, noise_variance=noise_variance, noise_prior=(shape, rate * variance))
 
     def of_one_target(self) -> dict[str, Any]:
         """Return the keywords of a fit of one target."""
@@ -158,17 +126,14 @@ class Settings:
 class _DenseModel:
     """A fitted model as dense arrays, from which its certificate is computed."""
 
-    #: Design matrix, N x K, in the column order of the dictionary.
+    #: Design matrix, N x K, in the column order of the dictionary, and the weights of its rows.
     Phi: FloatArray
-    #: Sample weights, length N, or None.
     weights: FloatArray | None
-    #: Indices of the columns in the model, ascending; for a softmax c K + j where class c uses column j.
+    #: Columns in the model, ascending; for a softmax c K + j where class c uses column j.
     active: IntArray
-    #: Prior precision of each active function's weight or weights.
     alpha: FloatArray
-    #: Posterior means, length n_active or n_active x C, as the fit published them.
+    #: Posterior means, length n_active or n_active x C, and the log evidence, as the fit published them.
     mu: FloatArray
-    #: Log marginal likelihood as the fit reported it.
     log_evidence: float
 
 
@@ -197,13 +162,11 @@ class Problem(_DenseModel):
 class OutputsProblem(_DenseModel):
     """One fit of several outputs."""
 
-    #: Targets, N x C.
+    #: Targets, N x C, and the noise precision of each output.
     targets: FloatArray
-    #: Noise precision of each output.
     beta: FloatArray
-    #: Whether all outputs have the same noise.
+    #: Whether all outputs have the same noise, and whether it was given.
     shared_noise: bool
-    #: Whether the noise was given.
     fixed: bool
     #: Whether each noise level is at its lower bound.
     at_floor: NDArray[np.bool_]

@@ -24,20 +24,14 @@ from ._checks.arguments import (
     check_reporting,
 )
 from ._checks.numbers import check_predictions
-from ._checks.targets import (
-    Training,
-    check_training,
-    check_weights,
-    check_X,
-    learn_classes,
-)
+from ._checks.targets import Training, check_training, check_weights, check_X, learn_classes
 from ._data import candidates as _candidates
 from ._data.design import Layout, evaluate
 from ._estimators.basis import KernelEstimator
 from ._estimators.docs import documented
 from ._estimators.status import MAX_CONSTANT_FUNCTIONS, RowSummary
+from ._mrvm import Constructive, Outcome, Task, TopDown
 from ._mrvm.kernel_weights import Composite
-from ._mrvm.updates import Constructive, Outcome, Task, TopDown
 from ._progress import FitReporter
 from ._types import Callback, Candidates, FloatArray, OutputsProblem, PerRow
 from .inspection._probit import written_out
@@ -46,6 +40,8 @@ from .kernels._resolve import is_precomputed
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+
+__all__ = ["MRVM1", "MRVM2"]
 
 #: Rows predicted at a time, so that memory does not grow with their number.
 _PREDICT_ROWS = 8192
@@ -135,9 +131,8 @@ class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # sci
         if outcome.sigma is not None:  # mRVM1, whose classes share alpha
             effective = float((1.0 - outcome.alpha * outcome.sigma.diagonal()).sum())
         self._row_summary = replace(RowSummary.of(training), n_effective=effective)
-        self.active_ = layout.names(outcome.columns)
+        self.active_, self.kernel_weights_ = layout.names(outcome.columns), outcome.kernel_weights
         self.alpha_, self.mu_ = outcome.alpha, outcome.mu
-        self.kernel_weights_ = outcome.kernel_weights
         self.n_iter_, self.status_ = len(outcome.path) - 1, outcome.status
         self.n_relevance_path_ = np.array(outcome.n_active)
         functions = self.active_ >= 0
@@ -170,16 +165,9 @@ class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # sci
     def decision_function(self, X: ArrayLike) -> FloatArray:
         r"""Return the scores :math:`w_c^T \phi(x)` of the classes.
 
-        Parameters
-        ----------
-        {X}
+        Of two classes the score of the second minus that of the first.
 
-        Returns
-        -------
-        ndarray of shape (n,) or (n, n_classes)
-            Two classes: the score of the second minus that of the first. More: a column for each class.
-
-        {predict_raises}
+        {decision_sections}
         """
         scores = self._scores(X)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
@@ -201,8 +189,7 @@ class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # sci
 
         {predict_sections}
         """
-        numbers = np.argmax(self._scores(X), axis=1)
-        labels: NDArray[Any] = self.classes_[numbers]
+        labels: NDArray[Any] = self.classes_[np.argmax(self._scores(X), axis=1)]
         return labels
 
     def log_predictive_likelihood(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> float:
@@ -221,12 +208,7 @@ class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # sci
         float
             In nats; 0 if every row is certain, :math:`-\ln C` for uniform probabilities.
 
-        Raises
-        ------
-        NotFittedError
-            Before ``fit``.
-        TypeError, ValueError
-            If X or sample_weight is invalid, or y holds labels that ``fit`` did not see.
+        {predict_raises}
         """
         scores = self._scores(X)
         labels = np.asarray(y)
@@ -245,9 +227,6 @@ class ProbitModel(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # sci
         _, log_p = _core.probit_expectations(scores, numbers, n_nodes=self.n_quadrature, n_threads=n_threads)
         weights = check_weights(sample_weight, len(scores))
         return float(np.average(log_p, weights=weights))
-
-
-__all__ = ["MRVM1", "MRVM2"]
 
 
 @documented
@@ -297,17 +276,14 @@ class MRVM1(ProbitModel):
     log_marginal_likelihood_path_ : ndarray of shape (n_iter_ + 1,)
         The log evidence at the start and after each iteration. It does not fall within an M-step; between
         M-steps the targets change, and so does the meaning of their evidence.
-    lower_bound_path_ : ndarray
-        Variational bound on the log evidence of the labels after each E-step; E- and M-steps raise it.
-    lower_bound_ : float
-        The last value of ``lower_bound_path_``.
+    lower_bound_, lower_bound_path_ : float, ndarray
+        Variational bound on the log evidence of the labels at the end, and after each E-step; E- and M-steps
+        raise it.
 
     Notes
     -----
-    The model may end without functions, so that every class is equally probable everywhere: by its evidence
-    the kernel links no rows of the same class. This happens for kernels so narrow that all rows are
-    independent; then a wider kernel (a smaller ``gamma``) or other units of X help. It also happens with only
-    two rows.
+    The model may end without functions, so that every class is equally probable everywhere, if the kernel is
+    so narrow that all rows are independent: take a wider kernel (a smaller ``gamma``) or other units of X.
 
     References
     ----------
@@ -385,25 +361,14 @@ class MRVM2(ProbitModel):
     status_ : str
         ``"converged"``; ``"empty"``: converged, but the model has no function except the bias;
         ``"max_iter"``; or ``"stopped"`` by the callback.
-    log_joint_likelihood_ : float
-        Log of the joint density of labels and weights at the end, up to a constant; precisions and auxiliary
-        targets are integrated out.
-    log_joint_likelihood_path_ : ndarray of shape (n_iter_ + 1,)
-        The same at the start and after each iteration. It does not fall, unless pruning deletes functions
-        that matter, those of a kernel with values so large that small weights have an effect.
+    log_joint_likelihood_, log_joint_likelihood_path_ : float, ndarray of shape (n_iter_ + 1,)
+        Log of the joint density of labels and weights, up to a constant, at the end, and at the start and
+        after each iteration; precisions and auxiliary targets are integrated out. It does not fall, unless
+        pruning deletes functions that matter, those of a kernel with very large values.
 
     References
     ----------
     {psorakis}
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_iris
-    >>> from sparsebayes import MRVM2
-    >>> X, y = load_iris(return_X_y=True)
-    >>> model = MRVM2(gamma=0.25).fit(X, y)
-    >>> len(model.relevance_) < 15, model.score(X, y) > 0.95
-    (True, True)
     """
 
     convergence: str = "convA"

@@ -2,7 +2,7 @@
 
 ``SomeDisplay.from_estimator(est, ...)`` draws, and returns an object with the plotted numbers, ``ax_`` and
 ``figure_``; its method ``plot(ax)`` draws them again. For a fitted pipeline, the last step is drawn with the
-data that it receives.
+data that it receives. X and y need not be the training data.
 
 All displays raise ``ImportError`` if ``ax`` is None and matplotlib is not installed, ``NotFittedError`` if
 ``est`` is not fitted, and ``TypeError`` or ``ValueError`` if ``est`` or the data do not suit the display.
@@ -23,6 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 from ._checks.arguments import check_entries, check_flag, check_real
 from ._checks.numbers import any_array, real_array
 from ._checks.targets import last_step
+from ._estimators.docs import documented
 from ._types import FloatArray
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 __all__ = [
-    "AlphaSpectrumDisplay",
-    "EvidencePathDisplay",
     "PredictiveBandDisplay",
     "ProbabilityDisplay",
     "RelevanceVectorsDisplay",
@@ -41,17 +40,24 @@ __all__ = [
 _GRID, _MARGIN = 201, 0.1
 _MARKERS = "*.+xv^sD"
 #: Fields of displays that are arrays of numbers, or of labels.
-_NUMBERS: Final = frozenset("points vectors x mean std first second probabilities path".split())
+_NUMBERS: Final = frozenset("points vectors x mean std first second probabilities".split())
 _LABELS: Final = frozenset(["y", "classes"])
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class _Display:
+    """Data and relevance vectors of a model of one or two inputs."""
+
+    points: Any
+    vectors: Any
+    y: Any = None
+    classes: Any = None
+    labels: Sequence[str] = ("x", "y")
+
     def __post_init__(self) -> None:
         for name, values in vars(self).items():
-            if name in _NUMBERS:
-                setattr(self, name, real_array(name, values))
-            elif name in _LABELS and values is not None:
-                setattr(self, name, any_array(name, values))
+            if name in _NUMBERS or (name in _LABELS and values is not None):
+                setattr(self, name, (real_array if name in _NUMBERS else any_array)(name, values))
 
     def plot(self, ax: Axes | None = None, **kwargs: Any) -> Self:
         """Draw on ``ax``, or in a new figure if it is None; ``kwargs`` as for ``from_estimator``."""
@@ -71,8 +77,21 @@ class _Display:
     def _draw(self, ax: Any, **kwargs: Any) -> None:
         raise NotImplementedError
 
+    def _finish(self, ax: Any) -> None:
+        """Circle the relevance vectors, and label the axes."""
+        if len(self.vectors) > 0:
+            name = f"relevance vectors ({len(self.vectors)})"
+            ax.scatter(*self.vectors.T, s=90, facecolors="none", edgecolors="black", label=name, zorder=3)
+        ax.set(xlabel=self.labels[0], ylabel=self.labels[1])
+        ax.legend()
 
-@dataclass(eq=False, repr=False)
+    def _scatter_classes(self, ax: Any) -> None:
+        for c, label in enumerate(self.classes):
+            style = {"marker": _MARKERS[c % len(_MARKERS)], "color": f"C{c % 10}"}
+            ax.scatter(*self.points[self.y == label].T, s=25, label=str(label), **style)
+
+
+@documented
 class RelevanceVectorsDisplay(_Display):
     """Data of one or two inputs, with circles around the relevance vectors.
 
@@ -81,53 +100,32 @@ class RelevanceVectorsDisplay(_Display):
 
     Parameters
     ----------
-    points, vectors : array-like of shape (n, 2) and (n_relevance, 2)
-        Coordinates of the rows and of the relevance vectors.
-    y : array-like of shape (n,)
-        Targets or labels.
-    labels : sequence of str, default=("x", "y")
-        Labels of the axes.
-    classes : array-like, optional
-        The classes of a classifier.
+    {display_data}
     """
-
-    points: Any
-    y: Any
-    vectors: Any
-    labels: Sequence[str] = ("x", "y")
-    classes: Any = None
 
     @classmethod
     def from_estimator(
         cls, est: Any, X: ArrayLike, y: ArrayLike, *, ax: Axes | None = None, **kwargs: Any
     ) -> Self:
-        """Draw data and relevance vectors of a fitted regression or classifier with kernels.
+        """Draw data and relevance vectors of a regression of one or two inputs, or a classifier of two.
 
-        ``X``, of one column (regressions) or two, and ``y`` need not be the training data. ``kwargs`` are for
-        ``matplotlib.axes.Axes.scatter`` of the data of a regression.
+        ``kwargs`` are for ``matplotlib.axes.Axes.scatter`` of the data of a regression.
         """
-        est, X = last_step(est, X)
-        _check_fitted(cls, est, "relevance_vectors_", "relevance vectors")
-        classes = est.classes_ if is_classifier(est) else None
-        rows = _rows(cls, est, X, (1, 2) if classes is None else (2,))
-        target = _targets(y, len(rows), classes)
-        if rows.shape[1] == 2:
-            return cls(rows, target, est.relevance_vectors_, _names(est), classes).plot(ax, **kwargs)
-        points, vectors = _in_the_plane(est, rows, target)
-        return cls(points, target, vectors, (*_names(est), "y")).plot(ax, **({"color": "0.5"} | kwargs))
+        est, rows, target = _prepared(cls, est, X, y, "relevance_vectors_", "relevance vectors")
+        style = {"color": "0.5"} if rows.shape[1] == 1 else {}
+        return cls(**_data(est, rows, target)).plot(ax, **(style | kwargs))
 
     def _draw(self, ax: Any, **kwargs: Any) -> None:
         if self.classes is None:
             colour = {} if {"c", "color"} & kwargs.keys() else {"c": self.y}
             ax.scatter(*self.points.T, **{"s": 15, "label": "data", **colour, **kwargs})
         else:
-            _scatter_classes(ax, self.points, self.y, self.classes)
-        _circle(ax, self.vectors)
-        ax.set(xlabel=self.labels[0], ylabel=self.labels[1])
-        ax.legend()
+            self._scatter_classes(ax)
+        self._finish(ax)
 
 
-@dataclass(eq=False, repr=False)
+@documented
+@dataclass(eq=False, repr=False, kw_only=True)
 class PredictiveBandDisplay(_Display):
     """The predictive distribution of a regression on one input: mean, error bars, data, relevance vectors.
 
@@ -135,39 +133,20 @@ class PredictiveBandDisplay(_Display):
     ----------
     x, mean, std : array-like of shape (n_nodes,)
         Inputs, and mean and standard deviation of the prediction there.
-    points, vectors : array-like of shape (n, 2) and (n_relevance, 2)
-        Coordinates of the data and of the relevance vectors.
     n_sigma : float, default=2.0
         Half the width of the band, in standard deviations.
-    label : str, default="x"
-        Label of the first axis.
+    {display_data}
 
     Attributes
     ----------
     line_, band_ : matplotlib Line2D and PolyCollection
         The mean and the error bars.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from matplotlib.figure import Figure
-    >>> from sparsebayes import RVR
-    >>> from sparsebayes.plot import PredictiveBandDisplay
-    >>> X = np.linspace(-10, 10, 100)[:, None]
-    >>> y = np.sinc(X[:, 0] / np.pi) + 0.1 * np.cos(37 * np.arange(100))
-    >>> model = RVR(gamma=0.1).fit(X, y)
-    >>> display = PredictiveBandDisplay.from_estimator(model, X, y, ax=Figure().subplots())
-    >>> bool((display.std > np.sqrt(model.noise_variance_)).all())
-    True
     """
 
     x: Any
     mean: Any
     std: Any
-    points: Any
-    vectors: Any
     n_sigma: float = 2.0
-    label: str = "x"
 
     @classmethod
     def from_estimator(
@@ -184,22 +163,18 @@ class PredictiveBandDisplay(_Display):
     ) -> Self:
         """Draw the predictions of a fitted regression of one input and one output.
 
-        ``X``, of one column, and ``y`` need not be the training data. The band has ``n_sigma`` standard
-        deviations on each side; the axis extends beyond the data by ``margin`` times their range.
-        With ``healed=True`` error bars grow away from the data: see ``RVR.predict``. ``kwargs`` are for
-        ``matplotlib.axes.Axes.plot`` of the mean.
+        The band has ``n_sigma`` standard deviations on each side; the axis extends beyond the data by
+        ``margin`` times their range. With ``healed=True`` error bars grow away from the data: see
+        ``RVR.predict``. ``kwargs`` are for ``matplotlib.axes.Axes.plot`` of the mean.
         """
         n_sigma, margin = check_real("n_sigma", n_sigma, positive=True), check_real("margin", margin)
         options = {"healed": True} if check_flag("healed", healed) else {}
-        est, X = last_step(est, X)
-        _check_fitted(cls, est, "noise_variance_", "the error bars of regressions")
-        rows = _rows(cls, est, X, (1,))
-        if np.ndim(est.noise_variance_) > 0 or np.ndim(getattr(est, "mu_", 0.0)) > 1:
-            raise ValueError(f"{cls.__name__} draws one output: fit one estimator for each column of y")
-        points, vectors = _in_the_plane(est, rows, _targets(y, len(rows)))
+        what = "the error bars of regressions"
+        est, rows, target = _prepared(cls, est, X, y, "noise_variance_", what, most=1)
         x = _axis(rows[:, 0], margin)
         mean, std = _at_nodes(est.predict, x[:, np.newaxis], return_std=True, **options)
-        return cls(x, mean, std, points, vectors, n_sigma, *_names(est)).plot(ax, **kwargs)
+        display = cls(x=x, mean=mean, std=std, n_sigma=n_sigma, **_data(est, rows, target))
+        return display.plot(ax, **kwargs)
 
     def _draw(self, ax: Any, **kwargs: Any) -> None:
         (self.line_,) = ax.plot(self.x, self.mean, **{"label": "mean", **kwargs})
@@ -207,13 +182,11 @@ class PredictiveBandDisplay(_Display):
         style = {"color": self.line_.get_color(), "alpha": 0.2, "linewidth": 0, "label": name}
         self.band_ = ax.fill_between(self.x, self.mean - half_width, self.mean + half_width, **style)
         ax.scatter(*self.points.T, s=15, color="0.5", label="data")
-        if len(self.vectors) > 0:
-            _circle(ax, self.vectors)
-        ax.set(xlabel=self.label, ylabel="y")
-        ax.legend()
+        self._finish(ax)
 
 
-@dataclass(eq=False, repr=False)
+@documented
+@dataclass(eq=False, repr=False, kw_only=True)
 class ProbabilityDisplay(_Display):
     """Contours of class probabilities over two inputs, with the data and the relevance vectors.
 
@@ -225,14 +198,9 @@ class ProbabilityDisplay(_Display):
         Probability of each class drawn, at the nodes.
     drawn : sequence of int
         Indices into ``classes`` of the classes drawn.
-    points, vectors : array-like of shape (n, 2) and (n_relevance, 2)
-        Coordinates of the data and of the relevance vectors.
-    y, classes : array-like of shape (n,) and (n_classes,)
-        Labels of the data, and all labels.
     levels : sequence of float, default=(0.25, 0.5, 0.75)
         Probabilities of the contours.
-    labels : sequence of str, default=("x1", "x2")
-        Labels of the axes.
+    {display_data}
 
     Attributes
     ----------
@@ -244,12 +212,7 @@ class ProbabilityDisplay(_Display):
     second: Any
     probabilities: Any
     drawn: Sequence[int]
-    points: Any
-    y: Any
-    vectors: Any
-    classes: Any
     levels: Sequence[float] = (0.25, 0.5, 0.75)
-    labels: Sequence[str] = ("x1", "x2")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -270,29 +233,25 @@ class ProbabilityDisplay(_Display):
     ) -> Self:
         """Draw the probabilities of a fitted classifier of two inputs.
 
-        ``X``, of two columns, and ``y`` need not be the training data. The contours at ``levels``,
-        ascending, belong to ``class_of_interest``; if that is None, to the second of two classes, or to
-        each of more. ``kwargs`` are for ``matplotlib.axes.Axes.contour``.
+        The contours at ``levels``, ascending, belong to ``class_of_interest``; if that is None, to the second
+        of two classes, or to each of more. ``kwargs`` are for ``matplotlib.axes.Axes.contour``.
         """
-        est, X = last_step(est, X)
-        _check_fitted(cls, est, "predict_proba", "probabilities of classes")
-        rows, classes = _rows(cls, est, X, (2,)), est.classes_
-        target = _targets(y, len(rows), classes)
+        est, rows, target = _prepared(cls, est, X, y, "predict_proba", "probabilities of classes")
+        classes = est.classes_
         drawn = [1] if len(classes) == 2 else list(range(len(classes)))
         if class_of_interest is not None:
             drawn = np.flatnonzero(classes == class_of_interest).tolist()
         if not drawn:
             raise ValueError(f"class_of_interest must be in {classes.tolist()}, got {class_of_interest!r}")
-        vectors = getattr(est, "relevance_vectors_", np.empty((0, 2)))
-        first, second = (_axis(column, _MARGIN) for column in np.vstack([rows, vectors]).T)
+        data = _data(est, rows, target)
+        first, second = (_axis(column, _MARGIN) for column in np.vstack([rows, data["vectors"]]).T)
         nodes = np.stack(np.meshgrid(first, second), axis=-1).reshape(-1, 2)
         found = _at_nodes(est.predict_proba, nodes)[:, drawn].reshape(_GRID, _GRID, -1)
-        display = cls(first, second, found, drawn, rows, target, vectors, classes, levels, _names(est))
-        return display.plot(ax, **kwargs)
+        axes = {"first": first, "second": second, "probabilities": found}
+        return cls(**axes, drawn=drawn, levels=levels, **data).plot(ax, **kwargs)
 
     def _draw(self, ax: Any, **kwargs: Any) -> None:
-        _scatter_classes(ax, self.points, self.y, self.classes)
-        _circle(ax, self.vectors)
+        self._scatter_classes(ax)
         self.contours_ = []
         for i, c in enumerate(self.drawn):
             found, colour = self.probabilities[:, :, i], "0.3" if len(self.drawn) == 1 else f"C{c % 10}"
@@ -303,123 +262,37 @@ class ProbabilityDisplay(_Display):
                 contours = ax.contour(self.first, self.second, found, levels=levels, **style, **kwargs)
                 ax.clabel(contours, fmt="%g", fontsize="small")
                 self.contours_.append(contours)
-        ax.set(xlabel=self.labels[0], ylabel=self.labels[1])
-        ax.legend()
+        self._finish(ax)
 
 
-@dataclass(eq=False, repr=False)
-class EvidencePathDisplay(_Display):
-    """The log evidence against the steps of a fit; ``line_`` is the curve.
-
-    Parameters
-    ----------
-    path : array-like of shape (n_steps + 1,)
-        The log evidence at the start and after each step.
-    objective : str, default="log evidence"
-        Label of the second axis.
-    """
-
-    path: Any
-    objective: str = "log evidence"
-
-    @classmethod
-    def from_estimator(cls, est: Any, *, ax: Axes | None = None, **kwargs: Any) -> Self:
-        """Draw the path of a fitted estimator; ``kwargs`` are for ``matplotlib.axes.Axes.plot``.
-
-        The path is ``log_marginal_likelihood_path_``, or the log joint likelihood of `MRVM2`.
-        """
-        est, _ = last_step(est)
-        path, objective = "log_marginal_likelihood_path_", "log evidence"
-        if hasattr(est, "log_joint_likelihood_path_"):
-            path, objective = "log_joint_likelihood_path_", "log joint likelihood"
-        _check_fitted(cls, est, path, "the log evidence after each step")
-        priors = [getattr(est, name, (0.0, 0.0)) for name in ("alpha_prior", "noise_prior")]
-        if getattr(est, "_variational", False):
-            objective = "lower bound on the log evidence"
-        elif objective == "log evidence" and any(tuple(prior) != (0.0, 0.0) for prior in priors):
-            objective = "log posterior of the hyperparameters"
-        return cls(getattr(est, path), objective).plot(ax, **kwargs)
-
-    def _draw(self, ax: Any, **kwargs: Any) -> None:
-        (self.line_,) = ax.plot(np.arange(len(self.path)), self.path, **kwargs)
-        ax.set(xlabel="step", ylabel=self.objective)
-
-
-@dataclass(eq=False, repr=False)
-class AlphaSpectrumDisplay(_Display):
-    """The prior precisions of the weights in ascending order; ``lines_`` are the curves.
-
-    Parameters
-    ----------
-    spectra : sequence of array-likes
-        Ascending precisions of each fit, output or class; a curve for each.
-    names : sequence, optional
-        Names of the curves.
-    """
-
-    spectra: Any
-    names: Sequence[Any] | None = None
-
-    def __post_init__(self) -> None:
-        spectra = check_entries("spectra", self.spectra, "array-likes")
-        self.spectra = [real_array("spectra", spectrum) for spectrum in spectra]
-
-    @classmethod
-    def from_estimator(cls, est: Any, *, ax: Axes | None = None, **kwargs: Any) -> Self:
-        """Draw the precisions of a fitted estimator; ``kwargs`` are for ``matplotlib.axes.Axes.plot``."""
-        est, _ = last_step(est)
-        _check_fitted(cls, est, "alpha_", "precisions")
-        spectra = [np.sort(alpha[np.isfinite(alpha)]) for alpha in np.atleast_2d(est.alpha_.T)]
-        names = list(getattr(est, "classes_", range(len(spectra)))) if len(spectra) > 1 else None
-        return cls(spectra, names).plot(ax, **kwargs)
-
-    def _draw(self, ax: Any, **kwargs: Any) -> None:
-        self.lines_ = []
-        for i, spectrum in enumerate(self.spectra):
-            label = {} if self.names is None else {"label": str(self.names[i])}
-            ranks = np.arange(1, len(spectrum) + 1)
-            self.lines_ += ax.plot(ranks, spectrum, **{"marker": ".", **label, **kwargs})
-        ax.set(yscale="log", xlabel="weights, in order of size", ylabel="prior precision")
-        if self.names is not None:
-            ax.legend()
-
-
-def _check_fitted(display: type, est: Any, needs: str, what: str) -> None:
-    """Raise an error unless ``est`` is fitted and has the attribute ``needs``; ``what`` describes it."""
+def _prepared(
+    display: type, est: Any, X: ArrayLike, y: ArrayLike, needs: str, what: str, most: int = 2
+) -> tuple[Any, FloatArray, NDArray[Any]]:
+    """Return the last step of a pipeline, X as a finite matrix, and y as finite numbers or known labels."""
+    est, X = last_step(est, X)
     if not isinstance(est, BaseEstimator):
         raise TypeError(f"est must be a fitted estimator of this package, got {type(est).__name__}")
     check_is_fitted(est)
     if not hasattr(est, needs):
         raise TypeError(f"{display.__name__} draws {what}, which this {type(est).__name__} does not have")
-
-
-def _rows(display: type, est: Any, X: ArrayLike, allowed: tuple[int, ...]) -> FloatArray:
-    """Return X as a finite matrix with a column for each input of the model."""
+    classes = est.classes_ if is_classifier(est) else None
     columns = est.n_features_in_
-    if columns not in allowed:
-        required = " or ".join(map(str, allowed))
+    if not (1 if classes is None else 2) <= columns <= most:
+        required = " or ".join(map(str, range(1 if classes is None else 2, most + 1)))
         raise ValueError(f"{display.__name__} draws models of {required} input(s), and est has {columns}")
+    if classes is None and np.ndim(getattr(est, "mu_", 0.0)) > 1:
+        raise ValueError(f"{display.__name__} draws one output: fit one estimator for each column of y")
     rows = real_array("X", X)
     if rows.ndim != 2 or rows.shape[1] != columns or len(rows) == 0 or not np.isfinite(rows).all():
         raise ValueError(f"X must be finite, with rows of {columns} column(s), got shape {rows.shape}")
-    return rows
-
-
-def _targets(y: ArrayLike, n_rows: int, classes: NDArray[Any] | None = None) -> NDArray[Any]:
-    """Return y as finite numbers, or as labels in ``classes``."""
     targets = real_array("y", y) if classes is None else any_array("y", y)
-    if targets.shape != (n_rows,):
-        raise ValueError(f"y must hold one value for each of {n_rows} rows, got shape {targets.shape}")
+    if targets.shape != (len(rows),):
+        raise ValueError(f"y must hold one value for each of {len(rows)} rows, got shape {targets.shape}")
     known = np.isfinite(targets) if classes is None else np.isin(targets, classes)
     if not known.all():
         required = "finite" if classes is None else "in the classes_ of est"
         raise ValueError(f"y holds {targets[~known].tolist()[0]!r}, which is not {required}")
-    return targets
-
-
-def _names(est: Any) -> list[str]:
-    default = ["x"] if est.n_features_in_ == 1 else ["x1", "x2"]
-    return [str(name) for name in getattr(est, "feature_names_in_", default)]
+    return est, rows, targets
 
 
 def _axis(values: FloatArray, margin: float) -> FloatArray:
@@ -428,12 +301,23 @@ def _axis(values: FloatArray, margin: float) -> FloatArray:
     return np.linspace(low - extra, high + extra, _GRID)
 
 
-def _in_the_plane(est: Any, rows: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return coordinates of rows of one input and of relevance vectors, on the mean if not among the rows."""
-    vectors = getattr(est, "relevance_vectors_", np.empty((0, 1)))
+def _data(est: Any, rows: FloatArray, y: NDArray[Any]) -> dict[str, Any]:
+    """Return the fields of `_Display`.
+
+    With one input, the heights of relevance vectors that are not among the rows are predictions.
+    """
+    n_inputs = rows.shape[1]
+    vectors = getattr(est, "relevance_vectors_", np.empty((0, n_inputs)))
+    names = [
+        str(name) for name in getattr(est, "feature_names_in_", ["x", "y"] if n_inputs == 1 else ["x1", "x2"])
+    ]
+    if n_inputs == 2:
+        classes = est.classes_ if is_classifier(est) else None
+        return {"points": rows, "vectors": vectors, "y": y, "classes": classes, "labels": names}
     means = _at_nodes(est.predict, vectors) if len(vectors) > 0 else []
     heights = [next(iter(y[rows[:, 0] == v]), mean) for v, mean in zip(vectors[:, 0], means, strict=True)]
-    return np.column_stack([rows, y]), np.column_stack([vectors, np.array(heights, dtype=float)])
+    vectors = np.column_stack([vectors, np.array(heights, dtype=float)])
+    return {"points": np.column_stack([rows, y]), "vectors": vectors, "y": y, "labels": (names[0], "y")}
 
 
 def _at_nodes(predict: Any, nodes: FloatArray, **kwargs: Any) -> Any:
@@ -441,14 +325,3 @@ def _at_nodes(predict: Any, nodes: FloatArray, **kwargs: Any) -> Any:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="X does not have valid feature names", category=UserWarning)
         return predict(nodes, **kwargs)
-
-
-def _scatter_classes(ax: Any, points: FloatArray, labels: NDArray[Any], classes: NDArray[Any]) -> None:
-    for c, label in enumerate(classes):
-        style = {"marker": _MARKERS[c % len(_MARKERS)], "color": f"C{c % 10}"}
-        ax.scatter(*points[labels == label].T, s=25, label=str(label), **style)
-
-
-def _circle(ax: Any, vectors: FloatArray) -> None:
-    name = f"relevance vectors ({len(vectors)})"
-    ax.scatter(*vectors.T, s=90, facecolors="none", edgecolors="black", label=name, zorder=3)

@@ -15,31 +15,26 @@ from numpy.typing import ArrayLike, NDArray
 from . import _core
 from ._checks.arguments import check_file, check_flag, check_n_jobs
 from ._checks.numbers import PLAIN, column_names, naming_column, real_array
-from ._estimators.docs import documented
 from ._types import FloatArray
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from ._core import Predictor as CorePredictor
 
-@documented
+
 class Predictor:
     """A fitted model that only predicts.
 
-    An estimator's ``to_predictor()`` or `sparsebayes.load` returns it. It is immutable, so that any number of
-    threads may use it at the same time; batches release the interpreter's lock. The prediction of a row is
-    the same, to the bit, alone and in a batch, for any ``n_jobs``. Predictors can be pickled.
+    An estimator's ``to_predictor()`` or `sparsebayes.load` returns it. It is immutable: any number of threads
+    may use it. The prediction of a row has the same bits alone and in a batch, for any ``n_jobs``.
 
     Attributes
     ----------
-    n_features_in_ : int
-        Number of columns of X.
-    feature_names_in_ : ndarray of str, or None
-        Names of the columns of X in the fit, if it had any.
-    classes_ : ndarray, or None
-        Labels of the classes, in their original type; None for regression.
-    n_functions_ : int
-        Number of basis functions.
+    n_features_in_, n_functions_ : int
+        Number of columns of X, and of basis functions.
+    feature_names_in_, classes_ : ndarray, or None
+        Names of the columns of X in the fit; labels of the classes, in their original type.
     estimator : str
         Name of the estimator's class.
 
@@ -51,9 +46,6 @@ class Predictor:
     >>> served = RVR(gamma=0.5, noise_variance=1e-4).fit(X, np.sin(X[:, 0])).to_predictor()
     >>> round(served.predict_one([0.5]), 2)
     0.48
-    >>> mean, std = served.predict_std([[0.5], [1.0]])
-    >>> mean.shape, bool((std >= 0.01).all())
-    ((2,), True)
     """
 
     __slots__ = (
@@ -67,45 +59,32 @@ class Predictor:
         "n_functions_",
     )
 
-    def __init__(self, core: _core.Predictor) -> None:
+    _core: CorePredictor
+    _flat: bool
+    classes_: NDArray[Any] | None
+    estimator: str
+    feature_names_in_: NDArray[Any] | None
+    n_features_in_: int
+    n_functions_: int
+
+    def __init__(self, core: CorePredictor) -> None:
         header = json.loads(core.header)
         names = header["feature_names"]
-        fields: dict[str, Any] = {
-            "_core": core,
-            "_flat": header["flat"],
-            "estimator": header["estimator"],
-            "n_features_in_": core.n_features,
-            "n_functions_": core.n_functions,
-            "feature_names_in_": None if names is None else _frozen(np.array(names, dtype=object)),
-            "classes_": _labels(header["classes"]),
-        }
-        for name, value in fields.items():
+        names = None if names is None else _frozen(np.array(names, dtype=object))
+        values = (core, header["flat"], _labels(header["classes"]), header["estimator"], names)
+        for name, value in zip(self.__slots__[1:], (*values, core.n_features, core.n_functions), strict=True):
             object.__setattr__(self, name, value)
 
-    if TYPE_CHECKING:
-        _core: _core.Predictor
-        _flat: bool
-        classes_: NDArray[Any] | None
-        estimator: str
-        feature_names_in_: NDArray[Any] | None
-        n_features_in_: int
-        n_functions_: int
-
     def __setattr__(self, name: str, value: object) -> None:
-        """Raise AttributeError: a predictor is immutable."""
         raise AttributeError(f"a Predictor is immutable: cannot set {name!r}")
 
     def __reduce__(self) -> tuple[Callable[[bytes], Predictor], tuple[bytes]]:
-        """Return the content of a pickle: the bytes of a model file."""
         return Predictor.from_bytes, (self.to_bytes(),)
 
     def __repr__(self) -> str:
-        """Return a summary in one line."""
-        kind = "" if self.classes_ is None else f", {len(self.classes_)} classes"
-        return (
-            f"<Predictor of {self.estimator}: {self.n_features_in_} features, "
-            f"{self.n_functions_} functions{kind}>"
-        )
+        sizes = f"{self.n_features_in_} features, {self.n_functions_} functions"
+        sizes += "" if self.classes_ is None else f", {len(self.classes_)} classes"
+        return f"<Predictor of {self.estimator}: {sizes}>"
 
     def predict(self, X: ArrayLike, *, n_jobs: int | None = None) -> NDArray[Any]:
         """Predict targets: means of regression, or the labels of the most probable classes.
@@ -113,8 +92,7 @@ class Predictor:
         Parameters
         ----------
         X : array-like of shape (n, n_features)
-            An array of any layout and numeric type, or a data frame or an Arrow table whose columns have the
-            names of the training data.
+            An array, or a data frame or Arrow table whose columns have the names of the training data.
         n_jobs : int, optional
             Threads for large batches; None or -1: one per core.
 
@@ -133,51 +111,19 @@ class Predictor:
         return labels
 
     def predict_std(self, X: ArrayLike, *, n_jobs: int | None = None) -> tuple[FloatArray, FloatArray]:
-        """Predict means and standard deviations of regression targets.
-
-        {predictor_parameters}
-
-        Returns
-        -------
-        mean, std : ndarray of shape (n,) or (n, n_outputs)
-
-        Raises
-        ------
-        TypeError, ValueError
-            As for ``predict``, and if the model predicts classes.
-        """
+        """Predict means and standard deviations of regression targets, each as `predict` returns means."""
         mean, std = self._evaluate(self._core.predict_std, X, n_jobs)
         return self._shaped(mean), self._shaped(std)
 
     def predict_proba(self, X: ArrayLike, *, n_jobs: int | None = None) -> FloatArray:
-        """Return class probabilities.
-
-        {predictor_parameters}
-
-        Returns
-        -------
-        ndarray of shape (n, n_classes)
-            Columns as in ``classes_``; rows sum to 1.
-
-        Raises
-        ------
-        TypeError, ValueError
-            As for ``predict``, and if the model does not predict classes.
-        """
+        """Return class probabilities of shape (n, n_classes), with columns as in ``classes_``."""
         if self.classes_ is None:
             raise ValueError(f"predict_proba is for classes; this {self.estimator} predicts numbers")
         probabilities: FloatArray = self._evaluate(self._core.predict, X, n_jobs)
         return probabilities
 
     def decision_function(self, X: ArrayLike, *, n_jobs: int | None = None) -> FloatArray:
-        """Return linear predictors, as the estimator's ``decision_function``.
-
-        {predictor_parameters}
-
-        Returns
-        -------
-        ndarray of shape (n,) or (n, n_outputs)
-        """
+        """Return linear predictors of shape (n,) or (n, n_outputs), as the estimator does."""
         values: FloatArray = self._evaluate(self._core.decision, X, n_jobs)
         return values[:, 0] if values.shape[1] == 1 else values
 
@@ -193,16 +139,8 @@ class Predictor:
 
         Returns
         -------
-        mean : float, or ndarray
-            Regression: the mean, or with several outputs means of shape (n_outputs,). Classification:
-            probabilities of shape (n_classes,).
-        std : float, or ndarray
-            Only if ``return_std``.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If x does not hold ``n_features_in_`` finite numbers.
+        float, or ndarray of shape (n_outputs,) or (n_classes,)
+            The mean, or the probabilities of classes; with ``return_std`` a tuple of mean and std.
         """
         if type(x) is not np.ndarray or x.dtype != np.float64 or not x.flags.carray:
             x = np.require(real_array("x", x), np.float64, PLAIN)
@@ -213,21 +151,9 @@ class Predictor:
         return self._core.predict_one(x, return_std)
 
     def predict_into(self, X: ArrayLike, out: FloatArray, *, n_jobs: int | None = None) -> None:
-        """Write predictions into an existing array: means, or the probabilities of classes.
+        """Write means, or the probabilities of classes, into an array of float64 in C order.
 
-        Parameters
-        ----------
-        X : array-like of shape (n, n_features)
-        out : ndarray of float64, shape (n,), (n, n_outputs) or (n, n_classes)
-            In C order.
-        n_jobs : int, optional
-            As for ``predict``.
-
-        Raises
-        ------
-        TypeError, ValueError
-            As for ``predict``, and if ``out`` is not such an array or not writeable. If X has NaN or
-            infinities, part of ``out`` may have been written.
+        If X has NaN or infinities, this raises ValueError, and part of ``out`` may have been written.
         """
         if not isinstance(out, np.ndarray) or out.dtype != np.float64:
             got = f"dtype {out.dtype}" if isinstance(out, np.ndarray) else type(out).__name__
@@ -247,20 +173,7 @@ class Predictor:
             self._core.predict_into(rows, table, n_threads=check_n_jobs(n_jobs))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a model file; an existing file is replaced only when the new one is complete.
-
-        Parameters
-        ----------
-        path : str or path-like
-            Usually ends in ``.safetensors``; the format is safetensors for any name.
-
-        Raises
-        ------
-        OSError
-            If the file cannot be written.
-        TypeError, ValueError
-            If ``path`` is not a path.
-        """
+        """Write a model file in the format safetensors; an existing file is replaced once it is complete."""
         path = check_file("path", path)
         with _file_errors(path):
             self._core.save(path)
@@ -273,19 +186,7 @@ class Predictor:
     def from_bytes(cls, content: bytes | bytearray | memoryview) -> Predictor:
         """Return the predictor in the result of `to_bytes` or the content of a model file.
 
-        Parameters
-        ----------
-        content : bytes-like
-            Checked like a file: see `sparsebayes.load`.
-
-        Returns
-        -------
-        Predictor
-
-        Raises
-        ------
-        TypeError, ValueError
-            If ``content`` is not bytes, or not a valid model of this version or an earlier one.
+        The content is checked like a file: see `sparsebayes.load`.
         """
         if not isinstance(content, (bytes, bytearray, memoryview)):
             raise TypeError(f"content must be bytes, as to_bytes returns them, got {type(content).__name__}")
@@ -317,26 +218,15 @@ class Predictor:
 
 
 def load(path: str | os.PathLike[str]) -> Predictor:
-    """Load a model file.
+    """Load a model file, written by ``save`` of an estimator or a `Predictor` of this or an earlier version.
 
     Nothing in the file is executed and everything is checked, so that untrusted files are safe to load.
-
-    Parameters
-    ----------
-    path : str or path-like
-        A file written by ``save`` of an estimator or a `Predictor`, by this or any earlier version.
-        `Predictor.from_bytes` reads the content of a file.
-
-    Returns
-    -------
-    Predictor
+    `Predictor.from_bytes` reads the content of a file.
 
     Raises
     ------
-    OSError
-        If the file cannot be read.
-    TypeError, ValueError
-        If ``path`` is not a path, or the file is not a valid model file of this version or an earlier one.
+    OSError, ValueError
+        If the file cannot be read, or is not a valid model file of this version or an earlier one.
     """
     if isinstance(path, (bytes, bytearray, memoryview)):
         raise TypeError("path must be a path, got bytes; Predictor.from_bytes takes the content of a file")
@@ -377,23 +267,22 @@ def _labels(classes: dict[str, Any] | None) -> NDArray[Any] | None:
     values = classes["values"]
     try:
         dtype = np.dtype(classes["dtype"])
+        if dtype.kind not in "MmObiufU":
+            raise ValueError
         if dtype.kind in "Mm":
-            return _frozen(np.array(values, dtype=np.int64).view(dtype))
-        if dtype.kind == "O":
+            labels = np.array(values, dtype=np.int64).view(dtype)
+        elif dtype.kind == "O":
             labels = np.empty(len(values), dtype=object)
             labels[:] = values
-            return _frozen(labels)
-        if dtype.kind in "biufU":
+        else:
             # NumPy by default converts integers to floats if some are above 2**63.
             widest = {"u": np.uint64, "i": np.int64}.get(dtype.kind)
             labels = np.array(values, dtype=widest).astype(dtype)
-            # Older versions of NumPy convert numbers that do not fit into the dtype.
-            if labels.tolist() != values:
-                raise ValueError(f"{dtype} does not hold them")
-            return _frozen(labels)
+            if labels.tolist() != values:  # older NumPy converts numbers that do not fit into the dtype
+                raise ValueError
     except (AttributeError, OverflowError, TypeError, ValueError):
         raise ValueError("the labels of the classes are not of their type") from None
-    raise ValueError("a model cannot have labels of this type")
+    return _frozen(labels)
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,9 +31,6 @@ __all__ = ["PyStatistics", "RowPart", "SummedStatistics"]
 
 #: Numbers of basis functions, as the core passes them.
 Functions: TypeAlias = NDArray[np.int64]
-#: Bytes that the core stores for each row and active function, and the number of active functions to expect.
-_BYTES_PER_ACTIVE: Final = 24
-_TYPICAL_ACTIVE: Final = 100
 #: Result of a method of a provider.
 Sums = TypeVar("Sums")
 
@@ -41,37 +38,24 @@ Sums = TypeVar("Sums")
 class PyStatistics(ABC):
     r"""The sums over rows that a fit needs: the interface for other computers, devices and engines.
 
-    With the rows :math:`\phi_n` of the design matrix, the sample weights :math:`v_n` and the targets
-    :math:`t_n`, each method takes the weights ``mu`` of the functions ``active`` (all others are zero) and
-    returns sums of
+    Each method takes the weights ``mu`` of the functions ``active``, all others being zero, and returns sums
+    over the rows :math:`\phi_n` of the design matrix. :math:`r_n` and :math:`-w_n` are the first and second
+    derivative of :math:`v_n \ln p(t_n | \eta_n)` in the linear predictor :math:`\eta_n = \sum_{j \in active}
+    \mu_j \phi_{nj}`, with the sample weight :math:`v_n` and the target :math:`t_n`: for a Gaussian
+    :math:`v_n (t_n - \eta_n)` and :math:`v_n`. The guide to providers lists them for each likelihood.
 
-    .. math::
-
-        \eta_n = \sum_{j \in active} \mu_j \phi_{nj}, \quad
-        r_n = v_n \frac{\partial \ln p(t_n | \eta_n)}{\partial \eta_n}, \quad
-        w_n = -v_n \frac{\partial^2 \ln p(t_n | \eta_n)}{\partial \eta_n^2}
-
-    =============  ==================  ==================  ========================================
-    likelihood     :math:`r_n / v_n`   :math:`w_n / v_n`   deviance of a row, over :math:`v_n`
-    =============  ==================  ==================  ========================================
-    ``gaussian``   :math:`t - \eta`    1                   :math:`(t - \eta)^2`
-    ``bernoulli``  :math:`t - s`       :math:`s (1 - s)`   :math:`-2 (t \eta - \ln(1 + e^\eta))`
-    ``poisson``    :math:`t - e^\eta`  :math:`e^\eta`      :math:`-2 (t \eta - e^\eta - \ln t!)`
-    =============  ==================  ==================  ========================================
-
-    with :math:`s = 1 / (1 + e^{-\eta})` (Tipping & Faul 2003, equations 9 to 14). Noise and priors do not
-    concern a provider. Columns and targets keep their units: do not scale or centre them. For estimators with
+    Columns and targets keep their units: do not scale or centre them. For estimators with
     ``fit_intercept=True`` the first function must be 1 everywhere; their fits compute the sums of centred
-    columns from these sums. That loses twice the digits by which a mean exceeds a standard deviation:
-    subtract a number near the mean from columns that are far from 0.
+    columns from these sums, and lose twice the digits by which a mean exceeds a standard deviation. Subtract
+    a number near the mean from such columns.
 
-    The sums of parts of the rows add up to those of all rows (`SummedStatistics`). No call depends on an
-    earlier one. Equal calls must return equal results, to the bit if a fit is to be reproducible to the bit.
-    Calls follow one another on a thread that is not the caller's.
+    No call depends on an earlier one. Equal calls must return equal results, to the bit if a fit is to be
+    reproducible to the bit. Calls follow one another on a thread that is not the caller's.
 
     A subclass defines ``n_basis``, ``likelihood``, ``target_moments`` and ``sweep``; for likelihoods other
     than the Gaussian also ``variance_drift``. The other methods return parts of the result of ``sweep``:
-    override them to make a fit faster.
+    override them to make a fit faster. Arrays ``active``, ``wanted`` and ``js`` hold numbers of functions,
+    of type int64, and may be empty.
 
     Attributes
     ----------
@@ -79,16 +63,6 @@ class PyStatistics(ABC):
         Number K of basis functions.
     likelihood : {"gaussian", "bernoulli", "poisson"}
         Distribution of a target. Bernoulli targets are from 0 to 1, Poisson targets are counts.
-
-    See Also
-    --------
-    RowPart : Rows in memory.
-    SummedStatistics : Several providers as one.
-
-    References
-    ----------
-    M. E. Tipping and A. C. Faul (2003). Fast marginal likelihood maximisation for sparse Bayesian models.
-    AISTATS.
 
     Examples
     --------
@@ -108,10 +82,8 @@ class PyStatistics(ABC):
     ...         return r @ r, self.Phi.T @ r, (self.Phi**2).sum(axis=0), self.Phi.T @ self.Phi[:, wanted]
     >>> rng = np.random.default_rng(0)
     >>> Phi = rng.normal(size=(100, 5))
-    >>> model = SparseBayesRegressor(fit_intercept=False).fit_provider(
-    ...     Rows(Phi, 2 * Phi[:, 3] + 0.1 * rng.normal(size=100))
-    ... )
-    >>> model.active_
+    >>> model = SparseBayesRegressor(fit_intercept=False)
+    >>> model.fit_provider(Rows(Phi, 2 * Phi[:, 3] + 0.1 * rng.normal(size=100))).active_
     array([3])
     """
 
@@ -122,15 +94,7 @@ class PyStatistics(ABC):
     def target_moments(self, centre: float) -> FloatArray:
         r"""Return three sums: of :math:`v_n`, :math:`v_n (t_n - c)` and :math:`v_n (t_n - c)^2`.
 
-        Called with ``centre`` 0 and, for a Gaussian likelihood, again with the mean.
-
-        Parameters
-        ----------
-        centre : float
-
-        Returns
-        -------
-        array-like of shape (3,)
+        Called with ``centre`` c = 0 and, for a Gaussian likelihood, again with the mean.
         """
 
     @abstractmethod
@@ -138,14 +102,6 @@ class PyStatistics(ABC):
         self, active: Functions, mu: FloatArray, wanted: Functions
     ) -> tuple[float, FloatArray, FloatArray, FloatArray]:
         r"""Return sums for all K functions, with N K (len(wanted) + 2) operations.
-
-        Parameters
-        ----------
-        active : ndarray of shape (m,), int
-        mu : ndarray of shape (m,)
-        wanted : ndarray of shape (p,), int
-            Functions whose products with all others are needed, mostly new active ones. ``wanted`` and
-            ``active`` may be empty.
 
         Returns
         -------
@@ -155,45 +111,21 @@ class PyStatistics(ABC):
             :math:`\sum_n r_n \phi_{ni}`.
         diag : array-like of shape (K,)
             :math:`\sum_n w_n \phi_{ni}^2`.
-        gram : array-like of shape (K, p)
+        gram : array-like of shape (K, len(wanted))
             :math:`\sum_n w_n \phi_{ni} \phi_{nj}` for each j in ``wanted``.
         """
 
     def among(self, active: Functions, mu: FloatArray, js: Functions) -> tuple[float, FloatArray, FloatArray]:
-        """Return the deviance, and the gradient and Gram matrix of the functions ``js``.
+        """Return the deviance, and gradient and Gram matrix as in ``sweep``, of the functions ``js`` only.
 
         Takes N len(js)^2 operations. Called at each Newton step with the active functions, and sometimes with
         up to a few hundred others. By default it calls ``sweep``, which is slow.
-
-        Parameters
-        ----------
-        active : ndarray of shape (m,), int
-        mu : ndarray of shape (m,)
-        js : ndarray of shape (p,), int
-
-        Returns
-        -------
-        deviance : float
-        gradient : array-like of shape (p,)
-        gram : array-like of shape (p, p)
-            As in ``sweep``, for the functions ``js`` only.
         """
         deviance, gradient, _, gram = self.sweep(active, mu, js)
         return deviance, np.asarray(gradient)[js], np.asarray(gram)[js]
 
     def gradient(self, active: Functions, mu: FloatArray) -> tuple[float, FloatArray]:
-        """Return the deviance and the gradient of the active functions; by default from ``among``.
-
-        Parameters
-        ----------
-        active : ndarray of shape (m,), int
-        mu : ndarray of shape (m,)
-
-        Returns
-        -------
-        deviance : float
-        gradient : array-like of shape (m,)
-        """
+        """Return the deviance and the gradient of the active functions; by default from ``among``."""
         deviance, gradient, _ = self.among(active, mu, active)
         return deviance, gradient
 
@@ -201,36 +133,15 @@ class PyStatistics(ABC):
         """Return the deviance, for line searches; by default from ``gradient``.
 
         It may be infinite if a step is too long; all other results must be finite.
-
-        Parameters
-        ----------
-        active : ndarray of shape (m,), int
-        mu : ndarray of shape (m,)
-
-        Returns
-        -------
-        float
         """
         return self.gradient(active, mu)[0]
 
     def variance_drift(self, active: Functions, mu: FloatArray, sigma: FloatArray) -> FloatArray:
         r"""Return how posterior variances change with the mode through the weights :math:`w_n`.
 
-        Needed by Newton's method for the precisions, with likelihoods other than the Gaussian.
-
-        Parameters
-        ----------
-        active : ndarray of shape (m,), int
-        mu : ndarray of shape (m,)
-        sigma : ndarray of shape (m, m)
-            Covariance of the weights; another, unsymmetric matrix if the fit centres columns.
-
-        Returns
-        -------
-        array-like of shape (m, m)
-            :math:`\sum_n (\partial w_n / \partial \eta_n) T_{nj}^2 T_{nk}` at (j, k), where :math:`T = \Phi_A
-            \Sigma` has the rows :math:`\phi_n^T \Sigma`. For Bernoulli :math:`\partial w / \partial \eta = v
-            s (1 - s)(1 - 2 s)`, for Poisson :math:`v e^\eta`.
+        The result has :math:`\sum_n (\partial w_n / \partial \eta_n) T_{nj}^2 T_{nk}` at (j, k), where
+        :math:`T = \Phi_A \Sigma` has the rows :math:`\phi_n^T \Sigma`. ``sigma`` is the covariance of the
+        weights, or another, unsymmetric matrix if the fit centres columns.
         """
         raise NotImplementedError(
             f"{type(self).__name__} needs a method variance_drift for the likelihood {self.likelihood!r}"
@@ -241,11 +152,6 @@ class PyStatistics(ABC):
 
         A provider whose methods take seconds should call it regularly, and raise any exception if it returns
         True. By default Ctrl-C takes effect between calls.
-
-        Parameters
-        ----------
-        cancelled : callable
-            Returns a bool.
         """
 
 
@@ -264,7 +170,35 @@ class Call:
         return method(*self.arguments)
 
 
-class SummedStatistics(PyStatistics):
+class _Forwarding(PyStatistics):
+    """A provider that passes each call on, with its arguments by name."""
+
+    @abstractmethod
+    def _forward(self, method: Callable[..., Sums], **arguments: Any) -> Sums:
+        """Return the result of a method of `PyStatistics`."""
+
+    def target_moments(self, centre: float) -> FloatArray:
+        return self._forward(PyStatistics.target_moments, centre=centre)
+
+    def deviance(self, active: Functions, mu: FloatArray) -> float:
+        return self._forward(PyStatistics.deviance, active=active, mu=mu)
+
+    def gradient(self, active: Functions, mu: FloatArray) -> tuple[float, FloatArray]:
+        return self._forward(PyStatistics.gradient, active=active, mu=mu)
+
+    def among(self, active: Functions, mu: FloatArray, js: Functions) -> tuple[float, FloatArray, FloatArray]:
+        return self._forward(PyStatistics.among, active=active, mu=mu, js=js)
+
+    def sweep(
+        self, active: Functions, mu: FloatArray, wanted: Functions
+    ) -> tuple[float, FloatArray, FloatArray, FloatArray]:
+        return self._forward(PyStatistics.sweep, active=active, mu=mu, wanted=wanted)
+
+    def variance_drift(self, active: Functions, mu: FloatArray, sigma: FloatArray) -> FloatArray:
+        return self._forward(PyStatistics.variance_drift, active=active, mu=mu, sigma=sigma)
+
+
+class SummedStatistics(_Forwarding):
     """Several providers as one: their results are added up, in the order of the parts.
 
     Parameters
@@ -273,41 +207,11 @@ class SummedStatistics(PyStatistics):
         Iterated over at each call: a list, or an object that makes its parts anew each time, for instance
         from files. With ``map``: whatever that passes to its function.
     map : callable, optional
-        ``map(function, parts)`` returns ``function(part)`` for each part, in the order of the parts, as the
-        built-in does: ``ThreadPoolExecutor().map``, or for parts on a cluster ``lambda f, parts:
-        client.gather(client.map(f, parts))``. The function (with a few numbers for each active function) and
-        its results can be pickled.
+        ``map(function, parts)`` returns ``function(part)`` for each part, in the order of the parts:
+        ``ThreadPoolExecutor().map``, or for parts on a cluster ``lambda f, parts:
+        client.gather(client.map(f, parts))``. The function and its results are small and can be pickled.
     n_basis, likelihood : optional
         Attributes that the parts share; None: taken from the first part, which must then be local.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If ``parts`` can be iterated over only once, or another argument is invalid; during a fit, if there
-        are no parts or their results have different shapes.
-
-    Notes
-    -----
-    Sums are taken in one order: the results depend neither on which part is done first nor on the number of
-    threads.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from concurrent.futures import ThreadPoolExecutor
-    >>> from sparsebayes import SparseBayesRegressor
-    >>> from sparsebayes.providers import RowPart, SummedStatistics
-    >>> rng = np.random.default_rng(0)
-    >>> Phi = rng.normal(size=(1000, 5))
-    >>> t = 2 * Phi[:, 1] + 0.1 * rng.normal(size=1000)
-    >>> parts = [
-    ...     RowPart(Phi[n : n + 250], t[n : n + 250], fit_intercept=True, n_jobs=1)
-    ...     for n in range(0, 1000, 250)
-    ... ]
-    >>> with ThreadPoolExecutor(2) as pool:
-    ...     model = SparseBayesRegressor().fit_provider(SummedStatistics(parts, map=pool.map))
-    >>> bool(np.allclose(model.mu_, SparseBayesRegressor().fit(Phi, t).mu_, rtol=1e-8))
-    True
     """
 
     def __init__(
@@ -329,17 +233,14 @@ class SummedStatistics(PyStatistics):
         self._cancelled: Callable[[], bool] | None = None
         if n_basis is None or likelihood is None:
             first = next(iter(parts), None)
-            if first is None:
-                raise ValueError("parts must hold at least one part")
-            if not (hasattr(first, "n_basis") and hasattr(first, "likelihood")):
-                raise TypeError(
-                    f"parts must have n_basis and likelihood, which {type(first).__name__} lacks; give them "
-                    "as arguments"
-                )
-            n_basis = first.n_basis if n_basis is None else n_basis
-            likelihood = first.likelihood if likelihood is None else likelihood
-        self.n_basis = check_integer("n_basis", n_basis, least=1)
+            n_basis = getattr(first, "n_basis", None) if n_basis is None else n_basis
+            likelihood = getattr(first, "likelihood", None) if likelihood is None else likelihood
+        remedy = ": the parts must have n_basis and likelihood, or give them as arguments"
+        self.n_basis = check_integer("n_basis", n_basis, least=1, remedy=remedy)
         self.likelihood = check_row_likelihood(likelihood)
+
+    def _forward(self, method: Callable[..., Sums], **arguments: Any) -> Sums:
+        return self._sum(method, *arguments.values())
 
     def _sum(self, method: Callable[..., Sums], *arguments: Any) -> Sums:
         """Call a method of each part, and return the sum of the results."""
@@ -352,32 +253,6 @@ class SummedStatistics(PyStatistics):
                 raise KeyboardInterrupt
             total = add(total, result)
         return cast("Sums", total)
-
-    def target_moments(self, centre: float) -> FloatArray:
-        """Return the sum over the parts."""
-        return self._sum(PyStatistics.target_moments, centre)
-
-    def deviance(self, active: Functions, mu: FloatArray) -> float:
-        """Return the sum over the parts."""
-        return self._sum(PyStatistics.deviance, active, mu)
-
-    def gradient(self, active: Functions, mu: FloatArray) -> tuple[float, FloatArray]:
-        """Return the sums over the parts."""
-        return self._sum(PyStatistics.gradient, active, mu)
-
-    def among(self, active: Functions, mu: FloatArray, js: Functions) -> tuple[float, FloatArray, FloatArray]:
-        """Return the sums over the parts."""
-        return self._sum(PyStatistics.among, active, mu, js)
-
-    def sweep(
-        self, active: Functions, mu: FloatArray, wanted: Functions
-    ) -> tuple[float, FloatArray, FloatArray, FloatArray]:
-        """Return the sums over the parts."""
-        return self._sum(PyStatistics.sweep, active, mu, wanted)
-
-    def variance_drift(self, active: Functions, mu: FloatArray, sigma: FloatArray) -> FloatArray:
-        """Return the sum over the parts."""
-        return self._sum(PyStatistics.variance_drift, active, mu, sigma)
 
     def listen(self, cancelled: Callable[[], bool]) -> None:
         """Check for cancellation between parts, and within local parts."""
@@ -415,7 +290,7 @@ def add(total: Any, result: Any) -> Any:
     return np.add(total, result)
 
 
-class RowPart(PyStatistics):
+class RowPart(_Forwarding):
     """A provider of the sums over rows in memory.
 
     Parts with the same functions can be added up by `SummedStatistics`. A pickle holds only the arrays.
@@ -429,28 +304,15 @@ class RowPart(PyStatistics):
     sample_weight : array-like of shape (n,), optional
         Weight of each row: 2 counts like two equal rows, 0 like none.
     kernels : kernel object or list of these, optional
-        Of `sparsebayes.kernels`. None: the columns of X are the functions.
+        Of `sparsebayes.kernels`, evaluated at each call. None: the columns of X are the functions. They may
+        be values of kernels, which is faster for inputs of many columns, and takes n m numbers.
     centres : array-like of shape (m, n_features), optional
         Centres of the kernel functions, the same for all parts.
     fit_intercept : bool, default=False
         Whether the first function is constant, as in estimators with an intercept.
     likelihood : {"gaussian", "bernoulli", "poisson"}, default="gaussian"
-    store : bool, default=False
-        Whether to store the values of kernels, n m numbers for each kernel, instead of computing them at each
-        call. Faster for inputs of many columns.
     n_jobs : int, optional
         Threads; None or -1: all cores. The results do not depend on it.
-
-    Attributes
-    ----------
-    n_basis : int
-    n_samples : int
-        Rows given, including those of zero weight.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not finite numbers of its shape, or outside the domain of the likelihood.
 
     Examples
     --------
@@ -458,18 +320,13 @@ class RowPart(PyStatistics):
     >>> from sparsebayes import RVC
     >>> from sparsebayes.kernels import Gaussian
     >>> from sparsebayes.providers import RowPart, SummedStatistics
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(100, 2))
-    >>> y = X[:, 0] * X[:, 1] + 0.3 * rng.normal(size=100) > 0
-    >>> kernel, centres = Gaussian(1.0), X[:40]
-    >>> parts = [
-    ...     RowPart(
-    ...         X[rows], y[rows], kernels=kernel, centres=centres, fit_intercept=True, likelihood="bernoulli"
-    ...     )
-    ...     for rows in (slice(0, 30), slice(30, 100))
-    ... ]
+    >>> X = np.random.default_rng(0).normal(size=(100, 2))
+    >>> kernel, centres, y = Gaussian(1.0), X[:40], X[:, 0] * X[:, 1] > 0
+    >>> options = {"kernels": kernel, "centres": centres, "fit_intercept": True, "likelihood": "bernoulli"}
+    >>> parts = [RowPart(X[rows], y[rows], **options) for rows in (slice(30), slice(30, 100))]
     >>> model = RVC(kernel, candidates=centres)
-    >>> model.fit_provider(SummedStatistics(parts), classes=[False, True]).predict([[1.0, 1.0], [1.0, -1.0]])
+    >>> model = model.fit_provider(SummedStatistics(parts), classes=[False, True])
+    >>> model.predict([[1.0, 1.0], [1.0, -1.0]])
     array([ True, False])
     """
 
@@ -483,17 +340,18 @@ class RowPart(PyStatistics):
         centres: ArrayLike | None = None,
         fit_intercept: bool = False,
         likelihood: Likelihood = "gaussian",
-        store: bool = False,
         n_jobs: int | None = None,
     ) -> None:
         self.likelihood = check_row_likelihood(likelihood)
         self._kernels = _check_kernels(kernels)
         self._bias = check_flag("fit_intercept", fit_intercept)
-        self._store, self._n_threads = check_flag("store", store), check_n_jobs(n_jobs)
+        self._n_threads = check_n_jobs(n_jobs)
         if (centres is None) != (self._kernels is None):
             raise ValueError("kernels and centres go together: give both, or neither for the columns of X")
-        self._centres = None if centres is None else _check_centres(centres)
-        n_columns = _width(X) if self._centres is None else self._centres.shape[1]
+        self._centres = None if centres is None else np.ascontiguousarray(check_chunk("centres", centres))
+        if self._centres is not None and len(self._centres) == 0:
+            raise ValueError("centres must hold at least one point")
+        n_columns = None if self._centres is None else self._centres.shape[1]
         values = np.ascontiguousarray(check_chunk("X", X, n_columns))
         target, weights = check_chunk_targets("y", y, sample_weight, len(values))
         self.n_samples = len(values)
@@ -502,11 +360,11 @@ class RowPart(PyStatistics):
             values, target, weights = values[counts], target[counts], weights[counts]
         self._rows = (values, target, weights)
         self._core_part: _core.RowPart | None = None
-        per_row = n_columns if self._centres is None else len(self._kernels or ()) * len(self._centres)
-        self.n_basis = int(self._bias) + per_row
+        per_row = len(self._kernels or ()) * (0 if self._centres is None else len(self._centres))
+        self.n_basis = int(self._bias) + (per_row or values.shape[1])
 
-    def _part(self, cancelled: _core.Cancelled | None = None) -> _core.RowPart:
-        """Return the part of the core, made at the first call or by `listen`."""
+    def _part(self) -> _core.RowPart:
+        """Return the part of the core, made at the first call."""
         if self._core_part is not None:
             return self._core_part
         # An array unpickled from a message may be misaligned.
@@ -519,7 +377,6 @@ class RowPart(PyStatistics):
         kernels = self._kernels or []
         cores = [core for kernel in kernels if (core := kernel.to_core()) is not None]
         if centres is not None and len(cores) == len(kernels):
-            options |= {"stored": self._store, "cancelled": cancelled}
             self._core_part = _core.RowPart.kernel(X, centres, cores, target, weights, **options)
         else:
             blocks = [evaluate(kernel, X, centres, self._n_threads) for kernel in kernels]
@@ -536,66 +393,35 @@ class RowPart(PyStatistics):
     def listen(self, cancelled: Callable[[], bool]) -> None:
         """End calls early once the fit is cancelled."""
         if isinstance(cancelled, _core.Cancelled):
-            self._part(cancelled).listen(cancelled)
+            self._part().listen(cancelled)
 
-    def target_moments(self, centre: float) -> FloatArray:
-        """Return the sums of `PyStatistics.target_moments` over these rows."""
-        return self._part().target_moments(check_real("centre", centre))
-
-    def deviance(self, active: Functions, mu: FloatArray) -> float:
-        """Return the deviance of these rows."""
-        return self._part().deviance(_numbers("active", active), _weights("mu", mu))
-
-    def gradient(self, active: Functions, mu: FloatArray) -> tuple[float, FloatArray]:
-        """Return the sums of `PyStatistics.gradient` over these rows."""
-        return self._part().gradient(_numbers("active", active), _weights("mu", mu))
-
-    def among(self, active: Functions, mu: FloatArray, js: Functions) -> tuple[float, FloatArray, FloatArray]:
-        """Return the sums of `PyStatistics.among` over these rows."""
-        return self._part().among(_numbers("active", active), _weights("mu", mu), _numbers("js", js))
-
-    def sweep(
-        self, active: Functions, mu: FloatArray, wanted: Functions
-    ) -> tuple[float, FloatArray, FloatArray, FloatArray]:
-        """Return the sums of `PyStatistics.sweep` over these rows."""
-        return self._part().sweep(_numbers("active", active), _weights("mu", mu), _numbers("wanted", wanted))
-
-    def variance_drift(self, active: Functions, mu: FloatArray, sigma: FloatArray) -> FloatArray:
-        """Return the sums of `PyStatistics.variance_drift` over these rows."""
-        return self._part().variance_drift(
-            _numbers("active", active), _weights("mu", mu), _weights("sigma", sigma, 2)
-        )
+    def _forward(self, method: Callable[..., Sums], **arguments: Any) -> Sums:
+        """Call the method of the core's part, with arguments as the core takes them."""
+        converted = [_converted(name, given) for name, given in arguments.items()]
+        return cast("Sums", getattr(self._part(), method.__name__)(*converted))
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the arrays and options, without the part of the core."""
         return self.__dict__ | {"_core_part": None}
-
-    def __sizeof__(self) -> int:
-        """Estimate the bytes of the rows, here and in the core, for Dask's scheduler."""
-        given = sum(values.nbytes for values in self._rows if values is not None)
-        return 2 * given + self.n_samples * _BYTES_PER_ACTIVE * min(self.n_basis, _TYPICAL_ACTIVE)
 
     def __repr__(self) -> str:
         """Return the class and its sizes."""
         return f"RowPart(n_basis={self.n_basis}, n_samples={self.n_samples})"
 
 
-def _numbers(name: str, given: Any) -> Functions:
-    """Return numbers of functions as the core takes them; errors name the argument."""
-    if type(given) is np.ndarray and given.dtype == np.int64 and given.ndim == 1:
-        return given  # passed by the core
-    values = any_array(name, given)
-    if values.ndim != 1 or (values.dtype.kind not in "iu" and len(values) > 0):
+def _converted(name: str, given: Any) -> Any:
+    """Return an argument of a method as the core takes it; errors name the argument."""
+    if name == "centre":
+        return check_real(name, given)
+    if name in ("mu", "sigma"):
+        values, ndim = real_array(name, given), 1 if name == "mu" else 2
+        if values.ndim != ndim:
+            raise ValueError(f"{name} must have {ndim} dimension(s), got shape {values.shape}")
+        return np.ascontiguousarray(values)
+    numbers = any_array(name, given)
+    if numbers.ndim != 1 or (numbers.dtype.kind not in "iu" and len(numbers) > 0):
         raise TypeError(f"{name} must hold numbers of functions, of shape (m,), got {given!r}")
-    return np.ascontiguousarray(values, dtype=np.int64)
-
-
-def _weights(name: str, given: Any, ndim: int = 1) -> FloatArray:
-    """Return weights or covariances as the core takes them; errors name the argument."""
-    values = real_array(name, given)
-    if values.ndim != ndim:
-        raise ValueError(f"{name} must have {ndim} dimension(s), got shape {values.shape}")
-    return np.ascontiguousarray(values)
+    return np.ascontiguousarray(numbers, dtype=np.int64)
 
 
 def _check_kernels(kernels: Any) -> list[Kernel] | None:
@@ -607,20 +433,3 @@ def _check_kernels(kernels: Any) -> list[Kernel] | None:
             f"kernels must be a kernel object of sparsebayes.kernels or a list of these, got {kernels!r}"
         )
     return several
-
-
-def _check_centres(centres: ArrayLike) -> FloatArray:
-    values = check_chunk("centres", centres, _width(centres, "centres"))
-    if len(values) == 0:
-        raise ValueError("centres must hold at least one point")
-    return np.ascontiguousarray(values)
-
-
-def _width(X: Any, name: str = "X") -> int:
-    # A class may have a `shape` that is not a tuple.
-    shape = getattr(X, "shape", None)
-    if not isinstance(shape, tuple):
-        shape = any_array(name, X).shape
-    if len(shape) != 2:
-        raise ValueError(f"{name} must have two dimensions, got the shape {shape}")
-    return int(shape[1])

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,13 +24,14 @@ from ._estimators.docs import documented
 from ._estimators.probabilities import normalised
 from ._estimators.status import MAX_CONSTANT_FUNCTIONS, REMEDIES, RowSummary
 from ._progress import LOG, progress_bar, title
-from ._revm.eigen import Approximation, Axes, Prior, Rules, Solution, axes, classify, regress
-from ._revm.modes import Pulse
+from ._revm import Approximation, Axes, Prior, Solution, classify, regress
 from ._types import FloatArray, PerRow
 from .kernels._resolve import is_precomputed
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+_Result = TypeVar("_Result")
 
 #: Bound on the values of the dictionary, so that their squares do not overflow.
 _MAX_VALUE = 1e150
@@ -40,161 +39,119 @@ _MAX_VALUE = 1e150
 #: Rows predicted at a time, so that memory does not grow with their number.
 _PREDICT_ROWS = 2048
 
-
-@documented
-class EigenModel(KernelEstimator):
-    """Template of the relevance eigenvector models."""
-
-    if TYPE_CHECKING:
-        # After a fit.
-        _bias: FloatArray
-        _directions: FloatArray
-
-    _prior: ClassVar[Prior]
-
-    @abstractmethod
-    def _rules(self) -> Rules:
-        """Return the checked settings."""
-
-    @abstractmethod
-    def _solve(self, axes: Axes, training: Training, rules: Rules) -> list[Solution]:
-        """Fit each target; publishes the attributes of the likelihood."""
-
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> Self:
-        """Fit the model.
-
-        Parameters
-        ----------
-        {X_fit}
-        y : array-like of shape (n_samples,)
-            Targets; of a classification labels of any type, at least two different ones.
-        {sample_weight}
-
-        {fit_sections}
-        """
-        self._train(X, y, sample_weight)
-        return self
-
-    def _fit_and_publish(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow) -> None:
-        check_n_jobs(self.n_jobs)
-        if not isinstance(self.verbose, bool):
-            check_integer("verbose", self.verbose, least=0)
-        rules = self._rules()
-        training = check_training(self, X, y, sample_weight, labels=self._labels)
-        n_rows = len(training.X)
-        weights = np.ones(n_rows) if training.weights is None else training.weights
-        Phi = self._dictionary(training)
-        if not np.abs(Phi).max() < _MAX_VALUE:
-            raise ValueError(
-                f"kernel values must be below {_MAX_VALUE:g} in size, or squares overflow; scale X or change "
-                "the kernel"
-            )
-        found = in_background(in_range()(lambda pulse: axes(Phi, weights, pulse)))
-        if not np.isfinite(found.squares).all():
-            raise NumericalError(f"the squares of the functions left the range of numbers; {_REMEDY}")
-        self._publish(self._solve(found, training, rules), training)
-
-    def _dictionary(self, training: Training) -> FloatArray:
-        """Return the N x M dictionary: the bias, then the functions of each kernel. Publishes the kernels."""
-        rows = training.rows if is_precomputed(self.kernel) else distinct_rows(training)
-        layout = Layout(
-            check_flag("fit_intercept", self.fit_intercept), training.n_samples, rows, self._n_kernels()
-        )
-        self.relevance_ = layout.kept
-        self.__dict__.pop("relevance_vectors_", None)  # left by an earlier fit with another kernel
-        if self._publish_kernels(training):
-            self.relevance_vectors_ = training.at(layout.kept)
-        return DenseDesign(self._blocks(training.X), layout).Phi
-
-    def _blocks(self, X: FloatArray) -> list[FloatArray]:
-        """Return the functions of each kernel at these rows, each (n, n_relevance)."""
-        return [self._at_relevance(kernel, X) for kernel in self._kernels()]
-
-    def _fit_one(self, work: Callable[[Pulse], Solution], k: int = 1, n: int = 1) -> Solution:
-        """Return the solution of the ``k``-th fit of ``n``, with progress bar and log messages."""
-        name = title(self, k, n)
-        LOG.debug("%s: fit begun", name)
-        with progress_bar(self.verbose, name, "steps") as show:
-            found = check_solution(in_background(in_range()(work), show))
-            note = f"{found.n_effective} of {len(found.alpha)} eigenvectors"
-            LOG.info("%s: %s after %d steps, %s", name, found.status, found.n_iter, note)
-            if show is not None:
-                show(found.n_iter, f"{note}, {found.status}")
-        return found
-
-    def _is_empty(self) -> bool:
-        return not np.any(self.n_effective_)
-
-    def _kernel_contribution(self, X: FloatArray) -> FloatArray | None:
-        if np.max(self.n_effective_) > MAX_CONSTANT_FUNCTIONS:
-            return None
-        return np.hstack(self._blocks(X)) @ self.dual_coef_.T
-
-    def _publish(self, solutions: list[Solution], training: Training) -> None:
-        w = np.stack([solution.w for solution in solutions])
-        #: Weights of the constant function.
-        self._bias = w[:, 0].copy() if self.fit_intercept else np.zeros(len(w))
-        self.dual_coef_ = w[:, int(bool(self.fit_intercept)) :]
-
-        def per_output(values: list[Any]) -> Any:
-            return values[0] if len(values) == 1 else np.stack(values, axis=-1)
-
-        self.eigenvalues_ = per_output([solution.eigenvalues for solution in solutions])
-        self.alpha_ = per_output([solution.alpha for solution in solutions])
-        self.n_effective_ = per_output([solution.n_effective for solution in solutions])
-        self.ridge_ = per_output([solution.ridge for solution in solutions])
-        self._row_summary = replace(RowSummary.of(training), n_effective=float(np.max(self.n_effective_)))
-        self.n_iter_ = sum(solution.n_iter for solution in solutions)
-        self.status_ = max((solution.status for solution in solutions), key=list(REMEDIES).index)
-        self._publish_linear(self._bias)
-
-    def _predictor(self, X: ArrayLike, *, uncertain: bool = False) -> tuple[FloatArray, FloatArray]:
-        """Return the linear predictors, (n, n_outputs), and the uncertain directions at X, (n, p)."""
-        check_is_fitted(self)
-        values = check_X(self, X, reset=False)
-        directions = self._directions if uncertain else np.empty((self.dual_coef_.shape[1], 0))
-        n_bias = len(directions) - self.dual_coef_.shape[1]
-        eta = np.empty((len(values), len(self.dual_coef_)))
-        along = np.empty((len(values), directions.shape[1]))
-        for start in range(0, len(values), _PREDICT_ROWS):
-            part = slice(start, start + _PREDICT_ROWS)
-            phi = np.hstack(self._blocks(values[part]))
-            with np.errstate(over="ignore", invalid="ignore"):
-                eta[part] = phi @ self.dual_coef_.T + self._bias
-                along[part] = phi @ directions[n_bias:] + directions[:n_bias].sum(axis=0)
-        check_predictions("X", eta, along)
-        return eta, along
-
-
 _REMEDY = "scale X and y, give less unequal sample weights, or change the kernel, ridge or noise_variance"
 
 
-@contextmanager
-def in_range() -> Iterator[None]:
-    """Turn floating-point warnings off, and failed factorisations into NumericalError.
+def _decomposed(
+    est: KernelEstimator, X: ArrayLike, y: ArrayLike, sample_weight: PerRow
+) -> tuple[Training, Axes]:
+    """Return the rows and the axes of their dictionary; publishes the kernels."""
+    check_n_jobs(est.n_jobs)
+    if not isinstance(est.verbose, bool):
+        check_integer("verbose", est.verbose, least=0)
+    training = check_training(est, X, y, sample_weight, labels=est._labels)
+    weights = np.ones(len(training.X)) if training.weights is None else training.weights
+    # The dictionary: the bias, then the functions of each kernel.
+    rows = training.rows if is_precomputed(est.kernel) else distinct_rows(training)
+    bias = check_flag("fit_intercept", est.fit_intercept)
+    layout = Layout(bias, training.n_samples, rows, est._n_kernels())
+    est.relevance_ = layout.kept
+    est.__dict__.pop("relevance_vectors_", None)  # left by an earlier fit with another kernel
+    if est._publish_kernels(training):
+        est.relevance_vectors_ = training.at(layout.kept)
+    Phi = DenseDesign(_blocks(est, training.X), layout).Phi
+    if not np.abs(Phi).max() < _MAX_VALUE:
+        raise ValueError(
+            f"kernel values must be below {_MAX_VALUE:g} in size, or squares overflow; scale X or change "
+            "the kernel"
+        )
+    return training, _computed(partial(Axes.of, Phi, weights))
 
-    Results may be infinite: see `check_solution`. A decorator, because before NumPy 2 each thread has an
-    error state of its own.
-    """
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        try:
-            yield
-        except (LinAlgError, OverflowError) as error:
-            raise NumericalError(f"the arithmetic of the fit broke down ({error}); {_REMEDY}") from None
+
+def _blocks(est: KernelEstimator, X: FloatArray) -> list[FloatArray]:
+    """Return the functions of each kernel at these rows, each (n, n_relevance)."""
+    return [est._at_relevance(kernel, X) for kernel in est._kernels()]
 
 
-def check_solution(found: Solution) -> Solution:
-    """Return the solution of a fit; NumericalError if it is not finite."""
-    parts = (found.eigenvalues, found.w, found.directions, found.variances, found.ridge, found.beta)
-    finite = all(np.isfinite(part).all() for part in parts)
-    if not finite or not found.beta > 0.0 or np.isnan(found.alpha).any():
-        raise NumericalError(f"the arithmetic of the fit left the range of numbers; {_REMEDY}")
+def _computed(
+    work: Callable[[Callable[[], None]], _Result], show: Callable[..., None] | None = None
+) -> _Result:
+    """Return ``work(pulse)``, computed in the background; NumericalError if the arithmetic breaks down."""
+
+    def quietly(pulse: Callable[[], None]) -> _Result:
+        # Before NumPy 2 each thread has an error state of its own.
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            return work(pulse)
+
+    try:
+        return in_background(quietly, show)
+    except (LinAlgError, OverflowError) as error:
+        raise NumericalError(f"the arithmetic of the fit broke down ({error}); {_REMEDY}") from None
+
+
+def _solved(est: KernelEstimator, work: Callable[..., Solution], k: int = 1, n: int = 1) -> Solution:
+    """Return the solution of the ``k``-th fit of ``n``, with progress bar and log messages."""
+    name = title(est, k, n)
+    LOG.debug("%s: fit begun", name)
+    with progress_bar(est.verbose, name, "steps") as show:
+        found = _computed(work, show)
+        parts = (found.eigenvalues, found.w, found.directions, found.variances, found.ridge, found.beta)
+        finite = all(np.isfinite(part).all() for part in parts)
+        if not finite or not found.beta > 0.0 or np.isnan(found.alpha).any():
+            raise NumericalError(f"the arithmetic of the fit left the range of numbers; {_REMEDY}")
+        note = f"{found.n_effective} of {len(found.alpha)} eigenvectors"
+        LOG.info("%s: %s after %d steps, %s", name, found.status, found.n_iter, note)
+        if show is not None:
+            show(found.n_iter, f"{note}, {found.status}")
     return found
+
+
+def _publish(est: Any, solutions: list[Solution], training: Training, offset: float = 0.0) -> None:
+    """Publish the solutions of all targets; ``offset`` was subtracted from the targets."""
+    w = np.stack([solution.w for solution in solutions])
+    n_bias = int(bool(est.fit_intercept))
+    est._bias = w[:, :n_bias].sum(axis=1) + offset
+    est.dual_coef_ = w[:, n_bias:]
+    for name in ("eigenvalues", "alpha", "n_effective", "ridge"):
+        values = [getattr(solution, name) for solution in solutions]
+        setattr(est, f"{name}_", values[0] if len(values) == 1 else np.stack(values, axis=-1))
+    est._row_summary = replace(RowSummary.of(training), n_effective=float(np.max(est.n_effective_)))
+    est.n_iter_ = sum(solution.n_iter for solution in solutions)
+    est.status_ = max((solution.status for solution in solutions), key=list(REMEDIES).index)
+    est._publish_linear(est._bias)
+
+
+def _kernel_contribution(est: Any, X: FloatArray) -> FloatArray | None:
+    if np.max(est.n_effective_) > MAX_CONSTANT_FUNCTIONS:
+        return None
+    values: FloatArray = np.hstack(_blocks(est, X)) @ est.dual_coef_.T
+    return values
+
+
+def _predictors(
+    est: Any, X: ArrayLike, directions: FloatArray | None = None
+) -> tuple[FloatArray, FloatArray]:
+    """Return the linear predictors, (n, n_outputs), and the functions along ``directions``, (n, p)."""
+    check_is_fitted(est)
+    values = check_X(est, X, reset=False)
+    n_functions = est.dual_coef_.shape[1]
+    directions = np.empty((n_functions, 0)) if directions is None else directions
+    n_bias = len(directions) - n_functions
+    eta = np.empty((len(values), len(est.dual_coef_)))
+    along = np.empty((len(values), directions.shape[1]))
+    for start in range(0, len(values), _PREDICT_ROWS):
+        part = slice(start, start + _PREDICT_ROWS)
+        phi = np.hstack(_blocks(est, values[part]))
+        with np.errstate(over="ignore", invalid="ignore"):
+            eta[part] = phi @ est.dual_coef_.T + est._bias
+            along[part] = phi @ directions[n_bias:] + directions[:n_bias].sum(axis=0)
+    check_predictions("X", eta, along)
+    return eta, along
 
 
 @documented
 @dataclass(kw_only=True, repr=False, eq=False)
-class EigenClassifier(ClassifierMixin, EigenModel):  # type: ignore[misc] # scikit-learn carries no types
+class EigenClassifier(ClassifierMixin, KernelEstimator):  # type: ignore[misc] # scikit-learn carries no types
     """Logistic likelihood: two classes in one fit; more are fitted one against the rest."""
 
     ridge: float = 3e-3
@@ -205,44 +162,48 @@ class EigenClassifier(ClassifierMixin, EigenModel):  # type: ignore[misc] # scik
     classes_: NDArray[Any] = field(init=False)
 
     _labels = True
+    _prior: ClassVar[Prior]
     _approximation: ClassVar[Approximation] = "laplace"
 
-    def _rules(self) -> Rules:
-        return Rules(
-            prior=self._prior,
-            approximation=self._approximation,
-            ridge=check_real("ridge", self.ridge, positive=True),
-            search={
-                "tol": check_real("tol", self.tol, positive=True),
-                "max_iter": check_integer("max_iter", self.max_iter, least=1),
-            },
-        )
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> Self:
+        """Fit the model.
 
-    def _solve(self, axes: Axes, training: Training, rules: Rules) -> list[Solution]:
+        {labels_fit_sections}
+        """
+        self._train(X, y, sample_weight)
+        return self
+
+    def _fit_and_publish(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow) -> None:
+        rules: dict[str, Any] = {
+            "prior": self._prior,
+            "approximation": self._approximation,
+            "ridge": check_real("ridge", self.ridge, positive=True),
+            "tol": check_real("tol", self.tol, positive=True),
+            "max_iter": check_integer("max_iter", self.max_iter, least=1),
+        }
+        training, axes = _decomposed(self, X, y, sample_weight)
         self.classes_ = learn_classes(training.y)
         positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
         solutions = []
-        for k, label in enumerate(positive):
+        for k, label in enumerate(positive, 1):
             sign = np.where(training.y == label, 1.0, -1.0)
-            solutions.append(self._fit_one(partial(classify, axes, sign, rules), k + 1, len(positive)))
-        return solutions
+            solutions.append(_solved(self, partial(classify, axes, sign, **rules), k, len(positive)))
+        _publish(self, solutions, training)
+
+    def _is_empty(self) -> bool:
+        return not np.any(self.n_effective_)
+
+    def _kernel_contribution(self, X: FloatArray) -> FloatArray | None:
+        return _kernel_contribution(self, X)
 
     def decision_function(self, X: ArrayLike) -> FloatArray:
-        r"""Return the linear predictor at the maximum of the posterior, :math:`w_{MP}^T \phi(x)`.
+        r"""Return the log odds at the maximum of the posterior, :math:`w_{MP}^T \phi(x)`.
 
-        Parameters
-        ----------
-        {X}
+        With more than two classes, the log odds of each class against the rest.
 
-        Returns
-        -------
-        ndarray of shape (n,) or (n, n_classes)
-            Two classes: the log odds of the second. More: one column per class, of that class against the
-            rest.
-
-        {predict_raises}
+        {decision_sections}
         """
-        eta, _ = self._predictor(X)
+        eta, _ = _predictors(self, X)
         return eta[:, 0] if eta.shape[1] == 1 else eta
 
     def predict_proba(self, X: ArrayLike) -> FloatArray:
@@ -253,15 +214,14 @@ class EigenClassifier(ClassifierMixin, EigenModel):  # type: ignore[misc] # scik
 
         {predict_proba_sections}
         """
-        logits, _ = self._predictor(X)
-        return normalised(logits)
+        return normalised(_predictors(self, X)[0])
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predict the most probable class.
 
         {predict_sections}
         """
-        eta, _ = self._predictor(X)
+        eta, _ = _predictors(self, X)
         winners = (eta[:, 0] > 0.0).astype(np.intp) if eta.shape[1] == 1 else np.argmax(eta, axis=1)
         labels: NDArray[Any] = self.classes_[winners]
         return labels
@@ -269,39 +229,46 @@ class EigenClassifier(ClassifierMixin, EigenModel):  # type: ignore[misc] # scik
 
 @documented
 @dataclass(kw_only=True, repr=False, eq=False)
-class EigenRegressor(RegressorMixin, EigenModel):  # type: ignore[misc] # scikit-learn carries no types
+class EigenRegressor(RegressorMixin, KernelEstimator):  # type: ignore[misc] # scikit-learn carries no types
     """Gaussian likelihood of one target, with noise that is estimated unless it is given."""
 
     _labels = False
+    _prior: ClassVar[Prior]
 
     noise_variance: float | None = None
 
-    def _rules(self) -> Rules:
-        given = self.noise_variance
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> Self:
+        """Fit the model.
+
+        {targets_fit_sections}
+        """
+        self._train(X, y, sample_weight)
+        return self
+
+    def _fit_and_publish(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow) -> None:
+        noise = self.noise_variance
         try:
-            noise = None if given is None else check_real("noise_variance", given, positive=True)
+            noise = None if noise is None else check_real("noise_variance", noise, positive=True)
         except (TypeError, ValueError) as error:
             raise type(error)(f"{error}; leave it None to have it estimated") from None
-        return Rules(prior=self._prior, noise_variance=noise)
-
-    def _solve(self, axes: Axes, training: Training, rules: Rules) -> list[Solution]:
+        training, axes = _decomposed(self, X, y, sample_weight)
         _check_size(training.y)
         weights = None if training.weights is None else training.weights / training.weights.max()
         mean = float(np.average(training.y, weights=weights))
-        square = float(np.average(training.y**2, weights=weights))
+        variance = float(np.average((training.y - mean) ** 2, weights=weights))
+        variance = variance or float(np.average(training.y**2, weights=weights)) or 1.0
         # With a bias the mean is subtracted: a large one would widen the common prior of all weights.
-        self._mean = mean if self.fit_intercept else 0.0
-        targets = training.y - self._mean
-        variance = float(np.average((training.y - mean) ** 2, weights=weights)) or square or 1.0
-        found = self._fit_one(lambda pulse: regress(axes, targets, variance, rules))
+        offset = mean if self.fit_intercept else 0.0
+        found = _solved(self, lambda _: regress(axes, training.y - offset, self._prior, variance, noise))
         self.beta_, self.noise_variance_ = found.beta, 1.0 / found.beta
         self._directions, self._variances = found.directions, found.variances
-        return [found]
+        _publish(self, [found], training, offset)
 
-    def _publish(self, solutions: list[Solution], training: Training) -> None:
-        super()._publish(solutions, training)
-        self._bias = self._bias + self._mean
-        self.intercept_ = self.intercept_ + self._mean
+    def _is_empty(self) -> bool:
+        return not np.any(self.n_effective_)
+
+    def _kernel_contribution(self, X: FloatArray) -> FloatArray | None:
+        return _kernel_contribution(self, X)
 
     @overload
     def predict(self, X: ArrayLike, return_std: Literal[False] = False) -> FloatArray: ...
@@ -319,16 +286,16 @@ class EigenRegressor(RegressorMixin, EigenModel):  # type: ignore[misc] # scikit
 
         Returns
         -------
-        mean : ndarray of shape (n,)
-            Prediction at the maximum of the posterior.
-        std : ndarray of shape (n,)
-            Only if ``return_std``.
+        mean, std : ndarray of shape (n,)
+            The prediction at the maximum of the posterior; ``std`` only if ``return_std``.
 
         {predict_raises}
         """
-        if not check_flag("return_std", return_std):
-            return self._predictor(X)[0][:, 0]
-        mean, along = self._predictor(X, uncertain=True)
+        check_is_fitted(self)
+        wanted = check_flag("return_std", return_std)
+        mean, along = _predictors(self, X, self._directions if wanted else None)
+        if not wanted:
+            return mean[:, 0]
         with np.errstate(over="ignore", invalid="ignore"):
             std = np.sqrt(self.noise_variance_ + along**2 @ self._variances)
         check_predictions("X", std)
@@ -375,12 +342,10 @@ class GREVM(EigenClassifier):
     Notes
     -----
     Kernel functions centred at every row separate the classes unless they are wide. The likelihood then has
-    no maximum: it increases without bound while its Hessian, and with it h u^2, vanishes, and without a ridge
-    nothing would be relevant. If the maximum exists, a small ridge has no visible effect. If not, the ridge
-    limits the weights. If at the ridge given the likelihood is so flat that nothing is relevant, the ridge is
-    raised tenfold until something is, until it exceeds 10; ``ridge_`` is the value used.
-
-    A fit takes N^3 operations and the memory of a few N x N matrices.
+    no maximum, and the ridge limits the weights. If the maximum exists, a small ridge has no visible effect.
+    If at the ridge given the likelihood is so flat that nothing is relevant, the ridge is raised tenfold
+    until something is, until it exceeds 10; ``ridge_`` is the value used. A fit takes N^3 operations and the
+    memory of a few N x N matrices.
 
     References
     ----------
@@ -426,20 +391,6 @@ class LREVM(EigenClassifier):
     References
     ----------
     {kropotov}
-
-    D. P. Bertsekas (1982). Projected Newton methods for optimization problems with simple constraints. SIAM
-    Journal on Control and Optimization 20, 221-246.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sparsebayes import GREVM, LREVM
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(100, 2))
-    >>> y = X[:, 0] * X[:, 1] + 0.3 * rng.normal(size=100) > 0
-    >>> model = LREVM().fit(X, y)
-    >>> model.n_effective_ < GREVM().fit(X, y).n_effective_
-    True
     """
 
     _prior = "laplace"
@@ -468,21 +419,6 @@ class VGREVM(EigenClassifier):
 
     M. Opper and C. Archambeau (2009). The variational Gaussian approximation revisited. Neural Computation
     21, 786-792.
-
-    M. E. Khan and W. Lin (2017). Conjugate-computation variational inference. AISTATS.
-
-    J. F. Monahan and L. A. Stefanski (1992). Normal scale mixture approximations to F*(z) and computation of
-    the logistic-normal integral. Handbook of the Logistic Distribution, 529-540.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sparsebayes import VGREVM
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(60, 2))
-    >>> y = X[:, 0] * X[:, 1] + 0.3 * rng.normal(size=60) > 0
-    >>> VGREVM().fit(X, y).predict([[1.0, 1.0], [1.0, -1.0]])
-    array([ True, False])
     """
 
     _prior = "gaussian"
@@ -506,14 +442,7 @@ class GREVMRegressor(EigenRegressor):
     ----------
     alpha_ : ndarray of shape (n_basis,)
         Prior precision along each eigenvector; inf where that is irrelevant.
-    noise_variance_, beta_ : float
-        Variance of the noise, and its inverse.
-    {revm_attributes}
-    n_iter_ : int
-        1.
-    status_ : str
-        ``"converged"``; ``"empty"``: converged, but no eigenvector is relevant; or ``"noise_floor"``: the
-        noise variance is at its lower bound, var(y) / 1e6.
+    {revm_regressor_attributes}
 
     Notes
     -----
@@ -559,25 +488,11 @@ class LREVMRegressor(EigenRegressor):
     Attributes
     ----------
     {revm_alpha_laplace}
-    noise_variance_, beta_ : float
-        Variance of the noise, and its inverse.
-    {revm_attributes}
-    n_iter_, status_
-        As for `GREVMRegressor`.
+    {revm_regressor_attributes}
 
     References
     ----------
     {kropotov}
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sparsebayes import LREVMRegressor
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(-10, 10, (100, 1))
-    >>> y = np.sinc(X[:, 0] / np.pi) + 0.1 * rng.normal(size=100)
-    >>> LREVMRegressor(gamma=0.1).fit(X, y).n_effective_ < 15
-    True
     """
 
     _prior = "laplace"

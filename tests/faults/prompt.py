@@ -55,10 +55,10 @@ def wide(n_rows: int, n_outputs: int) -> Work:
     return lambda: RVR(gamma=1e-3).fit(X, X[:, :n_outputs].squeeze())
 
 
-def parts(store: bool) -> Work:
+def parts() -> Work:
     """Return the fit of two parts that evaluate kernels."""
     X = np.random.default_rng(0).normal(size=(9000, 1000))
-    options: dict[str, Any] = {"kernels": Gaussian(30.0), "centres": X, "fit_intercept": True, "store": store}
+    options: dict[str, Any] = {"kernels": Gaussian(30.0), "centres": X, "fit_intercept": True}
 
     def fit() -> object:
         halves = [RowPart(X[rows], X[rows, 0], **options) for rows in (slice(4500), slice(4500, None))]
@@ -100,8 +100,7 @@ CASES: dict[str, Callable[[], Work]] = {
     "columns": columns,
     "wide": lambda: wide(9000, 1),
     "wide outputs": lambda: wide(9000, 2),
-    "parts": lambda: parts(False),
-    "stored parts": lambda: parts(True),
+    "parts": parts,
     "sums": sums,
     "blocks": blocks,
 }

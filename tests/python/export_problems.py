@@ -15,7 +15,19 @@ from sparsebayes import (
     SparseBayesClassifier,
     SparseBayesRegressor,
 )
-from sparsebayes.kernels import Gaussian, Laplacian, Linear, LinearSpline, OnColumns, Polynomial, Sigmoid
+from sparsebayes.kernels import (
+    Gaussian,
+    Laplacian,
+    Linear,
+    LinearSpline,
+    Matern32,
+    Matern52,
+    OnColumns,
+    Periodic,
+    Polynomial,
+    RationalQuadratic,
+    Sigmoid,
+)
 
 
 def rows(n=40, seed=7):
@@ -25,6 +37,11 @@ def rows(n=40, seed=7):
 KERNELS = {
     "gaussian": Gaussian(1.5),
     "widths": Gaussian([2.0, 1.0, 5.0]),
+    "matern32": Matern32(1.5),
+    "matern52": Matern52([2.0, 1.0, 5.0]),
+    "rational-quadratic": RationalQuadratic([2.0, 1.0, 5.0], 0.7),
+    "nearly-gaussian": RationalQuadratic(1.5, 1e4),
+    "periodic": Periodic(period=3.0, width=1.0),
     "laplacian": Laplacian(0.4),
     "polynomial": Polynomial(3, 0.2, 1.0),
     "polynomial-odd": Polynomial(5, gamma=0.3, coef0=-0.5),
@@ -38,7 +55,8 @@ KERNELS = {
     "linear-columns": OnColumns(Linear(), [1]),
     "column": OnColumns(Gaussian(1.5), [2]) * OnColumns(Laplacian(0.1), [0, 0]),
     "inside": OnColumns(Gaussian([1.0, 2.0]) + OnColumns(Linear(), [1]), [2, 1]),
-    "in-sum": OnColumns(Laplacian(0.5), [-1]) + Gaussian(1.0) * OnColumns(Linear(), slice(0, 2)),
+    "cycles": OnColumns(Periodic(2.0, 0.5), [1]) * Matern52(3.0) + OnColumns(Matern32([1.0, 2.0]), [2, 0]),
+    "in-sum": OnColumns(Laplacian(0.5), [-1]) + Gaussian(1.0) * OnColumns(Linear(), range(2)),
     "list": [Gaussian(2.0), OnColumns(Polynomial(2), [0, 2]), Gaussian(0.7), Linear()],
 }
 REGRESSORS = [
@@ -99,6 +117,7 @@ def numbers(X, *, n_outputs=2):
 
 def every_link(X):
     mixed = [Gaussian(2.0), OnColumns(Polynomial(2), [0, 2]) * LinearSpline()]
+    mixed += [Matern32(2.0), Matern52([1.0, 2.0, 3.0]), RationalQuadratic(2.0, 0.7), Periodic(3.0, 2.0)]
     yield RVR(mixed, extra_basis="linear", noise_variance=0.02).fit(X, target(X))
     yield RVR(gamma=0.3).fit(X, numbers(X))
     yield SparseBayesRegressor(fit_intercept=False, likelihood="poisson").fit(X, np.round(np.exp(X[:, 0])))

@@ -104,7 +104,7 @@ UNSOUND_KERNELS = [
     *(lambda X, Z: np.zeros(3), lambda X, Z: np.full((len(X), len(Z)), np.nan), lambda X, Z: X @ Z.T + 1j),
     *(lambda X, Z: np.full((len(X), len(Z)), "a"), lambda X, Z: [[1.0], [1.0, 2.0]], lambda X: X, _raises),
     *(Gaussian(1e-150), Gaussian(1e150), Laplacian(1e300), Polynomial(50, 1e10), Polynomial(10**6)),
-    *(Sigmoid(1e300), OnColumns("rbf", 7), OnColumns("rbf", "nowhere"), OnColumns("rbf", slice(9, 12))),
+    *(Sigmoid(1e300), OnColumns("rbf", 7), OnColumns("rbf", "nowhere"), OnColumns("rbf", range(9, 12))),
     *([["rbf"]], [Gaussian], ["rbf", None], ["rbf", "precomputed"], Gaussian([1.0] * 7)),
     Gaussian(1.0) + OnColumns("abc", 0),
 ]

@@ -210,9 +210,8 @@ def test_sweeps_are_reported(in_blocks, capsys):
     sweeps = [record for record in records if record.action == "sweep"]
     assert all(record.progress is None for record in records if record.action != "sweep")
     first, last = sweeps[0].progress, sweeps[-1].progress
-    assert (first.candidates, first.n_rows, first.seconds_left) == (0, 1500, None)
-    assert last.candidates == last.n_candidates == 1501 - len(model.active_)
-    assert last.seconds_left == 0.0
+    assert (first.what, first.done) == ("sweeping", 0)
+    assert last.done == last.total == 1501 - len(model.active_)
     assert sweeps[0].index is None
     assert sweeps[-1].log_marginal_likelihood == model.log_marginal_likelihood_path_[-1]
     assert sweeps[-1].n_active == len(model.active_)

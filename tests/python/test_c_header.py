@@ -15,7 +15,7 @@ from c_program import PICKY, STRICT, ask, build, needs_compiler
 from export_problems import every_link, labels, numbers, rows, target
 from exports import same_regression
 from sparsebayes import GREVM, MRVM1, RVC, RVR, SparseBayesClassifier, SparseBayesRegressor, to_c
-from sparsebayes._export.c.source import Real, quote
+from sparsebayes._export.c_header import Real, quote
 from sparsebayes.kernels import Gaussian, Laplacian
 
 
@@ -280,8 +280,8 @@ def test_probabilities_survive_extreme_predictors(tmp_path):
 
 
 @needs_compiler
-@pytest.mark.parametrize("scale", [1e-25, 1e25])
-def test_floats_represent_targets_whose_squares_overflow(scale, tmp_path):
+@pytest.mark.parametrize("scale", [1e-12, 1e12])
+def test_floats_represent_small_and_large_targets(scale, tmp_path):
     X = rows(60)
     for y in (scale * target(X), scale * numbers(X)):
         same_regression(RVR(gamma=0.3).fit(X, y), rows(30, seed=8), "c-float", tmp_path)
@@ -291,6 +291,8 @@ def test_numbers_out_of_the_range_of_a_float_are_refused():
     X = rows(40)
     with pytest.raises(ValueError, match="range of float; rescale the data, or use dtype='double'"):
         to_c(RVR(gamma=0.3).fit(X, 1e60 * target(X)))
+    with pytest.raises(ValueError, match=r"noise variance of .* is out of the range of float; rescale"):
+        to_c(RVR(gamma=0.3).fit(X, 1e-25 * target(X)))
     with pytest.raises(ValueError, match=r"kernel parameter 1 / width\^2 of 5e-51 is out of the range"):
         to_c(RVR(Gaussian(2**0.5 * 1e25)).fit(1e25 * X, target(X)))
 

@@ -3,7 +3,6 @@
 import csv
 import gzip
 import io
-import json
 import re
 import subprocess
 import sys
@@ -19,10 +18,7 @@ from sklearn.model_selection import train_test_split
 import sparsebayes
 from sparsebayes import RVR
 from sparsebayes._cli import fit as cli_fit
-from sparsebayes._cli import width_search
-from sparsebayes._cli.main import main
-from sparsebayes._cli.width_search import Rows, WidthSearch
-from sparsebayes.kernels import Gaussian
+from sparsebayes._cli import main
 
 
 @pytest.fixture
@@ -63,10 +59,10 @@ def read_csv(text: str) -> dict[str, list[str]]:
     return {name: [row[j] for row in rows] for j, name in enumerate(names)}
 
 
-def fit(table: Path, *arguments: str, width: str = "2") -> tuple[int, Path]:
-    """Fit with one width, which is fast, and return the exit code and the model file."""
+def fit(table: Path, *arguments: str, gamma: str = "scale") -> tuple[int, Path]:
+    """Fit without learning, which is fast, and return the exit code and the model file."""
     path = table.with_suffix(".safetensors")
-    return main(["fit", str(table), "--width", width, *arguments, "-o", str(path)]), path
+    return main(["fit", str(table), "--gamma", gamma, *arguments, "-o", str(path)]), path
 
 
 def predicted(path: Path, table: Path, capsys) -> tuple[dict[str, list[str]], str]:
@@ -83,7 +79,7 @@ def columns(table: Path, *names: str) -> list[NDArray[np.float64]]:
 
 
 def test_a_table_of_classes_gives_probabilities(iris, capsys):
-    code, path = fit(iris, "--target", "kind", width="1")
+    code, path = fit(iris, "--target", "kind")
     assert code == 0
     said = capsys.readouterr()
     assert "RVC on 150 rows of 4 inputs" in said.out
@@ -106,7 +102,7 @@ def test_quality_on_rows_left_out_holds_for_new_rows(tmp_path, capsys):
     data = load_diabetes()
     X, X_new, y, y_new = train_test_split(data.data, data.target, test_size=0.25, random_state=42)
     table = write_csv(tmp_path / "diabetes.csv", [*data.feature_names, "y"], np.column_stack([X, y]).tolist())
-    code, path = fit(table, "--target", "y", width="auto")
+    code, path = fit(table, "--target", "y", gamma="ard")
     assert code == 0
     said = capsys.readouterr().out
     left_out = float(re.search(r"R\^2 ([\d.]+),", said)[1])
@@ -118,23 +114,11 @@ def test_quality_on_rows_left_out_holds_for_new_rows(tmp_path, capsys):
     assert re.search(r"^inputs +(bmi|s5) ", said, re.MULTILINE)
 
 
-def test_a_saturated_fit_never_wins():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(60, 3))
-    rows = Rows(X, X[:, 0] + 0.3 * rng.normal(size=60), None, False)
-    tried = []
-    ranking = WidthSearch(RVR, "rbf", rows, tried.append).ranking((2.0, 0.05, 0.02))
-    assert [(one.width, one.saturated) for one in ranking] == [(2.0, False), (0.05, True)]
-    assert (False, 100.0) < ranking[0].rank
-    # One part of the rows tells that a width saturates, and narrower ones are not tried.
-    assert sum("width 0.05" in stage for stage in tried) == 1
-
-
 def test_a_fit_to_noise_is_called_useless(tmp_path, capsys):
     # A narrow kernel reproduces every training row and predicts nothing.
     rng = np.random.default_rng(0)
     table = write_csv(tmp_path / "noise.csv", ["a", "b", "y"], rng.normal(size=(60, 3)).tolist())
-    code, path = fit(table, "--target", "y", width="0.02")
+    code, path = fit(table, "--target", "y", gamma="1000")
     said = capsys.readouterr().out
     assert code == 3
     assert path.exists()
@@ -144,8 +128,8 @@ def test_a_fit_to_noise_is_called_useless(tmp_path, capsys):
 
 
 def test_inputs_that_matter_are_named(waves, capsys):
-    fit(waves, *WAVES)
-    inputs = r"^inputs +x [\d.]+ \(R\^2 lost.*; little or nothing: z$"
+    fit(waves, *WAVES, gamma="ard")
+    inputs = r"^inputs +x 1 \(relevance\); little or nothing: z$"
     assert re.search(inputs, capsys.readouterr().out, re.MULTILINE)
 
 
@@ -160,18 +144,24 @@ def mixed(tmp_path: Path) -> Path:
     return write_csv(tmp_path / "mixed.csv", ["x", "city", "y"], rows)
 
 
-def test_text_becomes_indicators_and_gaps_medians(mixed, tmp_path, capsys):
-    code, path = fit(mixed, "--target", "y", "--missing", "impute")
+def test_text_becomes_indicators_and_many_gaps_medians(mixed, tmp_path, capsys):
+    with mixed.open() as file:
+        names, *rows = csv.reader(file)
+    gaps = range(3, 36)
+    for i in gaps:
+        rows[i][0] = "NA"
+    write_csv(mixed, names, rows)
+    code, path = fit(mixed, "--target", "y")
     assert code == 0
     said = capsys.readouterr().out
     assert "'city' is text: an input for each of Oslo, Paris, Rome; all 0 in 1 row without a value" in said
-    assert "replaced 2 missing numbers in x by medians" in said
+    assert f"replaced {len(gaps)} missing numbers in x by medians" in said
     table = read_csv(mixed.read_text())
     x = np.array([float(v) if v not in ("NA", "") else np.nan for v in table["x"]])
     city = np.array(table["city"])
     x[np.isnan(x)] = np.nanmedian(x)
     X = np.column_stack([x, *(city == level for level in ("Oslo", "Paris", "Rome"))])
-    expected = RVR(Gaussian(4.0 * X.std(axis=0))).fit(X, np.array(table["y"], dtype=float))
+    expected = RVR().fit(X, np.array(table["y"], dtype=float))
     served = sparsebayes.load(path)
     assert served.feature_names_in_.tolist() == ["x", "city=Oslo", "city=Paris", "city=Rome"]
     np.testing.assert_allclose(served.predict(X), expected.predict(X), rtol=1e-9)
@@ -189,15 +179,11 @@ def test_text_becomes_indicators_and_gaps_medians(mixed, tmp_path, capsys):
     assert predicted(path, new, capsys)[0] == {"prediction": [""], "std": [""]}
 
 
-def test_rows_with_gaps_can_be_left_out(mixed, capsys):
-    fit(mixed, "--target", "y", "--missing", "drop")
-    said = capsys.readouterr().out
-    assert "left out 3 rows with missing inputs" in said
-    assert "RVR on 57 rows" in said
-    # By default rows that lack a number, for which there are no predictions either.
+def test_rows_with_gaps_are_left_out(mixed, capsys):
+    # Those that lack a number: there are no predictions for such rows either.
     fit(mixed, "--target", "y")
     said = capsys.readouterr().out
-    assert "left out 2 rows with missing inputs" in said
+    assert "left out 2 rows with missing inputs, of x" in said
     assert "RVR on 58 rows" in said
 
 
@@ -247,7 +233,6 @@ def test_uninformative_columns_are_left_out(tmp_path, capsys):
     assert "left out 'nr', which numbers the rows" in said
     assert "left out 'same', which is the same in all rows" in said
     assert "left out 'none', which holds no values" in said
-    assert "'part' holds percentages" in said
     assert sparsebayes.load(path).feature_names_in_.tolist() == ["x", "part"]
     path = fit(table, "--target", "y", "--keep", "nr", "--text", "part", "--drop", "x")[1]
     names = sparsebayes.load(path).feature_names_in_.tolist()
@@ -296,12 +281,18 @@ def test_the_target_decides_the_estimator(name, tmp_path, capsys):
         assert set(predicted(path, table, capsys)[0]["prediction"]) <= labels
 
 
-def test_columns_of_unequal_units_need_a_kernel_with_widths(waves, tmp_path, capsys):
-    for kernel, noted in (("laplacian", True), ("rbf", False)):
-        arguments = [*WAVES, "--kernel", kernel, "-o", str(tmp_path / "model")]
-        main(["fit", str(waves), *arguments, *([] if noted else ["--width", "2"])])
-        said = capsys.readouterr().out
-        assert ("standard deviations of 'z' and 'x' differ" in said) == noted
+@pytest.mark.parametrize(
+    ("kernel", "said"), [("rbf", "a width for each input, learned"), ("laplacian", "its width learned")]
+)
+@pytest.mark.filterwarnings("ignore:RVR. The inputs have very different")
+def test_widths_are_learned_unless_gamma_is_given(kernel, said, waves, tmp_path, capsys):
+    path = tmp_path / "model"
+    main(["fit", str(waves), *WAVES, "--kernel", kernel, "-o", str(path)])
+    assert f"{kernel}, {said}" in capsys.readouterr().out
+    x, z, y = columns(waves, "x", "z", "y")
+    X = np.column_stack([x, z])
+    expected = RVR(kernel, gamma="ard" if kernel == "rbf" else "learn", random_state=0).fit(X, y)
+    np.testing.assert_allclose(sparsebayes.load(path).predict(X), expected.predict(X), rtol=1e-9)
 
 
 def test_fits_of_many_rows_use_candidates(waves, capsys, monkeypatch):
@@ -315,37 +306,16 @@ def test_fits_of_many_rows_use_candidates(waves, capsys, monkeypatch):
     assert "functions about" not in capsys.readouterr().out
 
 
-def test_a_sample_chooses_the_width_and_all_rows_are_fitted(waves, monkeypatch):
-    x, z, y = columns(waves, "x", "z", "y")
-    rows = Rows(np.column_stack([x, z]), y, None, False)
-    monkeypatch.setattr(width_search, "_SAMPLE_ROWS", 40)
-    search = WidthSearch(RVR, "rbf", rows, lambda stage: None)
-    (one,) = search.ranking(["ard"])
-    ((learned, left_out),) = one.fits
-    assert len(left_out) == 16
-    assert learned.kernel_.width[1] / z.std() > 2.0 * learned.kernel_.width[0] / x.std()
-    expected = RVR(learned.kernel_).fit(rows.X, y)
-    np.testing.assert_array_equal(search.model(one).predict(rows.X), expected.predict(rows.X))
-    ((measured, again),) = search.measured(one).fits
-    np.testing.assert_array_equal(again.X, left_out.X)
-    rest = ~np.isin(rows.X[:, 0], left_out.X[:, 0])
-    expected = RVR(learned.kernel_).fit(rows.X[rest], y[rest])
-    np.testing.assert_array_equal(measured.predict(rows.X), expected.predict(rows.X))
-
-
-def test_samples_and_parts_contain_all_classes():
-    y = np.repeat([0, 1, 2], [90, 2, 300])
-    rows = Rows(np.zeros((len(y), 1)), y, None, True)
-    assert np.bincount(rows.sample(40, 0).y)[1] == 2
-    parts = [rows.fold(k, 5, 0) for k in range(5)]
-    np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(len(y)))
-    assert all(np.bincount(np.delete(y, part)).min() >= 1 for part in parts)
+def test_of_many_rows_a_fifth_is_left_out(waves, capsys, monkeypatch):
+    monkeypatch.setattr(cli_fit, "_MAX_ROWS_OF_FOLDS", 79)
+    fit(waves, *WAVES)
+    assert re.search(r"^left out +16 rows", capsys.readouterr().out, re.MULTILINE)
 
 
 def test_long_work_reports_progress(waves, capsys, monkeypatch):
     monkeypatch.setattr(cli_fit, "_LINE_SECONDS", 0.0)
     fit(waves, *WAVES)
-    assert "sparsebayes: width 2, rows left out: part 5 of 5: " in capsys.readouterr().err
+    assert "sparsebayes: fitting all rows but part 5 of 5, " in capsys.readouterr().err
     fit(waves, *WAVES, "-q")
     assert capsys.readouterr() == ("", "")
 
@@ -357,7 +327,7 @@ def test_tables_and_models_can_be_piped(mixed, capfdbinary, monkeypatch):
         return capfdbinary.readouterr().out
 
     content = mixed.read_bytes()
-    model = run(["fit", "-", "--target", "y", "--width", "2", "-o", "-"], content)
+    model = run(["fit", "-", "--target", "y", "--gamma", "scale", "-o", "-"], content)
     path = mixed.with_name("piped.safetensors")
     path.write_bytes(model)
     assert fit(mixed, "--target", "y")[1].read_bytes() == model
@@ -367,7 +337,7 @@ def test_tables_and_models_can_be_piped(mixed, capfdbinary, monkeypatch):
 
 def test_weights_are_taken_and_error_bars_written(waves, tmp_path, capsys):
     out = tmp_path / "out.csv"
-    code, path = fit(waves, "--target", "y", "--weight", "w", "--drop", "name", width="1")
+    code, path = fit(waves, "--target", "y", "--weight", "w", "--drop", "name", gamma="1e-8")
     assert code == 0
     assert "noise" in capsys.readouterr().out
     assert main(["predict", str(path), str(waves), "-o", str(out)]) == 0
@@ -381,31 +351,6 @@ def test_columns_are_found_by_name(waves, tmp_path, capsys):
     z, x = columns(waves, "z", "x")
     swapped = write_csv(tmp_path / "swapped.csv", ["z", "x"], np.column_stack([z, x]).tolist(), ";")
     assert predicted(path, swapped, capsys) == predicted(path, waves, capsys)
-
-
-def test_tables_may_be_parquet(waves, tmp_path, capsys):
-    pytest.importorskip("pyarrow")
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.read_csv(waves).drop(columns=["name", "w"])
-    parquet = tmp_path / "waves.parquet"
-    frame.to_parquet(parquet)
-    code, path = fit(parquet, "--target", "y", "-q")
-    assert code == 0
-    assert main(["predict", str(path), str(parquet), "-o", str(tmp_path / "out.parquet")]) == 0
-    found = pandas.read_parquet(tmp_path / "out.parquet")
-    np.testing.assert_array_equal(found["prediction"], sparsebayes.load(path).predict(frame[["x", "z"]]))
-    assert capsys.readouterr().out == ""
-
-
-def test_info_describes_a_model_file(iris, capsys):
-    path = fit(iris, "--target", "kind", "--estimator", "mrvm1", "-q", width="1")[1]
-    assert main(["info", str(path), "--json"]) == 0
-    facts = json.loads(capsys.readouterr().out)
-    assert facts["estimator"] == "MRVM1"
-    assert facts["feature names"] == ["a", "b", "c", "d"]
-    assert facts["classes"] == ["setosa", "versicolor", "virginica"]
-    assert main(["info", str(path)]) == 0
-    assert "setosa, versicolor, virginica" in capsys.readouterr().out
 
 
 def test_a_fit_that_did_not_converge_has_its_own_exit_code(tmp_path, capsys):
@@ -433,7 +378,7 @@ MISTAKES = {
     "empty": ("", [], ["is empty"]),
     "no rows": ("x,y\n", [], ["holds no rows"]),
     "few rows": ("x,y\n1,2\n3,5\n", [], ["has 2 rows to learn from"]),
-    "workbook": ("PK\x03\x04", [], ["save the sheet as CSV"]),
+    "workbook": ("PK\x03\x04", [], ["save the table as CSV"]),
     "binary": ("x,y\n\x00", [], ["is not a CSV file"]),
     "twice": ("x,x,y\n1,2,3\n", [], ["more than one column 'x'"]),
     "nothing to predict from": ("y\n1\n2\n4\n8\n9\n", [], ["no column to predict from"]),
@@ -457,14 +402,22 @@ MISTAKES = {
     "many texts": (table("x,y", "n{x},{x}"), [], ["'x'", "9 different texts", "--drop x", "--keep x"]),
     "sign in a name": (table("a=b,y", "n{p},{x}"), [], ["without the sign '='"]),
     "level like a column": (table("a,a=n0,y", "n{p},{square},{x}"), [], ["'a=n0'", "rename"]),
-    "no weight": ("x,w,y\n1,,5\n" + X10, ["--weight", "w"], ["column 'w'", "no value in row 1"]),
-    "a weight below 0": ("x,w,y\n1,-1,5\n" + X10, ["--weight", "w"], ["column 'w'", "a weight below 0"]),
+    "no weight": (
+        "x,w,y\n1,,5\n" + X10,
+        ["--weight", "w"],
+        ["column 'w'", "'' in row 1", "a weight is a number"],
+    ),
+    "a weight below 0": (
+        "x,w,y\n1,-1,5\n" + X10,
+        ["--weight", "w"],
+        ["column 'w'", "a weight is a number of at least 0"],
+    ),
     "target as weight": ("x,w,y\n1,1,5\n" + X10, ["--weight", "y"], ["--weight y is the column to predict"]),
     "text as numbers": (table("x,y", "{x},a{p}"), ["--regress"], ["'y'", "'a0' in row 1"]),
     "numbers as classes": ("x,z,y\n" + X10, ["--classify", "--target", "z"], ["'z'", "not an integer label"]),
     "a class of one row": (table("x,y\n9,b", "{square},a"), [], ["class 'b'", "has one row"]),
-    "width": ("x,z,y\n" + X10, ["--width", "-1"], ["--width must be"]),
-    "width of no rbf": ("x,z,y\n" + X10, ["--kernel", "linear", "--width", "2"], ["--width is for"]),
+    "gamma": ("x,z,y\n" + X10, ["--gamma", "-1"], ["gamma must be"]),
+    "learned gamma": ("x,z,y\n" + X10, ["--kernel", "linear", "--gamma", "ard"], ["gamma"]),
     "candidates": ("x,z,y\n" + X10, ["--candidates", "0"], ["candidates must be"]),
     "no folder": ("x,z,y\n" + X10, ["-o", "/nowhere/model"], ["no folder /nowhere"]),
 }
@@ -497,7 +450,7 @@ def test_a_table_without_the_columns_of_the_model_is_named(content, complaint, m
 
 
 def test_damaged_and_missing_models_and_unknown_commands_are_refused(tmp_path, capsys, iris):
-    assert main(["info", str(tmp_path / "none")]) == 1
+    assert main(["predict", str(tmp_path / "none"), str(iris)]) == 1
     assert "no model file" in capsys.readouterr().err
     (tmp_path / "bad").write_bytes(b"not a model")
     assert main(["predict", str(tmp_path / "bad"), str(iris)]) == 1
@@ -508,7 +461,7 @@ def test_damaged_and_missing_models_and_unknown_commands_are_refused(tmp_path, c
 
 
 def test_it_runs_as_a_module_and_survives_a_closed_pipe(iris):
-    path = fit(iris, "--target", "kind", "-q", width="1")[1]
+    path = fit(iris, "--target", "kind", "-q")[1]
     command = [sys.executable, "-m", "sparsebayes", "predict", str(path), str(iris)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.read(1)

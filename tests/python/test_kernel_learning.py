@@ -21,24 +21,26 @@ from sparsebayes.kernels import (
     Laplacian,
     Linear,
     LinearSpline,
+    Matern32,
+    Matern52,
     OnColumns,
+    Periodic,
     Polynomial,
+    RationalQuadratic,
     Sigmoid,
 )
-from sparsebayes.kernels._parameters import (
-    bounds,
-    length_powers,
-    log_parameters,
-    natural,
-    with_all_log_parameters,
-    with_log_parameters,
-)
+from sparsebayes.kernels._base import bounds, with_all_log_parameters
 from sparsebayes.kernels._resolve import resolve
 from sparsebayes.model_selection import density_score
 
 KERNELS = [
     Gaussian(1.3),
     Gaussian((1.0, 2.0, 0.7)),
+    Matern32(1.3),
+    Matern52((1.0, 2.0, 0.7)),
+    RationalQuadratic(1.3, 0.6),
+    RationalQuadratic((1.0, 2.0, 0.7), 2.0),
+    Periodic(3.0, 1.2),
     Laplacian(0.4),
     Polynomial(3, 0.5, 0.8),
     Polynomial(2, 0.5, -0.8),
@@ -54,9 +56,9 @@ LEARNABLE = [kernel for kernel in KERNELS if kernel != Polynomial(2, 0.3)]
 ON_COLUMNS = [
     OnColumns(Gaussian(1.3), [0, 2]),
     OnColumns(Gaussian((1.0, 0.7)), [2, 1]),
-    OnColumns(Laplacian(0.4) * Gaussian(2.0) + Polynomial(2, 0.5, 0.8), slice(1, 3)),
+    OnColumns(Laplacian(0.4) * Gaussian(2.0) + Polynomial(2, 0.5, 0.8), range(1, 3)),
     OnColumns(OnColumns(Sigmoid(0.3, -0.4), -1), [0, 1]) + Gaussian(2.0),
-    OnColumns(Gaussian(1.0), [True, False, True]) * OnColumns(Laplacian(0.2), 1),
+    OnColumns(Gaussian(1.0), [0, 2]) * OnColumns(Laplacian(0.2), 1),
 ]
 
 
@@ -113,15 +115,15 @@ def test_the_evidence_is_the_density_under_the_covariance():
 
 @pytest.mark.parametrize("kernel", [*KERNELS, *ON_COLUMNS], ids=named)
 def test_logarithms_of_parameters_can_be_read_and_set(kernel):
-    theta = log_parameters(kernel)
-    again = with_log_parameters(kernel, theta)
+    theta = kernel._log_parameters()
+    again = kernel._with_log_parameters(theta)
     assert type(again) is type(kernel)
-    np.testing.assert_allclose(log_parameters(again), theta, rtol=1e-14)
+    np.testing.assert_allclose(again._log_parameters(), theta, rtol=1e-14)
     X = np.random.default_rng(0).normal(size=(9, 3))
     np.testing.assert_allclose(again(X, X), kernel(X, X), rtol=1e-12)
-    moved = with_log_parameters(kernel, theta + 0.3)
+    moved = kernel._with_log_parameters(theta + 0.3)
     assert not np.allclose(moved(X, X), kernel(X, X))
-    assert natural(kernel, X).shape == length_powers(kernel).shape == theta.shape
+    assert kernel._natural(X).shape == kernel._length_powers().shape == theta.shape
     assert (bounds(kernel, X)[:, 0] < bounds(kernel, X)[:, 1]).all()
 
 
@@ -216,6 +218,25 @@ def test_the_width_of_a_sparse_model_is_recovered():
     for start in (0.5, 1.5, 6.0):
         model = RVR(Gaussian(start), optimize_kernel=True).fit(X, y)
         assert model.kernel_.width == pytest.approx(1.5, rel=0.2)
+
+
+@pytest.mark.parametrize("period", [6.6, 7.3])
+def test_a_period_is_learned_from_a_value_close_to_it(period):
+    t = np.arange(0.0, 60.0, 0.7)[:, None]
+    angle = 2.0 * np.pi * t[:, 0] / 7.0
+    y = np.sin(angle) + 0.5 * np.cos(2.0 * angle) + 0.1 * np.random.default_rng(0).normal(size=len(t))
+    model = RVR(Periodic(period, 3.0), optimize_kernel=True).fit(t, y)
+    assert model.kernel_.period == pytest.approx(7.0, rel=2e-3)
+
+
+@pytest.mark.parametrize("name", ["matern32", "matern52", "rational_quadratic"])
+def test_named_kernels_learn_one_width_for_each_input(name):
+    X = np.random.default_rng(0).normal(size=(80, 3))
+    y = np.sin(2.0 * X[:, 0]) + 0.3 * X[:, 1] + 0.1 * np.random.default_rng(1).normal(size=80)
+    model = RVR(name, gamma="ard").fit(X, y)
+    assert len(model.kernel_.width) == 3
+    assert list(model.inputs_) == [0, 1, 2]
+    assert model.inputs_[2] < 0.1
 
 
 def friedman(seed):
@@ -364,8 +385,8 @@ def test_learned_widths_start_at_the_standard_deviations_of_the_inputs():
 @pytest.mark.parametrize(
     ("estimator", "words"),
     [
-        (RVR("linear", gamma="ard"), "'ard' is for kernel='rbf', got 'linear'"),
-        (RVR("poly", gamma="learn"), "'learn' is for kernel='rbf' or 'laplacian', got 'poly'"),
+        (RVR("linear", gamma="ard"), "'ard' is for kernel='rbf' or .*'matern32'.*, got 'linear'"),
+        (RVR("poly", gamma="learn"), "'learn' is for kernel='rbf' or .*'laplacian', got 'poly'"),
         (RVR("laplacian", gamma="ard"), "'ard' is for kernel='rbf'"),
         (RVC(Gaussian(1.0), gamma="ard"), "optimize_kernel=True"),
         (RVC("precomputed", gamma="ard"), "kernel='precomputed' has no parameters"),

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.base import clone
+from sklearn.gaussian_process import kernels as process
 from sklearn.metrics import pairwise
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -17,19 +18,24 @@ from sklearn.preprocessing import StandardScaler
 from reference import kernel_matrix, linear_spline
 from sparsebayes import GREVM, MRVM1, RVC, RVR
 from sparsebayes._checks.numbers import column_means
+from sparsebayes.inspection import certificate
 from sparsebayes.kernels import (
     Custom,
     Gaussian,
     Laplacian,
     Linear,
     LinearSpline,
+    Matern32,
+    Matern52,
     OnColumns,
+    Periodic,
     Polynomial,
     Product,
+    RationalQuadratic,
     Sigmoid,
     Sum,
 )
-from sparsebayes.kernels._parameters import column_stds
+from sparsebayes.kernels._base import column_stds
 from sparsebayes.kernels._resolve import resolve
 
 RNG = np.random.default_rng(0)
@@ -38,6 +44,10 @@ X, Z = RNG.normal(size=(7, 3)), RNG.normal(size=(5, 3))
 STANDARD = [
     Gaussian(1.5),
     Gaussian([0.5, 1.0, 2.0]),
+    Matern32(1.5),
+    Matern52([0.5, 1.0, 2.0]),
+    RationalQuadratic([0.5, 1.0, 2.0], 0.7),
+    Periodic(3.0, 1.5),
     Laplacian(0.3),
     Polynomial(3, 0.5, 1.0),
     Linear(),
@@ -57,6 +67,13 @@ points = arrays(np.float64, st.tuples(st.integers(1, 4), st.just(3)), elements=s
     [
         (Gaussian(2.0), pairwise.rbf_kernel(X, Z, gamma=0.25)),
         (Gaussian([0.5, 1.0, 2.0]), pairwise.rbf_kernel(X / [0.5, 1.0, 2.0], Z / [0.5, 1.0, 2.0], gamma=1.0)),
+        (Matern32(1.5), process.Matern(1.5 / 2**0.5, nu=1.5)(X, Z)),
+        (Matern52([0.5, 1.0, 2.0]), process.Matern(np.array([0.5, 1.0, 2.0]) / 2**0.5, nu=2.5)(X, Z)),
+        (RationalQuadratic(1.5, 0.7), process.RationalQuadratic(1.5 / 2**0.5, 0.7)(X, Z)),
+        (
+            OnColumns(Periodic(3.0, 1.5), 0),
+            process.ExpSineSquared(2**0.5 * np.pi * 1.5 / 3.0, 3.0)(X[:, :1], Z[:, :1]),
+        ),
         (Laplacian(0.3), pairwise.laplacian_kernel(X, Z, gamma=0.3)),
         (Polynomial(3, 0.5, 1.0), pairwise.polynomial_kernel(X, Z, degree=3, gamma=0.5, coef0=1.0)),
         (Linear(), X @ Z.T),
@@ -124,6 +141,11 @@ def test_distances_far_from_the_origin_are_exact():
         (lambda: Polynomial(2, coef0=np.inf), "coef0"),
         (lambda: Sigmoid(-1.0), "gamma"),
         (lambda: Sigmoid(1.0, "x"), "coef0"),
+        (lambda: Matern32([1.0, 2.0])(X, Z), "width"),
+        (lambda: Matern52(-1.0), "width"),
+        (lambda: RationalQuadratic(1.0, 0.0), "alpha"),
+        (lambda: Periodic(0.0, 1.0), "period"),
+        (lambda: Periodic(1.0, "x"), "width"),
         (lambda: Custom("rbf"), "function"),
         (lambda: Sum([]), "terms"),
         (lambda: Product(["rbf"]), "factors"),
@@ -143,6 +165,9 @@ def test_bad_arguments_are_refused_by_name(make, name):
     ("name", "expected"),
     [
         ("rbf", Gaussian(2.0)),
+        ("matern32", Matern32(2.0)),
+        ("matern52", Matern52(2.0)),
+        ("rational_quadratic", RationalQuadratic(2.0, 1.0)),
         ("laplacian", Laplacian(0.25)),
         ("poly", Polynomial(2, 0.25, 1.0)),
         ("linear", Linear()),
@@ -177,6 +202,15 @@ def test_the_fitted_kernel_is_published(surface):
     assert RVR(["linear", Gaussian(1.0)]).fit(data, target).kernel_ == both
     assert RVR("linear", fit_intercept=False).fit(data, target).kernel_ == Linear()
     assert RVR("precomputed").fit(data @ data.T, target).kernel_ == "precomputed"
+
+
+@pytest.mark.parametrize("kernel", STANDARD[2:6], ids=repr)
+def test_fits_are_certified_with_the_values_of_numpy(kernel):
+    data = np.random.default_rng(1).normal(size=(60, 3))
+    target = np.sin(2.0 * data[:, 0]) + 0.1 * np.random.default_rng(2).normal(size=60)
+    found = certificate(RVR(kernel).fit(data, target), data, target)
+    assert found.max_log_alpha_change < 1e-5
+    assert found.max_gain_outside < 1e-6
 
 
 NESTED = Gaussian([1.0, 2.0]) + Linear() * OnColumns(Laplacian(0.5), [0])

@@ -24,13 +24,12 @@ from sparsebayes.kernels import (
     Sigmoid,
     Sum,
 )
-from sparsebayes.kernels._parameters import bounds, length_powers, natural
+from sparsebayes.kernels._base import bounds
 from sparsebayes.kernels._resolve import resolve
 
 RNG = np.random.default_rng(0)
 X, Z = RNG.normal(size=(8, 4)) * [1.0, 2.0, 0.5, 1.0], RNG.normal(size=(5, 4))
 NAMES = ["height", "width", "age", "dose"]
-MASK = [True, False, True, False]
 
 #: Columns as given, and as NumPy takes them.
 COLUMNS = [
@@ -42,11 +41,6 @@ COLUMNS = [
     ([1, 1], [1, 1]),
     (range(2), [0, 1]),
     (np.array([2, 0]), [2, 0]),
-    (slice(1, 3), slice(1, 3)),
-    (slice(None, None, -2), slice(None, None, -2)),
-    (slice(-2, None), slice(-2, None)),
-    (MASK, MASK),
-    (np.array(MASK), MASK),
     (pd.Series([0, 3]), [0, 3]),
 ]
 INNER = [
@@ -76,7 +70,6 @@ def data(seed, n=90):
 @pytest.mark.parametrize(("columns", "selected"), COLUMNS, ids=named)
 @pytest.mark.parametrize("inner", INNER, ids=named)
 def test_values_are_those_on_the_columns(inner, columns, selected):
-    selected = np.array(selected) if selected is MASK else selected
     expected = inner(X[:, selected], Z[:, selected])
     kernel = OnColumns(inner, columns)
     # Views that run backwards are added up in another order by older versions of NumPy.
@@ -110,7 +103,7 @@ def test_positions_follow_numpy(columns):
     np.testing.assert_array_equal(OnColumns(Linear(), columns)(X, Z), expected)
 
 
-@pytest.mark.parametrize("columns", [[0, 1], slice(0, 2), MASK, "age", ["age", "dose"], 3])
+@pytest.mark.parametrize("columns", [[0, 1], range(2), "age", ["age", "dose"], 3])
 def test_kernels_on_columns_are_values(columns):
     kernel = OnColumns(Gaussian(2.0), columns) + OnColumns("rbf", 0)
     scope = {"OnColumns": OnColumns, "Gaussian": Gaussian}
@@ -124,10 +117,9 @@ def test_kernels_on_columns_are_values(columns):
 
 
 def test_kernels_that_differ_are_unequal():
-    kernels = [OnColumns(Linear(), c) for c in (0, 1, [0, 1], [True, False], "0", slice(0, 1), slice(0, 2))]
+    kernels = [OnColumns(Linear(), c) for c in (0, 1, [0, 1], "0", [2, 0], ["0", "1"])]
     kernels += [OnColumns(Gaussian(1.0), 0), OnColumns("rbf", 0), Linear()]
     assert len(set(kernels)) == len(kernels)
-    assert OnColumns(Linear(), [1, 0]) != OnColumns(Linear(), [True, False])
     assert OnColumns(Linear(), np.array([1, 0])) == OnColumns(Linear(), (1, 0))
     assert OnColumns(Linear(), "a") == OnColumns(Linear(), ["a"])
     assert repr(OnColumns(Linear(), [0, 2])) == "OnColumns(kernel=Linear(), columns=(0, 2))"
@@ -181,7 +173,7 @@ def test_gamma_of_named_kernels_is_that_of_the_columns():
 
 KERNELS = {
     "two": [OnColumns(Gaussian(1.0), [0, 1]), OnColumns(Linear(), 3)],
-    "sum": OnColumns(Gaussian([1.0, 2.0]), slice(0, 2)) + OnColumns(Linear(), 3),
+    "sum": OnColumns(Gaussian([1.0, 2.0]), range(2)) + OnColumns(Linear(), 3),
     "by name": [OnColumns("rbf", [0, 1]), "linear"],
     "callable": [OnColumns(local, 0), Gaussian(2.0)],
 }
@@ -212,8 +204,8 @@ def test_fits_are_certified_and_those_of_the_columns_by_hand(kernel, kind):
 )
 def test_defaults_and_bounds_are_those_of_the_selected_columns(inner):
     kernel = OnColumns(inner, [1, 2])
-    np.testing.assert_allclose(natural(kernel, X), natural(inner, X[:, [1, 2]]), rtol=1e-13)
-    np.testing.assert_array_equal(length_powers(kernel), length_powers(inner))
+    np.testing.assert_allclose(kernel._natural(X), inner._natural(X[:, [1, 2]]), rtol=1e-13)
+    np.testing.assert_array_equal(kernel._length_powers(), inner._length_powers())
     np.testing.assert_allclose(bounds(kernel, X), bounds(inner, X[:, [1, 2]]), rtol=1e-13)
 
 
@@ -236,7 +228,7 @@ def test_learning_on_columns_is_learning_from_these_columns():
     [
         (Linear(), [], ValueError, "at least one column"),
         (Linear(), np.array([]), ValueError, "at least one column"),
-        (Linear(), [False, False], ValueError, "False throughout"),
+        (Linear(), [False, True], TypeError, "numpy.flatnonzero"),
         (Linear(), None, TypeError, "columns must be positions"),
         (Linear(), True, TypeError, "columns must be positions"),
         (Linear(), 1.0, TypeError, "columns must be positions"),
@@ -250,8 +242,7 @@ def test_learning_on_columns_is_learning_from_these_columns():
         (Linear(), {0, 1}, TypeError, "columns must be positions"),
         (Linear(), {"a": 1}, TypeError, "columns must be positions"),
         (Linear(), b"a", TypeError, "columns must be positions"),
-        (Linear(), slice("a", "c"), TypeError, "slice of columns takes positions"),
-        (Linear(), slice(0, 4, 0), ValueError, "a step other than 0"),
+        (Linear(), slice(0, 4), TypeError, "columns must be positions"),
         (3.0, [0], TypeError, "kernel must be"),
         (Gaussian, [0], TypeError, "kernel must be"),
         ("precomputed", [0], ValueError, "precomputed"),
@@ -267,8 +258,6 @@ def test_bad_arguments_are_refused(kernel, columns, error, words):
     [
         (OnColumns(Linear(), [0, 4]), r"among the 4 columns of X; got 4"),
         (OnColumns(Linear(), [-5, 7]), r"among the 4 columns of X; got -5, 7"),
-        (OnColumns(Linear(), slice(4, 9)), r"selects none of the 4 columns"),
-        (OnColumns(Linear(), [True, False]), r"mask of 2 entries, but X has 4"),
         (OnColumns(Linear(), "age"), r"by name, 'age'"),
         (OnColumns(Gaussian([1.0, 2.0]), [0, 1, 2]), r"width has 2 values.*3 columns that OnColumns\("),
         (OnColumns(Gaussian([1.0] * 4), 1), r"width has 4 values.*1 columns that OnColumns\("),

@@ -13,7 +13,7 @@ from sklearn.linear_model import Ridge
 from export_problems import KERNELS, rows
 from exports import ONNX, run, same_regression
 from sparsebayes import GREVM, MRVM2, RVC, RVR, SparseBayesClassifier, SparseBayesRegressor, to_onnx
-from sparsebayes._export.onnx import kernels as onnx_kernels
+from sparsebayes._export import onnx_graph
 from sparsebayes.kernels import Custom, Gaussian, LinearSpline
 
 pytest.importorskip("onnx")
@@ -29,7 +29,7 @@ FOUR = np.digitize(X[:, 0] + 0.3 * NOISE, [-0.7, 0.0, 0.7])
 @pytest.mark.parametrize("export", ONNX)
 @pytest.mark.parametrize("name", ["widths", "laplacian", "spline", "in-sum"])
 def test_inputs_may_be_taken_a_few_at_a_time(name, export, monkeypatch):
-    monkeypatch.setattr(onnx_kernels, "_MAX_DIFFERENCES", 1)
+    monkeypatch.setattr(onnx_graph, "_MAX_DIFFERENCES", 1)
     same_regression(RVR(KERNELS[name]).fit(X, Y), NEW, export)
 
 

@@ -1,4 +1,4 @@
-"""Displays hold and draw what the models say: paths, spectra, circles, bands and contours, in numbers."""
+"""Displays hold and draw what the models say: circles, bands and contours, in numbers."""
 
 import subprocess
 import sys
@@ -12,11 +12,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from sparsebayes import GREVM, MRVM1, MRVM2, RVC, RVR, GREVMRegressor, SparseBayesRegressor
+from sparsebayes import RVC, RVR, GREVMRegressor, SparseBayesRegressor
 from sparsebayes.inspection import certificate
 from sparsebayes.plot import (
-    AlphaSpectrumDisplay,
-    EvidencePathDisplay,
     PredictiveBandDisplay,
     ProbabilityDisplay,
     RelevanceVectorsDisplay,
@@ -32,36 +30,6 @@ def axes():
 def circles(ax):
     """Return where the markers without a face are."""
     return next(c for c in ax.collections if c.get_label().startswith("relevance vectors")).get_offsets()
-
-
-@pytest.mark.parametrize(
-    ("model", "path", "label"),
-    [
-        (RVC(gamma=0.5), "log_marginal_likelihood_path_", "log evidence"),
-        (MRVM1(gamma=0.5), "log_marginal_likelihood_path_", "log evidence"),
-        (MRVM2(gamma=0.5), "log_joint_likelihood_path_", "log joint likelihood"),
-        (RVC(gamma=0.5, alpha_prior=(1e-3, 1e-3)), "log_marginal_likelihood_path_", "log posterior"),
-        (RVC(gamma=0.5, scheme="variational"), "log_marginal_likelihood_path_", "lower bound"),
-    ],
-    ids=["RVC", "MRVM1", "MRVM2", "prior", "variational"],
-)
-def test_the_path_is_the_one_of_the_fit(model, path, label, three):
-    display = EvidencePathDisplay.from_estimator(model.fit(*three), ax=axes(), color="red")
-    np.testing.assert_array_equal(display.line_.get_ydata(), getattr(model, path))
-    assert display.line_.get_color() == "red"
-    assert display.ax_.get_ylabel().startswith(label)
-
-
-def test_alphas_are_all_there_and_ascend(sinc, three):
-    model = RVR(gamma=0.1).fit(*sinc)
-    display = AlphaSpectrumDisplay.from_estimator(model, ax=axes())
-    np.testing.assert_array_equal(display.lines_[0].get_ydata(), np.sort(model.alpha_))
-    assert display.ax_.get_yscale() == "log"
-    many = GREVM(gamma=0.5).fit(*three)
-    curves = AlphaSpectrumDisplay.from_estimator(many, ax=axes())
-    for curve, alpha in zip(curves.spectra, many.alpha_.T, strict=True):
-        np.testing.assert_array_equal(curve, np.sort(alpha[np.isfinite(alpha)]))
-    assert [text.get_text() for text in curves.ax_.get_legend().get_texts()] == many.classes_.tolist()
 
 
 def test_circles_of_one_input_are_on_the_data(sinc):
@@ -170,10 +138,6 @@ def test_a_pipeline_is_drawn_as_its_last_step_sees_the_data(sinc, three):
             expected = display.from_estimator(last, Z, y, ax=axes())
             np.testing.assert_allclose(drawn.points, expected.points)
             np.testing.assert_allclose(drawn.vectors, expected.vectors)
-        for curve in (EvidencePathDisplay, AlphaSpectrumDisplay):
-            (line,) = curve.from_estimator(whole, ax=axes()).ax_.get_lines()[:1]
-            (same,) = curve.from_estimator(last, ax=axes()).ax_.get_lines()[:1]
-            np.testing.assert_allclose(line.get_ydata(), same.get_ydata())
         assert certificate(whole, X, y) == certificate(last, Z, y)
 
 
@@ -183,16 +147,14 @@ def test_refusals_name_the_remedy(sinc, three):
     model, classifier, two = RVR(gamma=0.1).fit(X, y), RVC().fit(*three), RVR().fit(three[0], three[0][:, 0])
     band, contours = PredictiveBandDisplay.from_estimator, ProbabilityDisplay.from_estimator
     circled, columns = RelevanceVectorsDisplay.from_estimator, SparseBayesRegressor(fit_intercept=False)
-    outputs, eigen = RVR(gamma=0.1).fit(X, np.c_[y, -y]), GREVM().fit(*three)
+    outputs = RVR(gamma=0.1).fit(X, np.c_[y, -y])
     for kind, message, call, *arguments in (
         (NotFittedError, "not fitted", band, RVR(), X, y),
         (NotFittedError, "not fitted", band, make_pipeline(RVR()), X, y),
         (TypeError, "est must be a fitted estimator of this package, got list", band, [], X, y),
         (TypeError, "error bars of regressions, which this RVC", band, classifier, *three),
         (TypeError, "relevance vectors, which", circled, columns.fit(X, y), X, y),
-        (TypeError, "which this GREVM", EvidencePathDisplay.from_estimator, eigen),
-        (TypeError, "spectra must be a sequence of array-likes", AlphaSpectrumDisplay, np.array(0.5)),
-        (TypeError, "ax must be matplotlib Axes", EvidencePathDisplay([0.0]).plot, 3),
+        (TypeError, "ax must be matplotlib Axes", lambda: circled(model, X, y, ax=3)),
         (TypeError, "levels must be", lambda: contours(classifier, *three, levels=0.5)),
         (ValueError, "must be in \\['a'", lambda: contours(classifier, *three, class_of_interest="up")),
         (ValueError, r"1 input\(s\), and est has 2", band, two, X, y),
@@ -212,5 +174,5 @@ def test_the_module_does_not_import_matplotlib_and_names_the_extra_without_it(si
     model = RVR(gamma=0.1).fit(*sinc)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with pytest.raises(ImportError, match=r"EvidencePathDisplay needs matplotlib: .*sparsebayes\[plot\]"):
-        EvidencePathDisplay.from_estimator(model)
+    with pytest.raises(ImportError, match=r"PredictiveBandDisplay needs matplotlib: .*sparsebayes\[plot\]"):
+        PredictiveBandDisplay.from_estimator(model, *sinc)

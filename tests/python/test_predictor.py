@@ -41,8 +41,7 @@ KERNELS = {
     "sigmoid": Sigmoid(0.3, -0.2),
     "spline": LinearSpline(),
     "composed": Gaussian(1.0) * Linear() + Laplacian(0.2),
-    "columns": OnColumns(OnColumns(Gaussian([1.0, 2.0]), [1, 0]), [-1, 0])
-    + OnColumns(Linear(), [True, False, False]),
+    "columns": OnColumns(OnColumns(Gaussian([1.0, 2.0]), [1, 0]), [-1, 0]) + OnColumns(Linear(), [0]),
     "list": [Gaussian(1.0), OnColumns("rbf", 1)],
 }
 

@@ -5,14 +5,11 @@ import io
 import logging
 import re
 import sys
-import time
 
 import numpy as np
 import pytest
 
-from sparsebayes import GREVM, MRVM1, MRVM2, RVC, RVR, GREVMRegressor, SparseBayesRegressor, _core
-from sparsebayes._progress import DisplayCallback
-from sparsebayes.kernels import Gaussian
+from sparsebayes import GREVM, MRVM1, MRVM2, RVC, RVR, GREVMRegressor, SparseBayesRegressor
 
 tqdm = pytest.importorskip("tqdm").tqdm
 
@@ -110,33 +107,3 @@ def test_a_fit_does_not_need_a_screen(screen, bars, surface, request, monkeypatc
         gone.close()
     monkeypatch.setattr(sys, "stderr", gone)
     assert RVR(verbose=1).fit(*surface).status_ == "converged"
-
-
-def test_the_core_does_not_wait_for_a_callback_that_only_shows():
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-10, 10, (3000, 2))
-    y = np.sin(X).prod(axis=1) + rng.normal(size=3000)
-    phi = np.asfortranarray(Gaussian(0.7)(X, X[:1000]))
-
-    def steps(step, seconds):
-        glance = DisplayCallback(step)
-        glance.seconds = seconds
-        return _core.fit_dense(phi, y, likelihood="gaussian", n_threads=1, callback=glance)
-
-    heard = []
-
-    def step(iteration, *rest):
-        heard.append(iteration)
-        time.sleep(0.02)
-        return True  # the core ignores the answer
-
-    found = steps(step, 0.0)
-    assert found.status == "converged"
-    assert 1 <= len(heard) < found.n_iter
-    heard.clear()
-    steps(step, 1e6)
-    assert heard == []
-    with pytest.raises(ZeroDivisionError):
-        steps(lambda *step: 1 / 0, 0.0)
-    with pytest.raises(ValueError, match="negative"):
-        steps(step, -1.0)

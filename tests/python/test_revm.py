@@ -11,13 +11,13 @@ import revm_reference as reference
 from problems import standardised
 from reference import log_evidence
 from sparsebayes import GREVM, LREVM, VGREVM, GREVMRegressor, LREVMRegressor
-from sparsebayes._revm.evidence import (
+from sparsebayes._revm import (
     _terms,
     best_alpha_gaussian,
     best_alpha_laplace,
     posterior_variance_laplace,
 )
-from sparsebayes._revm.modes import Logistic, closest_gaussian, expectations, octant_mode
+from sparsebayes._revm.modes import Logistic, closest_gaussian, expectations, posterior_mode
 from sparsebayes.kernels import Gaussian
 
 CLASSIFIERS = [GREVM, LREVM, VGREVM]
@@ -212,8 +212,10 @@ def test_the_octant_search_ends_at_the_kuhn_tucker_conditions_to_eight_digits(se
     sign, weights = rng.choice([-1.0, 1.0], 40), rng.uniform(0.1, 3.0, 40)
     rate = np.exp(rng.normal(size=12))
     model = Logistic(Z, sign, weights)
-    end = octant_mode(model, rate, np.zeros(12), tol=1e-8, max_iter=200, pulse=lambda: None)
-    other = octant_mode(model, rate, np.exp(rng.normal(size=12)), tol=1e-8, max_iter=200, pulse=lambda: None)
+    end = posterior_mode(model, 0.0, rate, np.zeros(12), tol=1e-8, max_iter=200, pulse=lambda: None)
+    other = posterior_mode(
+        model, 0.0, rate, np.exp(rng.normal(size=12)), tol=1e-8, max_iter=200, pulse=lambda: None
+    )
     assert end.converged
     assert other.converged
     np.testing.assert_allclose(end.w, other.w, rtol=1e-6, atol=1e-7)

@@ -8,7 +8,7 @@ import os
 import reprlib
 import sys
 from collections.abc import Sequence
-from typing import Any, Final, cast, get_args
+from typing import Any, Final, get_args
 
 import numpy as np
 
@@ -20,27 +20,28 @@ NOT_NUMBERS: Final = (bool, np.bool_, np.timedelta64)
 _MAX_THREADS: Final = max(32, 4 * (os.cpu_count() or 1))
 
 
-def check_real(name: str, value: object, *, positive: bool = False) -> float:
+def check_real(name: str, value: object, *, positive: bool = False, remedy: str = "") -> float:
     """Return ``value`` as a float; TypeError if it is not real, ValueError if not finite or positive."""
-    kind = "a positive number" if positive else "a finite number"
+    reason = f"{name} must be a {'positive' if positive else 'finite'} number, got {value!r}{remedy}"
     if isinstance(value, NOT_NUMBERS) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{name} must be {kind}, got {value!r}")
+        raise TypeError(reason)
     try:
         number = float(value)
     except OverflowError:  # a large integer or fraction
         number = math.inf
     if not math.isfinite(number) or (positive and number <= 0.0):
-        raise ValueError(f"{name} must be {kind}, got {value!r}")
+        raise ValueError(reason)
     return number
 
 
-def check_integer(name: str, value: object, *, least: int, most: int = sys.maxsize) -> int:
+def check_integer(name: str, value: object, *, least: int, most: int = sys.maxsize, remedy: str = "") -> int:
     """Return ``value`` as an int; TypeError if it is not one, ValueError outside ``least`` to ``most``."""
+    reason = f"{name} must be an integer of at least {least}, got {value!r}{remedy}"
     if isinstance(value, NOT_NUMBERS) or not isinstance(value, numbers.Integral):
-        raise TypeError(f"{name} must be an integer of at least {least}, got {value!r}")
+        raise TypeError(reason)
     number = int(value)
     if number < least:
-        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
+        raise ValueError(reason)
     if number > most:
         raise ValueError(f"{name} must be at most {most}, got {value!r}")
     return number
@@ -58,12 +59,7 @@ def check_n_jobs(n_jobs: object) -> int | None:
     """Return the number of threads, None for one per core."""
     if n_jobs is None or (isinstance(n_jobs, numbers.Integral) and n_jobs == -1):
         return None
-    try:
-        return min(check_integer("n_jobs", n_jobs, least=1), _MAX_THREADS)
-    except (TypeError, ValueError) as error:
-        raise type(error)(
-            f"n_jobs must be None or -1 (all cores) or a positive integer, got {n_jobs!r}"
-        ) from None
+    return min(check_integer("n_jobs", n_jobs, least=1, remedy="; None or -1: all cores"), _MAX_THREADS)
 
 
 def check_flag(name: str, value: object) -> bool:
@@ -83,11 +79,10 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> Any:
 
 
 def check_row_likelihood(value: object) -> Likelihood:
-    """Return the likelihood of a provider; ValueError if it is invalid."""
+    """Return the likelihood of a provider."""
     known = [name for name in get_args(Likelihood) if name != "multinomial"]
-    if not isinstance(value, str) or value not in known:
-        raise ValueError(f"likelihood must be one of {', '.join(known)}; got {value!r}")
-    return cast(Likelihood, value)
+    likelihood: Likelihood = check_choice("likelihood", value, known)
+    return likelihood
 
 
 def check_file(name: str, value: object) -> str:
@@ -96,20 +91,18 @@ def check_file(name: str, value: object) -> str:
         raise TypeError(f"{name} must be a path, got {reprlib.repr(value)}")
     try:
         path = os.fsdecode(value)
-        named = b"\0" not in os.fsencode(path)
+        if b"\0" not in os.fsencode(path):
+            return path
     except UnicodeError:
-        named = False
-    if not named:
-        raise ValueError(f"{name} must be a name that files can have here, got {reprlib.repr(value)}")
-    return path
+        pass
+    raise ValueError(f"{name} must be a name that files can have here, got {reprlib.repr(value)}")
 
 
 def check_reporting(estimator: Any) -> None:
     """Check ``callback`` and ``verbose``."""
-    if estimator.callback is not None and not callable(estimator.callback):
-        raise TypeError(
-            f"callback must be None or a callable taking a StepRecord, got {estimator.callback!r}"
-        )
+    callback = estimator.callback
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback must be None or a callable taking a StepRecord, got {callback!r}")
     if not isinstance(estimator.verbose, bool):
         check_integer("verbose", estimator.verbose, least=0)
 
@@ -119,49 +112,50 @@ def check_settings(estimator: Any) -> Settings:
     check_reporting(estimator)
     noise_variance, noise_variances = _noise_variance(getattr(estimator, "noise_variance", None))
     scheme: Scheme = check_choice("scheme", estimator.scheme, get_args(Scheme))
+    search: Search = check_choice("search", getattr(estimator, "search", "greedy"), get_args(Search))
+    if search != "greedy" and scheme != "sequential":
+        raise ValueError(f"search={search!r} needs scheme='sequential'; or set search='greedy'")
+    shape, rate = alpha_prior = check_prior("alpha_prior", estimator.alpha_prior)
+    if shape > 0.0 and rate == 0.0:
+        raise ValueError(
+            "alpha_prior must have a positive rate if it has a positive shape: with rate 0 all precisions "
+            f"would be infinite; got {estimator.alpha_prior!r}"
+        )
     return Settings(
         noise_variance=noise_variance,
         noise_variances=noise_variances,
         tol=check_real("tol", estimator.tol, positive=True),
         max_iter=check_integer("max_iter", estimator.max_iter, least=1),
         scheme=scheme,
-        alpha_prior=_alpha_prior(estimator.alpha_prior),
+        alpha_prior=alpha_prior,
         noise_prior=check_prior("noise_prior", getattr(estimator, "noise_prior", (0.0, 0.0))),
-        search=_search(estimator, scheme),
+        search=search,
         n_threads=check_n_jobs(estimator.n_jobs),
     )
 
 
-def _is_array(value: object) -> bool:
+def _noise_variance(value: object) -> tuple[float | None, tuple[float, ...] | None]:
+    """Return the noise variance, and that of each output if ``value`` is an array."""
+    if value is None:
+        return None, None
     # A pandas series has __array__.
-    return isinstance(value, (list, tuple)) or (hasattr(value, "__array__") and np.ndim(value) == 1)
+    if isinstance(value, (list, tuple)) or (hasattr(value, "__array__") and np.ndim(value) == 1):
+        return None, tuple(check_real("noise_variance", one, positive=True) for one in value)  # type: ignore[attr-defined] # an array
+    remedy = "; leave it None to estimate it, or give one for each column of y"
+    return check_real("noise_variance", value, positive=True, remedy=remedy), None
 
 
 def check_prior(name: str, value: object) -> tuple[float, float]:
     """Return shape and rate of a Gamma prior; TypeError if not a pair of numbers, ValueError if negative."""
-    remedy = f"{name} must be a pair (shape, rate) of numbers >= 0; (0, 0) is uniform in the logarithm"
-    if (
-        not isinstance(value, (tuple, list, np.ndarray))
-        or (isinstance(value, np.ndarray) and value.ndim != 1)
-        or len(value) != 2
-    ):
-        raise TypeError(f"{remedy}; got {value!r}")
+    reason = f"{name} must be a pair (shape, rate) of numbers >= 0; (0, 0) is uniform in the logarithm"
     try:
+        if not isinstance(value, (tuple, list, np.ndarray)) or np.shape(value) != (2,):
+            raise TypeError
         shape, rate = (check_real(name, number) for number in value)
+        if min(shape, rate) < 0.0:
+            raise ValueError
     except (TypeError, ValueError) as error:
-        raise type(error)(f"{remedy}; got {value!r}") from None
-    if min(shape, rate) < 0.0:
-        raise ValueError(f"{remedy}; got {value!r}")
-    return shape, rate
-
-
-def _alpha_prior(value: object) -> tuple[float, float]:
-    shape, rate = check_prior("alpha_prior", value)
-    if shape > 0.0 and rate == 0.0:
-        raise ValueError(
-            "alpha_prior must have a positive rate if it has a positive shape: with rate 0 all precisions "
-            f"would be infinite; got {value!r}"
-        )
+        raise type(error)(f"{reason}; got {value!r}") from None
     return shape, rate
 
 
@@ -179,25 +173,3 @@ def learning_argument(estimator: Any) -> str:
     if is_learned(gamma):
         return f"gamma={gamma!r}"
     return "optimize_kernel=True" if optimize_kernel else ""
-
-
-def _search(estimator: Any, scheme: Scheme) -> Search:
-    """Return ``search``; ValueError if it is invalid, or incompatible with the scheme."""
-    search: Search = check_choice("search", getattr(estimator, "search", "greedy"), get_args(Search))
-    if search != "greedy" and scheme != "sequential":
-        raise ValueError(f"search={search!r} needs scheme='sequential'; or set search='greedy'")
-    return search
-
-
-def _noise_variance(value: object) -> tuple[float | None, tuple[float, ...] | None]:
-    """Return the noise variance, and that of each output if ``value`` is an array."""
-    if value is None:
-        return None, None
-    if _is_array(value):
-        return None, tuple(check_real("noise_variance", one, positive=True) for one in value)  # type: ignore[attr-defined] # an array
-    try:
-        return check_real("noise_variance", value, positive=True), None
-    except (TypeError, ValueError) as error:
-        raise type(error)(
-            f"{error}; leave it None to estimate it, or give one for each column of y"
-        ) from None

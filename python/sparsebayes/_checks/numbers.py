@@ -13,25 +13,13 @@ from numpy.typing import ArrayLike, NDArray
 from .._types import FloatArray
 
 #: Requirements of the core for `numpy.require`.
-PLAIN: tuple[Literal["C_CONTIGUOUS", "ALIGNED", "ENSUREARRAY"], ...] = (
-    "C_CONTIGUOUS",
-    "ALIGNED",
-    "ENSUREARRAY",
-)
+PLAIN: tuple[Literal["C", "A", "E"], ...] = ("C", "A", "E")  # C order, aligned, no subclass
 
 
 def real_array(name: str, values: ArrayLike) -> FloatArray:
-    """Return ``values`` as float64, a view if possible; TypeError if they are not real numbers.
-
-    Neither shape nor finiteness is checked.
-    """
-    refuse_mask(name, values)
+    """Return ``values`` as float64, a view if possible; neither shape nor finiteness is checked."""
     with naming_column(name, values):
-        try:
-            array = np.asarray(values)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise TypeError(f"{name} must hold real numbers: {error}") from None
-        return as_float64(name, array)
+        return as_float64(name, any_array(name, values))
 
 
 def any_array(name: str, values: ArrayLike) -> NDArray[Any]:
@@ -44,7 +32,7 @@ def any_array(name: str, values: ArrayLike) -> NDArray[Any]:
 
 
 def as_float64(
-    name: str, array: NDArray[Any], requirements: Sequence[Literal["C", "A", "F", "E"]] | Any = ()
+    name: str, array: NDArray[Any], requirements: Sequence[Literal["C", "A", "E"]] | Any = ()
 ) -> FloatArray:
     """Return an array of real numbers as float64, with the requirements of `numpy.require`.
 
@@ -77,7 +65,8 @@ def column_names(table: Any) -> list[str] | None:
 
 @contextmanager
 def naming_column(name: str, values: Any) -> Iterator[None]:
-    """Name column and row in errors about the numbers of a matrix."""
+    """Refuse masked values, and name column and row in errors about the numbers of a matrix."""
+    refuse_mask(name, values)
     try:
         yield
     except (TypeError, ValueError) as error:
@@ -100,9 +89,7 @@ def _fault(name: str, values: Any, error: Exception) -> str | None:
         column = f"column {j if names is None else repr(names[j])}"
         entries = np.asarray(_column(table, j))
         if entries.dtype.kind in "Mm":
-            return (
-                f"{name}: {column} holds dates or times; give numbers, such as the days since the first date"
-            )
+            return f"{name}: {column} holds dates or times; give numbers, such as days since the first date"
         if entries.dtype.kind == "c":
             return f"{name}: Complex data not supported; {column} holds complex numbers, give real ones"
         numbers = entries if entries.dtype.kind in "fiub" else np.array([_number(v) for v in entries])

@@ -23,17 +23,14 @@ from .numbers import PLAIN, as_float64, naming_column, refuse_mask
 class KnownNoise:
     """Known standard deviations of targets, up to a common factor, as weights.
 
-    With counts c_n and targets of variance sigma^2 s_n^2 the weights are c_n v_n, v_n = ``variance`` / s_n^2,
-    where ``variance`` is such that they have the sum of the c_n, the number of rows. The noise precision of a
-    row of weight 1 is then 1 / (sigma^2 ``variance``). The log evidence computed with these weights lacks the
-    constant sum_n c_n ln(v_n) / 2.
+    Targets with counts c_n and variance sigma^2 s_n^2 have the weights c_n v_n, v_n = ``variance`` / s_n^2.
     """
 
     #: c_n; None: all 1.
     counts: FloatArray | None
-    #: Harmonic mean of s_n^2: the relative variance of a row of weight 1.
+    #: Harmonic mean of s_n^2, so that the sum of the weights is the number of rows.
     variance: float
-    #: The missing constant of the log evidence.
+    #: sum_n c_n ln(v_n) / 2, which the log evidence computed with these weights lacks.
     log_evidence: float
 
 
@@ -110,44 +107,37 @@ def check_y_std(y_std: ArrayLike, n_samples: int) -> FloatArray:
     """Check standard deviations of targets: one per row (or one for all), positive and finite."""
     with naming("y_std"):
         stds = _one_per_row("y_std", y_std, n_samples)
-        if not (stds > 0.0).all():
+        if not 1e-50 <= stds.min() <= stds.max() <= 1e50:
             raise ValueError(
-                f"y_std must be positive, got {stds.min():g}; give a target that is known exactly a small "
-                "one, and leave rows out by sample_weight=0"
-            )
-        if not (1e-100 <= stds.min() <= stds.max() <= 1e100):
-            raise ValueError(
-                f"y_std must lie between 1e-100 and 1e100, got {stds.min():g} to {stds.max():g}; rescale y "
-                "and y_std"
+                f"y_std must be positive, from 1e-50 to 1e50, got {stds.min():g} to {stds.max():g}; "
+                "rescale y and y_std, or leave rows out by sample_weight=0"
             )
         return stds
 
 
 def _one_per_row(name: str, values: ArrayLike, n_samples: int, *, least: int = 1) -> FloatArray:
     """Return numbers, one per row (or one for all), as float64; ``least``: the smallest number of rows."""
-    refuse_mask(name, values)
     given = np.full(n_samples, values) if isinstance(values, Number) else values
-    given = check_array(given, dtype="numeric", ensure_2d=False, ensure_min_samples=least, input_name=name)
-    numbers = as_float64(name, given, PLAIN)
+    numbers = _numbers(name, given, least)
     if numbers.shape != (n_samples,):
         raise ValueError(f"{name} must have the shape ({n_samples},), one per row, got {numbers.shape}")
     return numbers
 
 
+def _numbers(name: str, values: ArrayLike, least: int = 1) -> FloatArray:
+    """Return finite numbers as float64 in C order; ``least``: the smallest number of rows."""
+    refuse_mask(name, values)
+    found = check_array(values, dtype="numeric", ensure_2d=False, ensure_min_samples=least, input_name=name)
+    return as_float64(name, found, PLAIN)
+
+
 def _known_noise(stds: FloatArray, counts: FloatArray | None) -> tuple[KnownNoise, FloatArray | None]:
     """Return the known noise, and the weights of the rows; None if all are 1."""
     c = np.ones(len(stds)) if counts is None else counts
-    smallest = float(stds.min())
-    precisions = (smallest / stds) ** 2
+    precisions = (stds.min() / stds) ** 2
     factor = float(c.sum() / (c @ precisions))
-    variance = smallest**2 * factor
-    if precisions.min() < 1e-200:
-        raise ValueError(
-            f"y_std must lie within a factor of 1e100, got {smallest:g} to {stds.max():g}; leave rows out by "
-            "sample_weight=0"
-        )
     precisions *= factor
-    known = KnownNoise(counts, variance, 0.5 * float(c @ np.log(precisions)))
+    known = KnownNoise(counts, float(stds.min()) ** 2 * factor, 0.5 * float(c @ np.log(precisions)))
     return known, None if counts is None and (precisions == 1.0).all() else c * precisions
 
 
@@ -155,14 +145,14 @@ def _check_target(y: ArrayLike, *, labels: bool, outputs: bool) -> NDArray[Any]:
     """Check y: labels as given, or finite numbers as float64."""
     if not labels and _is_checked(y, 1):
         return y.copy()
-    refuse_mask("y", y)
-    target = _columns(y) if outputs else column_or_1d(y, warn=True)
+    target = _columns("y", y, several=outputs)
     if not labels:
         with naming_column("y", y):
-            target = check_array(target, dtype="numeric", ensure_2d=False, input_name="y")
-            return as_float64("y", target).copy(order="C")
+            return _numbers("y", target).copy()
     assert_all_finite(target, input_name="y")
-    if not _need_no_check(target):
+    # The check is slow, and warns if there are more classes than half of the rows.
+    whole = target.dtype.kind in "iu" and len(target) > 0
+    if not whole or int(target.max()) - int(target.min()) >= len(target) // 2:
         check_classification_targets(target)
     return target
 
@@ -196,26 +186,18 @@ def first_of_equal(X: FloatArray) -> IntArray:
     return np.sort(np.unique(X, axis=0, return_index=True)[1])
 
 
-def _columns(y: ArrayLike) -> NDArray[Any]:
-    """Return y with two dimensions if it has several columns, else with one."""
+def _columns(name: str, y: ArrayLike, *, several: bool) -> NDArray[Any]:
+    """Return y with one dimension, or with two if it has several columns."""
+    refuse_mask(name, y)
     given = np.asarray(y)
     shape = given.shape
-    if len(shape) == 2 and shape[1] > 1:
+    if several and len(shape) == 2 and shape[1] > 1:
         return given
-    if len(shape) > 2 or shape[1:] == (0,):
-        raise ValueError(
-            f"y must have the shape (n_samples,) or (n_samples, n_outputs), got an array of shape {shape}"
-        )
+    if len(shape) > 1 and shape[1:] != (1,):
+        kind = "the shape (n_samples,) or (n_samples, n_outputs)" if several else "one column"
+        raise ValueError(f"{name} must have {kind}, got an array of shape {shape}; fit columns one by one")
     values: NDArray[Any] = column_or_1d(y, warn=True)
     return values
-
-
-def _need_no_check(labels: NDArray[Any]) -> bool:
-    """Tell whether these labels pass scikit-learn's checks, which are slow, without warning."""
-    if labels.dtype.kind not in "iu" or len(labels) == 0:
-        return False
-    # It warns if there are more classes than half of the rows.
-    return int(labels.max()) - int(labels.min()) < len(labels) // 2
 
 
 def check_X(estimator: Any, X: ArrayLike, *, reset: bool, unread: bool = False) -> FloatArray:
@@ -224,7 +206,6 @@ def check_X(estimator: Any, X: ArrayLike, *, reset: bool, unread: bool = False) 
     ``unread``: as for `check_training`.
     """
     with naming("X"):
-        refuse_mask("X", X)
         if _is_checked(X, 2, unread=unread):
             if reset:
                 # As `validate_data`, without its slow search for column names, which an array lacks.
@@ -261,12 +242,11 @@ def _is_checked(values: ArrayLike, ndim: int, *, unread: bool = False) -> TypeGu
 
 def check_sizes(X: FloatArray) -> None:
     """Raise ValueError for columns that are not zero but whose squares underflow."""
-    smallest, few = 1e-140, 8
+    smallest = 1e-140
     # For most X a few rows suffice.
-    for rows in (X[:few], X):
-        sizes = np.maximum(rows.max(axis=0), -rows.min(axis=0))
-        if (sizes >= smallest).all():
-            return
+    if (np.abs(X[:8]).max(axis=0) >= smallest).all():
+        return
+    sizes = np.maximum(X.max(axis=0), -X.min(axis=0))
     if (faint := np.flatnonzero((sizes > 0) & (sizes < smallest))).size:
         raise ValueError(
             f"X has no larger value than {sizes[faint[0]]:g} in column {faint[0]}, too small to square; "
@@ -274,16 +254,20 @@ def check_sizes(X: FloatArray) -> None:
         )
 
 
-def check_chunk(name: str, values: ArrayLike, n_columns: int) -> FloatArray:
+def check_chunk(name: str, values: ArrayLike, n_columns: int | None = None) -> FloatArray:
     """Return rows of a design, maybe none, as finite float64 in C or Fortran order."""
     with naming(name):
-        refuse_mask(name, values)
-        with naming_column(name, values):
-            rows = check_array(values, dtype="numeric", ensure_min_samples=0, input_name=name)
-            rows = check_finite(name, rows, ("ALIGNED", "ENSUREARRAY"))
-        if rows.shape[1] != n_columns:
+        rows = _matrix(name, values, ("ALIGNED", "ENSUREARRAY"))
+        if n_columns is not None and rows.shape[1] != n_columns:
             raise ValueError(f"{name} must have {n_columns} columns, one per function; got {rows.shape[1]}")
         return rows if rows.flags.forc else np.ascontiguousarray(rows)
+
+
+def _matrix(name: str, values: ArrayLike, requirements: Any) -> FloatArray:
+    """Return a matrix of finite numbers, maybe without rows, as float64."""
+    with naming_column(name, values):
+        found = check_array(values, dtype="numeric", ensure_min_samples=0, input_name=name)
+        return check_finite(name, found, requirements)
 
 
 def check_chunk_targets(
@@ -293,15 +277,7 @@ def check_chunk_targets(
     if target is None:
         raise ValueError(f"{name} must hold a target for each of {n_rows} rows, got None")
     with naming(name):
-        refuse_mask(name, target)
-        shape = np.shape(target)
-        if len(shape) == 2 and shape[1] > 1:
-            raise ValueError(
-                f"{name} must have one column, got an array of shape {shape}; fit each column separately"
-            )
-        values = column_or_1d(target, warn=True)
-        values = check_array(values, dtype="numeric", ensure_2d=False, ensure_min_samples=0, input_name=name)
-        numbers = as_float64(name, values, PLAIN)
+        numbers = _numbers(name, _columns(name, target, several=False), least=0)
         if len(numbers) != n_rows:
             raise ValueError(f"{name} must hold a target for each of {n_rows} rows, got {len(numbers)}")
     return numbers, check_weights(sample_weight, n_rows, may_vanish=True)
@@ -326,10 +302,7 @@ def check_weights(sample_weight: PerRow, n_samples: int, *, may_vanish: bool = F
 def check_columns(name: str, values: ArrayLike, n_rows: int, n_columns: int | None = None) -> FloatArray:
     """Check extra columns: finite numbers, ``n_rows`` rows, and ``n_columns`` columns."""
     with naming(name):
-        refuse_mask(name, values)
-        with naming_column(name, values):
-            columns = check_array(values, dtype="numeric", order="C", ensure_min_samples=0, input_name=name)
-            columns = check_finite(name, columns, PLAIN)
+        columns = _matrix(name, values, PLAIN)
         if len(columns) != n_rows:
             raise ValueError(f"{name} must have a row for each row of X, {n_rows}; got {len(columns)}")
         if n_columns is not None and columns.shape[1] != n_columns:

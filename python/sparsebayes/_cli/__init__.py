@@ -1,1 +1,120 @@
-"""The command line."""
+"""The command line: ``sparsebayes fit`` and ``sparsebayes predict``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from .. import __version__, _core
+from ..predictor import Predictor, load
+from . import fit as _fit
+from . import tables as _tables
+from .tables import TableError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .._types import FloatArray
+
+#: Exit codes: success; an error that the user can correct.
+_DONE: Final = 0
+_FAILED: Final = 1
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code.
+
+    0: success; 1: a file or an argument is wrong, and standard error names it; 2: the command line cannot be
+    parsed; 3: the model is saved, but it did not converge, is empty or overfitted; 130: interrupted.
+    """
+    options = _parser().parse_args(arguments)
+    try:
+        code: int = options.run(options)
+        sys.stdout.flush()
+    except (TableError, ValueError, TypeError, OSError, MemoryError, _core.NumericalError) as error:
+        if isinstance(error, BrokenPipeError):
+            # The reader of the output has closed it; the flush at exit must not fail again.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return _DONE
+        sys.stderr.write(f"sparsebayes: {error}\n")
+        return _FAILED
+    except KeyboardInterrupt:
+        sys.stderr.write("\nsparsebayes: interrupted; nothing was written\n")
+        return 130
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="sparsebayes", description="Relevance vector machines on tables in CSV files."
+    )
+    parser.add_argument("--version", action="version", version=f"sparsebayes {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="command")
+    fit = commands.add_parser("fit", help="fit a model to a table and save it")
+    _fit.add_arguments(fit)
+    fit.set_defaults(run=_fit.run)
+    predict = commands.add_parser("predict", help="predict the rows of a table")
+    predict.add_argument("model", help="a model file, as `fit` writes it")
+    predict.add_argument(
+        "data", help="a table with the model's columns; others are ignored; - is standard input"
+    )
+    predict.add_argument("-o", "--output", help="the CSV file to write; standard output by default")
+    predict.set_defaults(run=_predict)
+    return parser
+
+
+def _open(path: str) -> Predictor:
+    if path == "-":
+        return Predictor.from_bytes(sys.stdin.buffer.read())
+    if not os.path.exists(path):
+        raise TableError(f"there is no model file {path}")
+    return load(path)
+
+
+def _predict(options: argparse.Namespace) -> int:
+    if options.model == options.data == "-":
+        raise TableError("model and data cannot both be on standard input; give one of them as a file")
+    model = _open(options.model)
+    table = _tables.read(options.data)
+    features = list(table if model.feature_names_in_ is None else model.feature_names_in_)
+    if len(features) != model.n_features_in_:
+        raise TableError(
+            f"the model was fitted to {model.n_features_in_} columns without names, and {table.path} "
+            f"has {len(features)}; give it these columns alone, in the same order"
+        )
+    X, notes = table.matrix(features)
+    table.refuse_two_decimal_signs(table.source(feature) for feature in features)
+    missing = np.isnan(X)
+    complete: NDArray[np.bool_] = ~np.any(missing, axis=1)
+    if not complete.all():
+        columns = [features[j] for j in np.flatnonzero(missing.any(axis=0))]
+        notes.append(
+            f"{np.sum(~complete)} of {len(X)} rows lack a value of {_tables.listed(columns, 6)} and have no "
+            "prediction; fill in the values to have one"
+        )
+    for note in notes:
+        sys.stderr.write(f"sparsebayes: {note}\n")
+    found = {
+        name: [value if whole else None for value, whole in zip(values.tolist(), complete, strict=True)]
+        for name, values in _outputs(model, np.where(missing, 0.0, X)).items()
+    }
+    _tables.write(found, options.output)
+    return _DONE
+
+
+def _outputs(model: Predictor, X: FloatArray) -> dict[str, NDArray[Any]]:
+    """Return predictions, and their standard deviations or probabilities, by column."""
+    if model.classes_ is not None:
+        probabilities = zip(model.classes_, model.predict_proba(X).T, strict=True)
+        return {"prediction": model.predict(X)} | {f"p({label})": p for label, p in probabilities}
+    found = {}
+    for name, values in zip(("prediction", "std"), model.predict_std(X), strict=True):
+        columns = values.reshape(len(X), -1).T
+        for k, column in enumerate(columns):
+            found[name if len(columns) == 1 else f"{name}.{k}"] = column
+    return found

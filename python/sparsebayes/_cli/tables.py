@@ -1,7 +1,13 @@
-"""Tables for the command line: columns of text or numbers by name, from and to CSV and Parquet files."""
+"""Tables for the command line: columns of text or numbers, from and to CSV files.
+
+A column of numbers is an input of a model; a column of text has an input for each of its levels. The names
+of the inputs define them: ``age`` is the column of that name, and ``city=Paris`` is 1 where the column
+``city`` contains ``Paris`` and 0 elsewhere. A model file stores only these names.
+"""
 
 from __future__ import annotations
 
+import argparse
 import csv
 import gzip
 import io
@@ -18,7 +24,6 @@ from numpy.typing import NDArray
 
 from .._types import FloatArray
 
-_PARQUET: Final = {".parquet", ".pq"}
 #: Texts that mean a missing value in any column, and in a column of numbers.
 _MISSING: Final = {"", "na", "n/a", "#n/a", "<na>", "nan", "null", "nat", "?"}
 _MISSING_NUMBERS: Final = _MISSING | {"none", "-", "--", ".", "missing"}
@@ -34,6 +39,8 @@ _DAY: Final = (
     r"|[a-z]{3,9}\.? \d{1,2},? \d{4})"
 )
 _DATE: Final = re.compile(rf"{_DAY}([t ]{_CLOCK})?|{_CLOCK}", re.IGNORECASE)
+#: Most levels of a text column that is used without ``--keep``.
+_MAX_LEVELS: Final = 50
 
 
 class TableError(Exception):
@@ -62,7 +69,7 @@ class Column:
     def numbers(self) -> FloatArray | None:
         """The values, NaN where they are missing; None for a column of text."""
         cells = [None if cell.lower() in _MISSING_NUMBERS else cell for cell in self.cells]
-        if self.is_percent:
+        if all(cell is None or cell.endswith("%") for cell in cells):
             cells = [None if cell is None else cell[:-1].rstrip() for cell in cells]
         present = [cell for cell in cells if cell is not None]
         if any(_CODE.match(cell) for cell in present):
@@ -74,12 +81,6 @@ class Column:
                 return None
             cells = [None if cell is None else cell.replace(",", ".") for cell in cells]
         return np.array([np.nan if cell is None else float(cell) for cell in cells])
-
-    @cached_property
-    def is_percent(self) -> bool:
-        """Whether all values end in a percent sign."""
-        present = [cell for cell in self.cells if cell.lower() not in _MISSING_NUMBERS]
-        return bool(present) and all(cell.endswith("%") for cell in present)
 
     def refuse_dates(self, alternative: str = "") -> None:
         """Raise TableError if most values of a column of text are dates or times."""
@@ -126,16 +127,36 @@ class Column:
             )
         return self.numbers
 
-    def complete(self) -> FloatArray:
-        """Return the numbers; TableError if one is missing."""
-        values = self.finite()
-        bad = np.flatnonzero(np.isnan(values))
-        if len(bad):
-            raise TableError(
-                f"column {self.name!r} of {self.path} has no value in row {bad[0] + 1} "
-                f"({counted(len(bad), 'row')} in all): fill in or remove them"
+    def numbers_rows(self) -> bool:
+        """Return whether the column contains the numbers of the rows, perhaps with gaps."""
+        values = self.numbers
+        if values is None or len(values) < 3:
+            return False
+        counts = (np.diff(values) >= 1.0).all() and (values == np.round(values)).all()
+        most = 3 * len(values)
+        return bool(counts and 0.0 <= values[0] <= max(1.0, 0.1 * len(values)) and values[-1] < most)
+
+    def levels(self, rows: NDArray[np.bool_], options: argparse.Namespace) -> list[str]:
+        """Return the different texts of these rows; TableError if they are dates, damaged or too many."""
+        name = _quoted(self.name)
+        self.refuse_dates(f", or leave it out with --drop {name}")
+        if self.name not in options.text:
+            self.refuse_damaged_numbers(
+                f"--text {name} uses each value as a level, --drop {name} leaves it out"
             )
-        return values
+        if "=" in self.name:
+            raise TableError(
+                f"column {self.name!r} of {self.path} holds text; rename it without the sign '='"
+            )
+        used = np.flatnonzero(rows & ~self.missing)
+        levels = sorted({self.cells[i] for i in used})
+        if self.name not in options.keep and (len(levels) > _MAX_LEVELS or 2 * len(levels) > len(used)):
+            raise TableError(
+                f"{self.at(int(used[0]))}, one of {len(levels)} different texts in {len(used)} rows, too "
+                f"many to learn from: leave the column out with --drop {name}, or make an input of each with "
+                f"--keep {name}"
+            )
+        return levels
 
 
 class Table(dict[str, Column]):
@@ -149,31 +170,99 @@ class Table(dict[str, Column]):
         raise TableError(f"{self.path} has no column {name!r}; it has {listed(self)}")
 
     def refuse_two_decimal_signs(self, names: Iterable[str]) -> str | None:
-        """Return the first of these columns with decimal commas.
-
-        Raise TableError if others have points, which may then group thousands.
-        """
+        """Return the first of these columns with decimal commas; TableError if others have points."""
         numeric = [self[name] for name in names if self[name].numbers is not None]
-        commas = [c for c in numeric if any("," in cell for cell in c.cells)]
+        commas = [column.name for column in numeric if any("," in cell for cell in column.cells)]
         points = [(c, i) for c in numeric for i, cell in enumerate(c.cells) if "." in cell.strip(".")]
         if commas and points:
             column, row = points[0]
             raise TableError(
-                f"{column.at(row)}, and column {commas[0].name!r} has decimal commas: use the same decimal "
+                f"{column.at(row)}, and column {commas[0]!r} has decimal commas: use the same decimal "
                 "sign in all columns, and none between thousands"
             )
-        return commas[0].name if commas else None
+        return commas[0] if commas else None
+
+    def inputs(
+        self, names: Sequence[str], rows: NDArray[np.bool_], options: argparse.Namespace, notes: list[str]
+    ) -> list[str]:
+        """Return the names of the inputs of a model; append notes about columns left out, and texts.
+
+        ``names``: the columns to make them of; ``rows``: mask of the rows with a target.
+        """
+        asked = {*options.keep, *options.text}
+        row_numbers = [name for name in names if name not in asked and self[name].numbers_rows()]
+        # A row number that is the only input is intended, for instance times.
+        row_numbers = [] if len(row_numbers) == len(names) else row_numbers
+        features: list[str] = []
+        for name in names:
+            column = self[name]
+            if name in row_numbers:
+                notes.append(f"left out {name!r}, which numbers the rows; --keep {_quoted(name)} uses it")
+            elif column.missing[rows].all():
+                notes.append(f"left out {name!r}, which holds no values")
+            elif len({column.cells[i] for i in np.flatnonzero(rows)}) == 1:
+                notes.append(f"left out {name!r}, which is the same in all rows")
+            elif column.numbers is not None and name not in options.text:
+                column.finite()
+                features.append(name)
+            else:
+                levels = column.levels(rows, options)
+                features += [f"{name}={level}" for level in levels]
+                n_missing = int(np.sum(rows & column.missing))
+                rest = f"; all 0 in {counted(n_missing, 'row')} without a value" if n_missing else ""
+                notes.append(f"{name!r} is text: an input for each of {listed(levels, 6)}{rest}")
+        if not features:
+            found = "".join(f"; {note}" for note in notes)
+            raise TableError(f"{self.path} has no column to predict from{found}")
+        if twice := {name for name in features if features.count(name) > 1}:
+            raise TableError(
+                f"{self.path} has a column {min(twice)!r}, which is also the name of a level of another "
+                "column; rename one of them"
+            )
+        return features
+
+    def source(self, feature: str) -> str:
+        """Return the name of the column of an input; TableError if the table does not have it."""
+        names = [feature, *(feature[:end] for end, sign in enumerate(feature) if sign == "=")]
+        for name in names:
+            if name in self:
+                return name
+        return self[names[min(1, len(names) - 1)]].name  # raises the error
+
+    def matrix(self, features: Iterable[str]) -> tuple[FloatArray, list[str]]:
+        """Return the inputs of all rows, NaN where a number is missing, and notes about unknown texts."""
+        inputs, levels, notes = [], dict[str, list[str]](), []
+        for feature in features:
+            name = self.source(feature)
+            if name == feature:
+                inputs.append(self[name].finite())
+                continue
+            level = feature[len(name) + 1 :]
+            levels.setdefault(name, []).append(level)
+            inputs.append(np.array([cell == level for cell in self[name].cells], dtype=np.float64))
+        for name, known in levels.items():
+            cells = self[name].cells
+            new = [i for i, cell in enumerate(cells) if cell not in known]
+            if new:
+                notes.append(
+                    f"column {name!r}: {len(new)} of {len(cells)} rows hold none of the texts of the fit "
+                    f"(the first: {cells[new[0]]!r} in row {new[0] + 1}); all its indicators are 0 there"
+                )
+        return np.column_stack(inputs), notes
+
+
+# --- files --------------------------------------------------------------------------------------------
 
 
 def read(path: str) -> Table:
-    """Read a CSV or Parquet file; ``-`` reads CSV from standard input."""
-    if Path(path).suffix.lower() in _PARQUET:
-        return _read_parquet(path)
+    """Read a CSV file; ``-`` reads standard input."""
     try:
         content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
         name = "standard input" if path == "-" else path
         text, notes = _decoded(name, content)
-        delimiter = _delimiter(text)
+        # The separator of values: the most frequent of four in the first line, outside quotes.
+        first = re.sub(r'"[^"]*"', "", text.lstrip("\r\n").split("\n", 1)[0])
+        delimiter = max(",;\t|", key=first.count)
         lines = [line for line in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if line]
     except OSError as error:
         raise TableError(f"cannot read {path}: {error.strerror or error}") from None
@@ -188,20 +277,17 @@ def write(columns: Mapping[str, Sequence[Any]], path: str | None) -> None:
         _write_csv(columns, sys.stdout)
         return
     try:
-        if Path(path).suffix.lower() in _PARQUET:
-            table, parquet = _arrow()
-            parquet.write_table(table({name: list(v) for name, v in columns.items()}), path)
-            return
         with open(path, "w", newline="", encoding="utf-8") as file:
             _write_csv(columns, file)
     except OSError as error:
         raise TableError(f"cannot write {path}: {error.strerror or error}") from None
 
 
-def listed(names: Iterable[str], limit: int = 12) -> str:
-    """Return at most ``limit`` names in a line, and the number of others."""
-    names = [" ".join(name.split()) for name in names]
-    return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
+def _write_csv(columns: Mapping[str, Sequence[Any]], file: Any) -> None:
+    writer = csv.writer(file)
+    writer.writerow(columns)
+    # csv writes floats with repr, so that they are read back exactly, and None as an empty cell.
+    writer.writerows(zip(*columns.values(), strict=True))
 
 
 def _decoded(path: str, content: bytes) -> tuple[str, list[str]]:
@@ -211,25 +297,17 @@ def _decoded(path: str, content: bytes) -> tuple[str, list[str]]:
             content = gzip.decompress(content)
         except EOFError:
             raise TableError(f"{path} is a compressed file that ends early; make it again") from None
-    if content.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")):
-        raise TableError(f"{path} is a workbook or an archive, not text: save the sheet as CSV")
-    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        try:
-            return content.decode("utf-16"), []
-        except UnicodeDecodeError:
-            raise TableError(f"{path} is not a CSV file: save it as CSV in UTF-8") from None
-    if b"\x00" in content:
-        raise TableError(f"{path} is not a CSV file: it holds zero bytes; save it as CSV in UTF-8")
+    if content.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"PAR1")):
+        raise TableError(f"{path} is a workbook, an archive or a Parquet file: save the table as CSV")
     try:
-        return content.decode("utf-8-sig"), []
+        if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+            return content.decode("utf-16"), []
+        if b"\x00" not in content:
+            return content.decode("utf-8-sig"), []
     except UnicodeDecodeError:
-        return content.decode("cp1252", errors="replace"), ["not UTF-8: text read as Windows-1252"]
-
-
-def _delimiter(text: str) -> str:
-    """Return the separator of values: the most frequent of four in the first line, outside quotes."""
-    first = re.sub(r'"[^"]*"', "", text.lstrip("\r\n").split("\n", 1)[0])
-    return max(",;\t|", key=first.count)
+        if b"\x00" not in content:
+            return content.decode("cp1252", errors="replace"), ["not UTF-8: text read as Windows-1252"]
+    raise TableError(f"{path} is not a CSV file: it holds zero bytes; save it as CSV in UTF-8")
 
 
 def _table(path: str, lines: Sequence[Sequence[str]], notes: list[str], *, splits_at_comma: bool) -> Table:
@@ -250,14 +328,10 @@ def _table(path: str, lines: Sequence[Sequence[str]], notes: list[str], *, split
                 f"{counted(len(names), 'name')}; quote values that contain the separator, and remove lines "
                 "above the names of the columns"
             )
-    unnamed = [j for j, name in enumerate(names) if not name]
-    if unnamed:
-        notes.append(f"left out {counted(len(unnamed), 'column')} without a name")
-    twice = {name for name in names if name and names.count(name) > 1}
-    if twice:
-        raise TableError(
-            f"{path} has more than one column {sorted(twice)[0]!r}; each needs a name of its own"
-        )
+    if n_unnamed := names.count(""):
+        notes.append(f"left out {counted(n_unnamed, 'column')} without a name")
+    if twice := {name for name in names if name and names.count(name) > 1}:
+        raise TableError(f"{path} has more than one column {min(twice)!r}; each needs a name of its own")
     columns = {
         name: Column(path, name, [line[j].strip() for line in lines[1:]], splits_at_comma)
         for j, name in enumerate(names)
@@ -268,38 +342,16 @@ def _table(path: str, lines: Sequence[Sequence[str]], notes: list[str], *, split
     return Table(path, columns, notes)
 
 
+def listed(names: Iterable[str], limit: int = 12) -> str:
+    """Return at most ``limit`` names in a line, and the number of others."""
+    names = [" ".join(name.split()) for name in names]
+    return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
+
+
 def counted(n: int, what: str) -> str:
     """Return a number and a noun, in the plural unless the number is 1."""
     return f"{n} {what}" + ("" if n == 1 else "s")
 
 
-def _arrow() -> tuple[Any, Any]:
-    """Return ``pyarrow.table`` and ``pyarrow.parquet``."""
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError:
-        raise TableError('Parquet files need pyarrow: pip install "sparsebayes[arrow]"') from None
-    return pyarrow.table, parquet
-
-
-def _read_parquet(path: str) -> Table:
-    _, parquet = _arrow()
-    try:
-        table = parquet.read_table(path)
-    except OSError as error:
-        raise TableError(f"cannot read {path}: {error}") from None
-    except ValueError as error:
-        raise TableError(f"{path} is not a Parquet file: {error}") from None
-    values = [table.column(j).to_pylist() for j in range(table.num_columns)]
-    # pandas stores the index of a data frame in a column of this name.
-    names = ["" if re.fullmatch(r"__index_level_\d+__", name) else name for name in table.column_names]
-    rows = [["" if value is None else str(value) for value in row] for row in zip(*values, strict=True)]
-    return _table(path, [names, *rows], [], splits_at_comma=False)
-
-
-def _write_csv(columns: Mapping[str, Sequence[Any]], file: Any) -> None:
-    writer = csv.writer(file)
-    writer.writerow(columns)
-    # csv writes floats with repr, so that they are read back exactly, and None as an empty cell.
-    writer.writerows(zip(*columns.values(), strict=True))
+def _quoted(name: str) -> str:
+    return f'"{name}"' if " " in name else name

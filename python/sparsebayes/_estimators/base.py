@@ -121,7 +121,7 @@ class Trainable(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
             If predictions use functions that only Python can evaluate: a callable kernel, or an
             ``extra_basis`` other than "linear".
         """
-        from .._export.model_file import to_predictor  # imports this module
+        from .._export.description import to_predictor  # imports this module
 
         return to_predictor(self)
 

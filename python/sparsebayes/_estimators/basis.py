@@ -31,9 +31,10 @@ from .._data.out_of_core import Facts
 from .._data.statistics import Columns, Kernels, Summed, check_memory_limit, check_room
 from .._hyper import LearningData, check_learnable, check_model, learn
 from .._types import Candidates, ExtraBasis, FloatArray, IntArray, KernelSpec, Settings
-from ..kernels import Gaussian, Kernel, Linear
-from ..kernels._parameters import column_stds
+from ..kernels import Kernel, Linear
+from ..kernels._base import column_stds
 from ..kernels._resolve import is_precomputed, measures_inputs, resolve
+from ..kernels._stationary import Radial
 from .base import Fits, SparseBayesEstimator, Trainable
 from .status import MAX_CONSTANT_FUNCTIONS
 
@@ -302,25 +303,25 @@ class KernelBasis(KernelEstimator, SparseBayesEstimator):
         if not isinstance(self.kernel_, list):
             self.dual_coef_ = weights[:, kernels]
         self._publish_linear(self._bias_weights())
-        if isinstance(self.kernel_, Gaussian) and isinstance(self.kernel_.width, tuple) and len(training.X):
+        if isinstance(self.kernel_, Radial) and isinstance(self.kernel_.width, tuple) and len(training.X):
             self.inputs_ = self._input_relevances(training, self.kernel_)
         if self.extra_basis_ is not None:
             self.extra_coef_ = np.zeros((len(weights), self._n_extra))
             self.extra_coef_[:, columns[columns >= 0]] = weights[:, columns >= 0]
             self.intercept_ = self.intercept_ - self.extra_coef_ @ self._extra_offset
 
-    def _input_relevances(self, training: Training, kernel: Gaussian) -> dict[str | int, float]:
+    def _input_relevances(self, training: Training, kernel: Radial) -> dict[str | int, float]:
         """Return how much the prediction changes with each input, the most important first.
 
         The root mean square over rows and outputs of the slope of the kernel functions,
-        df/dx_d = -2 sum_m w_m k(x, c_m) (x_d - c_md) / width_d^2, times the standard deviation of the input,
+        df/dx_d = 2 sum_m w_m k'(v) (x_d - c_md) / width_d^2, times the standard deviation of the input,
         relative to the largest.
         """
         X, centres = training.X, self.relevance_vectors_
-        K = evaluate(kernel, X, centres, check_n_jobs(self.n_jobs))
+        slopes = kernel._profile(kernel._squares(X, centres))[1]
         square = np.zeros(X.shape[1])
         for weights in self.dual_coef_:
-            values = K * weights
+            values = slopes * weights
             slope = values.sum(axis=1, keepdims=True) * X - values @ centres
             square += np.average(slope**2, axis=0, weights=training.weights)
         size = np.sqrt(square) * column_stds(X, training.weights) / np.square(kernel.width)

@@ -29,102 +29,93 @@ def documented(cls: _Class) -> _Class:
 
 TEXTS: Final = {
     # Groups of parameters.
-    "kernel_parameters": """{kernel}
-{learned_gamma}
-{degree}
-{coef0}
+    "kernel_parameters": r"""{kernel}
+gamma : {"scale", "auto", "learn", "ard"} or positive float, default="scale"
+    Parameter of the kernels named ``"rbf"``, ``"laplacian"``, ``"poly"`` and ``"sigmoid"``. ``"scale"`` is
+    1 / (n_features * variance of X), ``"auto"`` 1 / n_features. ``"ard"`` learns one width of ``"rbf"`` for
+    each input, and so finds out which inputs matter (``inputs_``). ``"learn"`` learns one width for all
+    inputs, of ``"rbf"`` or ``"laplacian"``. See Notes.
+{degree_coef0}
 {fit_intercept}
-{optimize_kernel}""",
-    "mrvm_kernel_parameters": """{composite_kernel}
+optimize_kernel : bool, default=False
+    Whether to learn all continuous parameters of the kernels, starting from those given: widths, gammas, and
+    coef0 where it is not 0. See Notes.""",
+    "mrvm_kernel_parameters": r"""{kernel_values}
+    A list makes one composite kernel, a convex combination whose weights are learned;
+    `sparsebayes.kernels.OnColumns` restricts a kernel to some of the columns.
 {gamma}
-{degree}
-{coef0}
+{degree_coef0}
 {fit_intercept}
     The paper has none.""",
-    "revm_kernel_parameters": """{kernel}
+    "revm_kernel_parameters": r"""{kernel}
 {gamma}
-{degree}
-{coef0}
+{degree_coef0}
 fit_intercept : bool, default=True
     Whether the dictionary includes a constant function, the bias.""",
     "run_parameters": "{max_iter}\n{n_jobs}\n{verbose}\n{callback}",
-    "mrvm_candidates": "{n_quadrature}\n{candidates}\n{random_state}",
-    "mrvm_run_parameters": "{mrvm_max_iter}\n{n_jobs}\n{verbose}\n{callback}",
-    "revm_classifier_parameters": """{revm_kernel_parameters}
-{ridge}
-{revm_tol}
-{revm_max_iter}
+    "mrvm_candidates": r"""n_quadrature : int, optional
+    Quadrature nodes for each integral over the likelihood. None: 16 for up to 14 classes, 24 for more, which
+    gives probabilities to 1e-6.
+{candidates}
+{random_state}""",
+    "mrvm_run_parameters": r"""max_iter : int, default=100_000
+    Largest number of iterations.
+{n_jobs}
+{verbose}
+{callback}""",
+    "revm_classifier_parameters": r"""{revm_kernel_parameters}
+ridge : positive float, default=3e-3
+    Precision of the weak common prior under which the maximum of the likelihood is taken, in units of the
+    mean curvature at w = 0, trace(Phi^T Phi) / (4 M). See Notes of `GREVM`.
+tol : positive float, default=1e-8
+    Maxima are found to within this many standard deviations of the posterior; those under a Laplace prior
+    satisfy the Kuhn-Tucker conditions to this fraction of the prior's slope.
+max_iter : int, default=1000
+    Largest number of steps of each search.
 {revm_n_jobs}
 {verbose}""",
-    "revm_regressor_parameters": """{revm_kernel_parameters}
-{revm_noise_variance}
+    "revm_regressor_parameters": r"""{revm_kernel_parameters}
+noise_variance : positive float, optional
+    Variance of the noise; None: estimated.
 {revm_n_jobs}
 {verbose}""",
-    # Groups of attributes, and sections of methods.
-    "kernel_attributes": "{extra_coef_}\n{candidates_}\n{kernel_}\n{inputs_}\n{n_features_in_}",
-    "labels_fit_sections": """Parameters
+    "targets_fit_sections": """Parameters
 ----------
 {X_fit}
-{y_labels}
+y : array-like of shape (n_samples,)
+    Targets.
 {sample_weight}
 
 {fit_sections}""",
-    "fit_sections": """Returns
--------
-self
-
-{fit_raises}
-
-{fit_warns}""",
-    "predict_sections": """Parameters
+    "decision_sections": """Parameters
 ----------
 {X}
 
 Returns
 -------
-{labels}
-
-{predict_raises}""",
-    "predict_proba_sections": """Parameters
-----------
-{X}
-
-Returns
--------
-{probabilities}
+ndarray of shape (n,) or (n, n_classes)
+    Two classes: one number, positive for the second. More: a column for each class.
 
 {predict_raises}""",
     # Parameters of estimators.
     "kernel_values": r"""kernel : str, kernel object, callable, or list of these, default="rbf"
-    ``"rbf"``, ``"laplacian"``, ``"poly"``, ``"linear"``, ``"sigmoid"``, ``"linear_spline"``; an object of
-    `sparsebayes.kernels`; a callable ``k(X, Z) -> (n, m)``; or ``"precomputed"``: X holds kernel values.""",
+    ``"rbf"``, ``"matern32"``, ``"matern52"``, ``"rational_quadratic"``, ``"laplacian"``, ``"poly"``,
+    ``"linear"``, ``"sigmoid"``, ``"linear_spline"``; an object of `sparsebayes.kernels`; a callable
+    ``k(X, Z) -> (n, m)``; or ``"precomputed"``: X holds kernel values.""",
     "kernel": r"""{kernel_values}
     A list makes a dictionary of every kernel centred at every training row.""",
-    "composite_kernel": r"""{kernel_values}
-    A list makes one composite kernel, a convex combination whose weights are learned;
-    `sparsebayes.kernels.OnColumns` restricts a kernel to some of the columns.""",
     "gamma": r"""gamma : {"scale", "auto"} or positive float, default="scale"
-    Parameter of the kernels named ``"rbf"``, ``"laplacian"``, ``"poly"`` and ``"sigmoid"``. ``"scale"`` is
+    Parameter of kernels given by name; 1 / width^2 of those that have a width. ``"scale"`` is
     1 / (n_features * variance of X), ``"auto"`` 1 / n_features.""",
-    "learned_gamma": r"""gamma : {"scale", "auto", "learn", "ard"} or positive float, default="scale"
-    Parameter of the kernels named ``"rbf"``, ``"laplacian"``, ``"poly"`` and ``"sigmoid"``. ``"scale"`` is
-    1 / (n_features * variance of X), ``"auto"`` 1 / n_features. ``"ard"`` learns one width of ``"rbf"`` for
-    each input, and so finds out which inputs matter (``inputs_``). ``"learn"`` learns one width for all
-    inputs, of ``"rbf"`` or ``"laplacian"``. Learning starts at 2 sqrt(n_features) times the standard
-    deviation of each input, and continues as with ``optimize_kernel=True``.""",
-    "degree": r"""degree : int, default=3
-    Degree of the kernel named ``"poly"``.""",
-    "coef0": r"""coef0 : float, default=0.0
+    "degree_coef0": r"""degree : int, default=3
+    Degree of the kernel named ``"poly"``.
+coef0 : float, default=0.0
     Constant of the kernels named ``"poly"`` and ``"sigmoid"``.""",
     "fit_intercept": r"""fit_intercept : bool, default=True
     Whether the dictionary includes a constant function, the bias, which may be pruned like any other.""",
     "column_intercept": r"""fit_intercept : bool, default=True
     Whether the model has a constant function, the intercept. The columns are then centred by their weighted
-    mean, so that a constant added to a column changes nothing but ``intercept_``. False: the columns are used
-    as given.""",
-    "optimize_kernel": r"""optimize_kernel : bool, default=False
-    Whether to learn all continuous parameters of the kernels, starting from those given: widths, gammas, and
-    coef0 where it is not 0. See Notes.""",
+    mean, so that a constant added to a column changes nothing but ``intercept_``.""",
     "noise_variance": r"""noise_variance : positive float or array-like of shape (n_outputs,), optional
     Variance of the noise, of every output or of each. None: estimated, with the lower bound var(y) / 1e6.""",
     "shared_noise": r"""shared_noise : bool, default=False
@@ -132,16 +123,15 @@ Returns
     M/EEG source localisation) instead of one each.""",
     "multi_class": r"""multi_class : {"ovr", "softmax"}, default="ovr"
     For more than two classes: ``"ovr"`` fits each class against the rest; ``"softmax"`` fits one multinomial
-    model, with the full Hessian over the weights of all classes, and needs about half as many functions. For
-    two classes both give the same model.""",
+    model, with the full Hessian over the weights of all classes, and needs about half as many functions.""",
     "extra_basis": r"""extra_basis : {"linear"}, transformer or callable, optional
     Functions besides the kernels, each a column with its own prior precision: the inputs themselves; a
     scikit-learn transformer, cloned and fitted to X; or a callable ``f(X) -> (n, p)``.""",
     "scheme": r"""scheme : {"sequential", "mackay", "em", "variational"}, default="sequential"
     Algorithm that finds the precisions. ``"sequential"`` changes one function at a time (Tipping & Faul
     2003). ``"mackay"`` and ``"em"`` prune the full basis (Tipping 2001, appendix A; for comparison: slow,
-    N^3). All three stop at a local optimum that satisfies the same conditions. ``"variational"`` infers
-    posteriors of the precisions instead of values (Bishop & Tipping 2000; also N^3). See Notes.""",
+    N^3). ``"variational"`` infers posteriors of the precisions instead of values (Bishop & Tipping 2000; also
+    N^3). See Notes.""",
     "alpha_prior": r"""alpha_prior : (shape, rate), default=(0.0, 0.0)
     Gamma prior of each :math:`\alpha_j`; (0, 0) is uniform in :math:`\ln \alpha_j`. With a prior the log
     posterior is maximised; it counts the log density of each :math:`\ln \alpha_j` in the model relative to
@@ -150,54 +140,34 @@ Returns
     Gamma prior of :math:`\beta`; (0, 0) is uniform in :math:`\ln \beta`.""",
     "candidates": r"""candidates : int or array-like of shape (n_candidates, n_features), optional
     Centres of the kernel functions in the dictionary. None: every training row. An int: that many training
-    rows (all, if there are fewer), chosen by k-means++ among the distinct rows of positive weight, so that
-    time and memory grow with N instead of N^2; inputs should have comparable scales. An array: its rows,
-    which need not be training rows. With ``kernel="precomputed"`` an int chooses columns of X, and an array
-    is an error.""",
+    rows, chosen by k-means++ among the distinct ones, so that time and memory grow with N instead of N^2;
+    inputs should have comparable scales. An array: its rows. With ``kernel="precomputed"`` an int chooses
+    columns of X, and an array is an error.""",
     "random_state": r"""random_state : int, RandomState instance or None, default=None
-    Seed for choosing an integer number of ``candidates``; with an int every fit chooses the same ones.
-    Nothing else is random.""",
+    Seed for choosing an integer number of ``candidates``; nothing else is random.""",
     "memory_limit": r"""memory_limit : int or str, optional
     Bytes that a fit may use besides the data given, as a number or a text such as ``"2GiB"``. None: half of
-    the computer's memory, or of its container's. Rows that are read in chunks are processed in blocks that
-    fit; a dictionary that is too large is an error that names a possible number of candidates. See Notes.""",
+    the computer's memory, or of its container's.""",
     "checkpoint": r"""checkpoint : str or path-like, optional
     File for the state of a fit that reads its rows in chunks (saved every few seconds) or its dictionary in
     blocks (saved before each sweep). After a crash the fit continues from it, to the same model bit for bit.
-    Removed at the end. See Notes.""",
+    Removed at the end.""",
     "search": r"""search : {"greedy", "exchange"}, default="greedy"
     What follows once the sequential scheme has converged. ``"exchange"`` replaces one or two functions of the
-    model by one or two others, until no exchange gains a thousandth of a nat. The evidence never ends lower;
-    a fit takes about three times as long.""",
+    model by one or two others, until no exchange gains a thousandth of a nat; a fit takes about three times
+    as long.""",
     "max_iter": r"""max_iter : int, default=100_000
     Largest number of steps of each fit; a step changes one function, the noise level, or all hyperparameters
     together.""",
     "n_jobs": r"""n_jobs : int, optional
     Number of threads; None or -1: one per core. The result does not depend on it.""",
+    "revm_n_jobs": r"""n_jobs : int, optional
+    Threads that evaluate kernels; None or -1: one per core. The rest uses one thread.""",
     "verbose": r"""verbose : int, default=0
     1: show a progress bar, which needs tqdm: ``pip install "sparsebayes[progress]"``.""",
     "callback": r"""callback : callable, optional
     Called with a `sparsebayes.StepRecord` after each step. If it returns True, the fit stops with the current
     model and ``status_`` ``"stopped"``.""",
-    # Parameters of the mRVMs and REVMs only.
-    "n_quadrature": r"""n_quadrature : int, optional
-    Quadrature nodes for each integral over the likelihood. None: 16 for up to 14 classes, 24 for more, which
-    gives probabilities to 1e-6.""",
-    "mrvm_max_iter": r"""max_iter : int, default=100_000
-    Largest number of iterations.""",
-    "ridge": r"""ridge : positive float, default=3e-3
-    Precision of the weak common prior under which the maximum of the likelihood is taken, in units of the
-    mean curvature at w = 0, trace(Phi^T Phi) / (4 M). See Notes of `GREVM`.""",
-    "revm_tol": r"""tol : positive float, default=1e-8
-    Maxima are found to within this many standard deviations of the posterior; those under a Laplace prior
-    satisfy the Kuhn-Tucker conditions to this fraction of the prior's slope.""",
-    "revm_max_iter": r"""max_iter : int, default=1000
-    Largest number of steps of each search.""",
-    "revm_n_jobs": r"""n_jobs : int, optional
-    Threads that evaluate kernels; None or -1: one per core. The rest uses one thread. The result does not
-    depend on it.""",
-    "revm_noise_variance": r"""noise_variance : positive float, optional
-    Variance of the noise; None: estimated.""",
     # Attributes.
     "classes_": r"""classes_ : ndarray of shape (n_classes,)
     The labels, sorted.""",
@@ -211,26 +181,28 @@ n_iter_ : int
     Number of steps, of all fits together.""",
     "relevance_": r"""relevance_ : ndarray of shape (n_relevance,), int
     Training rows with a function in the model, ascending.
-relevance_vectors_ : ndarray of shape (n_relevance, n_features)
+{relevance_vectors_}""",
+    "relevance_vectors_": r"""relevance_vectors_ : ndarray of shape (n_relevance, n_features)
     The inputs of these rows; not with ``kernel="precomputed"``.""",
     "kernel_coef_": r"""coef_ : ndarray of shape (1 or n_classes, n_features)
     Weights of the columns of X; with a linear kernel only.""",
-    "extra_coef_": r"""extra_coef_ : ndarray of shape (1 or n_classes, p)
+    "kernel_attributes": r"""extra_coef_ : ndarray of shape (1 or n_classes, p)
     Weights of the extra columns, 0 where pruned; only with ``extra_basis``.
 extra_basis_ : transformer, callable, "linear" or None
-    What computes the extra columns: the fitted transformer, or ``extra_basis`` itself.""",
+    The fitted transformer, or ``extra_basis`` itself.
+{candidates_}
+kernel_ : kernel object, list of these, or "precomputed"
+    The kernel with all its parameters, given or learned.
+inputs_ : dict of {str or int: float}
+    Relevance of each input, by its name or number, the most important first: the root mean square slope of
+    the prediction times the standard deviation of the input, relative to the largest. Only for one
+    kernel with one width per input, as with ``gamma="ard"``, and rows in memory.
+{n_features_in_}""",
     "candidates_": r"""candidates_ : ndarray of shape (n_candidates, n_features)
     The centres, chosen or given; only with ``candidates``, and not with ``kernel="precomputed"``. If they
-    were given, ``active_`` and ``relevance_`` count rows of this array instead of training rows, and
-    n_candidates replaces n_samples in ``active_``.
+    were given, ``active_`` and ``relevance_`` count rows of this array instead of training rows.
 candidate_rows_ : ndarray of shape (n_candidates,), int
     The chosen training rows, ascending; only if ``candidates`` is an int.""",
-    "kernel_": r"""kernel_ : kernel object, list of these, or "precomputed"
-    The kernel with all its parameters, given or learned.""",
-    "inputs_": r"""inputs_ : dict of {str or int: float}
-    Relevance of each input, by its name or number, the most important first: the root mean square slope of
-    the prediction times the standard deviation of the input, relative to the largest. Only for a Gaussian
-    kernel with one width per input, as with ``gamma="ard"``, and rows in memory.""",
     "X_offset_": r"""X_offset_ : ndarray of shape (n_features,)
     Weighted mean that was subtracted from each column; 0 with ``fit_intercept=False``. ``mu_`` and ``sigma_``
     refer to the centred columns.""",
@@ -258,11 +230,18 @@ intercept_ : ndarray of shape (1 or n_classes,)
 {kernel_coef_}
 relevance_ : ndarray of shape (n_relevance,), int
     Training rows with a function: all distinct ones.
-relevance_vectors_ : ndarray of shape (n_relevance, n_features)
-    The inputs of these rows; not with ``kernel="precomputed"``.
+{relevance_vectors_}
 kernel_ : kernel object, list of these, or "precomputed"
     The kernel with all its parameters.
 {n_features_in_}""",
+    "revm_regressor_attributes": r"""noise_variance_, beta_ : float
+    Variance of the noise, and its inverse.
+{revm_attributes}
+n_iter_ : int
+    1.
+status_ : str
+    ``"converged"``; ``"empty"``: converged, but no eigenvector is relevant; or ``"noise_floor"``: the
+    noise variance is at its lower bound, var(y) / 1e6.""",
     "revm_status_": r"""n_iter_ : int
     Number of steps, of all searches together.
 status_ : str
@@ -276,44 +255,31 @@ dual_coef_ : ndarray of shape (n_classes, n_relevance)
     Weights of these functions.
 intercept_ : ndarray of shape (n_classes,)
     Constant of each score.
-coef_ : ndarray of shape (n_classes, n_features)
-    Weights of the columns of X; with a linear kernel only.
+{kernel_coef_}
 kernel_ : kernel object, list of these, or "precomputed"
     The kernels with all their parameters.
 kernel_weights_ : ndarray of shape (n_kernels,)
     Weights of their convex combination: not negative, sum 1.
-candidates_ : ndarray of shape (n_candidates, n_features)
-    The centres, chosen or given; only with ``candidates``, and not with ``kernel="precomputed"``. If they
-    were given, ``active_`` and ``relevance_`` count rows of this array instead of training rows.
-candidate_rows_ : ndarray of shape (n_candidates,), int
-    The chosen training rows, ascending; only if ``candidates`` is an int.
+{candidates_}
 n_relevance_path_ : ndarray of shape (n_iter_ + 1,), int
     Number of functions in the model at the start and after each iteration.
 {n_features_in_}""",
     # Notes and references.
     "learning_notes": r"""
-With ``gamma="ard"``, ``gamma="learn"`` or ``optimize_kernel=True`` the kernel is learned. A Gaussian
-process on at most 300 rows proposes its parameters. These, variants with lengths closer to one another, and
-variants with all lengths longer or shorter are compared by cross-validation on at most 600 rows; the kernel
-with the largest log density of the rows left out is chosen. Fits with more functions than half of their rows
-are discarded. The evidence may be lower than that of the kernel given, because the evidence overfits narrow
-kernels. One width per input finds out which inputs matter: the widths of the others become large. The sign of
-a coef0 is kept, and 0 stays 0; with more than two classes all share one kernel. The result does not depend on
-timing or threads. Learning takes about a second, or up to ten times as long as the fit with the chosen
-kernel, whose steps ``callback`` receives and whose attributes are published.""",
+With ``gamma="ard"``, ``gamma="learn"`` or ``optimize_kernel=True`` a Gaussian process on at most 300 rows
+proposes parameters of the kernel, and cross-validation on at most 600 rows chooses among these and variants
+with shorter, longer or more equal lengths. The evidence, which overfits narrow kernels, may be lower than
+that of the kernel given. Widths start at 2 sqrt(n_features) times the standard deviation of each input; those
+of inputs that do not matter become large. With more than two classes all share one kernel.""",
     "variational_notes": r"""
-With ``scheme="variational"`` precisions (and noise) have a factorised posterior too, :math:`q(w) q(\alpha)
-q(\beta)`. ``alpha_`` (and ``beta_``) are expectations, ``mu_`` and ``sigma_`` belong to q(w), and
-``log_marginal_likelihood_`` and its path are the lower bound on :math:`\ln p(y)` of the functions in the
-model, with hyperpriors, which never falls. Functions are pruned as :math:`\langle\alpha_j\rangle` tends to
-infinity. The paper's vague priors are (1e-6, 1e-6). With (0, 0), their limit, the constants of the improper
-priors are omitted: the bound is then on the likelihood at the expected precisions.""",
+With ``scheme="variational"`` the posterior is :math:`q(w) q(\alpha) q(\beta)`: ``alpha_`` (and ``beta_``) are
+expectations, ``mu_`` and ``sigma_`` belong to q(w), and ``log_marginal_likelihood_`` is the lower bound on
+:math:`\ln p(y)` of the functions in the model. The paper's vague priors are (1e-6, 1e-6). With (0, 0), their
+limit, the constants of the improper priors are omitted.""",
     "block_notes": r"""
 A dictionary of more than 30,000 kernel functions is processed in blocks: the scheme runs on a working
-set of a few thousand, sweeps over the other candidates add those with a gain, and the last sweep, over all
-candidates, finds none. For kernels that are smooth at the scale of the data, sweeps use rigorous bounds, in
-L^2 operations per candidate (L: a few hundred landmarks) instead of N n_active. ``callback`` receives records
-with the action ``"sweep"``, and a fit with ``checkpoint`` continues from its file after a crash.""",
+set of a few thousand, sweeps over the other candidates add those with a gain, and the last sweep finds none.
+``callback`` receives records with the action ``"sweep"``.""",
     "tipping": r"""
 C. M. Bishop and M. E. Tipping (2000). Variational relevance vector machines. UAI, 46-53.
 
@@ -330,18 +296,30 @@ IEEE Transactions on Neural Networks 21(10), 2010.""",
     # Parameters and sections of methods.
     "X_fit": r"""X : array-like of shape (n_samples, n_features)
     Training inputs; with ``kernel="precomputed"`` the kernel values, (n_samples, n_samples).""",
-    "y_labels": r"""y : array-like of shape (n_samples,)
-    Class labels of any type, at least two different ones.""",
     "sample_weight": r"""sample_weight : array-like of shape (n_samples,), optional
     Weight of each row: a row of weight 2 counts like two equal rows, one of weight 0 like none.""",
-    "fit_raises": r"""Raises
+    "labels_fit_sections": r"""Parameters
+----------
+{X_fit}
+y : array-like of shape (n_samples,)
+    Class labels of any type, at least two different ones.
+{sample_weight}
+
+{fit_sections}""",
+    "fit_sections": r"""Returns
+-------
+self
+
+Raises
 ------
 TypeError, ValueError
     If an argument has the wrong type or an invalid value; the message names it and the remedy.
 NumericalError
     If the arithmetic broke down on valid input.
 KeyboardInterrupt
-    On Ctrl-C, within a second.""",
+    On Ctrl-C, within a second.
+
+{fit_warns}""",
     "fit_warns": r"""Warns
 -----
 ConvergenceWarning
@@ -358,21 +336,41 @@ UserWarning
     Standard deviations of new targets, after a fit with ``y_std`` and in its unit: their part of the variance
     is ``noise_variance_ * y_std**2``. None: that of a typical training row, whose ``y_std**2`` is the
     harmonic mean of the squares given.""",
+    "predict_sections": r"""Parameters
+----------
+{X}
+
+Returns
+-------
+ndarray of shape (n,)
+    Labels out of ``classes_``.
+
+{predict_raises}""",
+    "predict_proba_sections": r"""Parameters
+----------
+{X}
+
+Returns
+-------
+{probabilities}
+
+{predict_raises}""",
     "predict_raises": r"""Raises
 ------
 NotFittedError
     Before ``fit``.
 TypeError, ValueError
     If X is not a finite numeric matrix with the columns that ``fit`` saw.""",
-    "predictor_parameters": """Parameters
-----------
-X : array-like of shape (n, n_features)
-n_jobs : int, optional
-    As for ``predict``.""",
     "probabilities": r"""ndarray of shape (n, n_classes)
     Columns as in ``classes_``; rows sum to 1.""",
-    "labels": r"""ndarray of shape (n,)
-    Labels out of ``classes_``.""",
+    "display_data": r"""points, vectors : array-like of shape (n, 2) and (n_relevance, 2)
+    Coordinates of the data and of the relevance vectors.
+y : array-like of shape (n,), optional
+    Targets or labels of the data.
+classes : array-like of shape (n_classes,), optional
+    All labels of a classifier.
+labels : sequence of str, default=("x", "y")
+    Labels of the axes.""",
     "provider_sections": r"""n_samples : int, optional
     Number of rows, for `sparsebayes.inspection.certificate` to compare with; None: the provider's
     ``n_samples``, if it has that.
@@ -385,18 +383,6 @@ self
 Raises
 ------
 TypeError, ValueError
-    If an argument or a result of the provider is invalid, or if the estimator needs the rows themselves: for
-    ``gamma="scale"``, ``optimize_kernel=True``, ``keep_rows=True``, ``extra_basis``, a softmax of more than
-    two classes, or other candidates.
-NumericalError, KeyboardInterrupt
-    As for ``fit``. Exceptions of the provider are passed on unchanged.
-
-Warns
------
-ConvergenceWarning, OverfitWarning, UserWarning
-    As for ``fit``.
-
-See Also
---------
-sparsebayes.providers : Available providers, and what a new one has to implement.""",
+    If an argument or a result of the provider is invalid, or if the estimator needs the rows themselves, as
+    for ``gamma="scale"``. Exceptions of the provider are passed on unchanged.""",
 }

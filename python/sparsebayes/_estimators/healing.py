@@ -20,7 +20,6 @@ The hyperparameters stay as fitted. C^-1 belongs to the fitted model: test rows 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -43,68 +42,55 @@ _DIAGONAL_ROWS = 64
 
 
 @dataclass(frozen=True)
-class FittedRegression:
-    """A fitted regression at its training rows."""
+class _Fitted:
+    """A fitted regression of one output at its training rows."""
 
-    #: Training rows, N x d, and their weights.
+    #: Training rows, N x d, their weights and targets.
     X: FloatArray
     weights: FloatArray
+    target: FloatArray
     #: Active functions at these rows, N x m, and the number of the kernel of each; -1 for none.
     Phi: FloatArray
     block: IntArray
-    target: FloatArray
     alpha: FloatArray
     mu: FloatArray
     sigma: FloatArray
     beta: float
-    kernels: Sequence[Kernel]
+    kernels: list[Kernel]
+    n_threads: int | None
 
     def prior_variances(self) -> FloatArray:
         """Return the prior variance v of the weight of a new function, for each kernel.
 
-        v is chosen so that the mean square of a new function at its own centre equals the mean square of what
-        its kernel contributes to the fitted model on the training rows. A kernel without active functions
-        gets 0.
+        The mean square of a new function at its own centre equals the mean square of what its kernel
+        contributes to the fitted model on the training rows. A kernel without active functions gets 0.
         """
-        total = self.weights.sum()
         variances = np.zeros(len(self.kernels))
         for p, kernel in enumerate(self.kernels):
             own = self.block == p
-            contribution = self.Phi[:, own] @ self.mu[own]
-            height = self.weights @ _diagonal(kernel, self.X) ** 2 / total
+            height = self.weights @ _diagonal(kernel, self.X) ** 2
             if height > 0.0:
-                variances[p] = self.weights @ contribution**2 / total / height
+                variances[p] = self.weights @ (self.Phi[:, own] @ self.mu[own]) ** 2 / height
         return variances
 
+    def changes(self, roots: FloatArray, X: FloatArray, phi: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return what the functions centred at the rows ``X`` add to mean and variance at X, each (n,).
 
-def changes(
-    model: FittedRegression, roots: FloatArray, X: FloatArray, phi: FloatArray, n_threads: int | None
-) -> tuple[FloatArray, FloatArray]:
-    """Return what the functions centred at the rows ``X`` add to mean and variance at X, each (n,).
-
-    ``roots``: those of the prior variances; ``phi``: the active functions at these rows, (n, m). A list of
-    kernels adds one function of each per row. Takes N (m + d) operations for a row and a pair of kernels.
-    Units are such that the new weights have prior variance 1: the matrix of 1 / v + s for P kernels is then
-    1 + s, and v = 0 needs no special case.
-    """
-    residual = model.target - model.Phi @ model.mu
-    weighted = model.weights[:, np.newaxis] * model.Phi
-    n, n_kernels = len(X), len(model.kernels)
-    new, left, seen, pull = np.empty((n_kernels, n)), [], [], np.empty((n_kernels, n))
-    for p, kernel in enumerate(model.kernels):
-        functions = roots[p] * evaluate(kernel, model.X, X, n_threads)
-        c = model.beta * model.sigma @ (weighted.T @ functions)
-        new[p] = roots[p] * _diagonal(kernel, X) - np.sum(phi.T * c, axis=0)
-        pull[p] = model.beta * (model.weights * residual) @ functions
-        left.append(np.sqrt(model.beta * model.weights)[:, np.newaxis] * (functions - model.Phi @ c))
-        seen.append(np.sqrt(model.alpha)[:, np.newaxis] * c)
-    precision = np.empty((n, n_kernels, n_kernels))
-    for p in range(n_kernels):
-        for q in range(n_kernels):
-            s = np.sum(left[p] * left[q], axis=0) + np.sum(seen[p] * seen[q], axis=0)
-            precision[:, p, q] = s + float(p == q)
-    solved = np.linalg.solve(precision, new.T[:, :, np.newaxis])[:, :, 0].T
-    return np.sum(solved * pull, axis=0), np.sum(solved * new, axis=0)
+        ``roots``: square roots of the prior variances; ``phi``: the active functions at these rows, (n, m). A
+        list of P kernels adds P functions per row. Functions are scaled by ``roots``, so that their weights
+        have prior variance 1: the matrix of 1 / v + s is then 1 + s, and v = 0 needs no special case.
+        """
+        pairs = list(zip(roots, self.kernels, strict=True))
+        functions = np.stack([root * evaluate(kernel, self.X, X, self.n_threads) for root, kernel in pairs])
+        weighted = self.beta * self.weights[:, np.newaxis]
+        c = self.sigma @ ((weighted * self.Phi).T @ functions)  # (P, m, n)
+        new = np.stack([root * _diagonal(kernel, X) for root, kernel in pairs]) - np.sum(phi.T * c, axis=1)
+        pull = (weighted[:, 0] * (self.target - self.Phi @ self.mu)) @ functions
+        left = np.sqrt(weighted) * (functions - self.Phi @ c)
+        seen = np.sqrt(self.alpha)[:, np.newaxis] * c
+        precision = np.eye(len(pairs)) + sum(np.einsum("pin,qin->npq", part, part) for part in (left, seen))
+        solved = np.linalg.solve(precision, new.T[:, :, np.newaxis])[:, :, 0].T
+        return np.sum(solved * pull, axis=0), np.sum(solved * new, axis=0)
 
 
 def _diagonal(kernel: Kernel, X: FloatArray) -> FloatArray:
@@ -120,29 +106,29 @@ def healed_moments(est: RVR, X: Any) -> tuple[FloatArray, FloatArray]:
     means, variances = est._moments(X, variance=True)
     assert variances is not None
     values, extra = est._rows(X)
-    phi, n_threads = est._functions(values, extra), check_n_jobs(est.n_jobs)
-    n_outputs, kernels = means.shape[1], est._kernels()
+    phi, kernels, n_outputs = est._functions(values, extra), est._kernels(), means.shape[1]
     height = max(1, _MAX_KERNEL_VALUES // (len(training.X) * len(kernels)))
     sigmas = np.broadcast_to(est.sigma_, (n_outputs, *est.sigma_.shape[-2:]))
     betas = np.broadcast_to(est.beta_ / (est._y_variance or 1.0), n_outputs)
     Phi = est._functions(training.X, est._training_extra(training))
     for output, mu in enumerate(est._output_weights()):
-        model = FittedRegression(
+        model = _Fitted(
             X=training.X,
             weights=np.ones(len(training.X)) if training.weights is None else training.weights,
+            target=training.y.reshape(len(training.X), -1)[:, output],
             Phi=Phi,
             block=np.where(est.active_ < 0, -1, est.active_ // est._block_size),
-            target=training.y.reshape(len(training.X), -1)[:, output],
             alpha=est.alpha_,
             mu=mu,
             sigma=sigmas[output],
             beta=float(betas[output]),
             kernels=kernels,
+            n_threads=check_n_jobs(est.n_jobs),
         )
         roots = np.sqrt(model.prior_variances())
         for start in range(0, len(values), height):
             part = slice(start, start + height)
-            mean, variance = changes(model, roots, values[part], phi[part], n_threads)
+            mean, variance = model.changes(roots, values[part], phi[part])
             means[part, output] += mean
             variances[part, output] += variance
     return means, variances

@@ -18,8 +18,8 @@ from .._checks.arguments import learning_argument
 from .._checks.targets import Training
 from .._data.design import evaluate
 from .._types import FloatArray, IntArray
-from ..kernels import Custom, Gaussian, Kernel, Laplacian, Linear, OnColumns, Polynomial, Sigmoid
-from ..kernels._parameters import column_stds, leaves
+from ..kernels import Kernel, OnColumns
+from ..kernels._base import column_stds
 
 #: Statuses, best first, with their remedies. Several fits have the worst status of them.
 REMEDIES: Final = {
@@ -38,11 +38,9 @@ REMEDIES: Final = {
 
 #: Statuses of models that can be overfitted.
 _AT_AN_OPTIMUM: Final = ("converged", "noise_floor", "alpha_floor", "stalled")
-
-#: Largest ratio of the standard deviations of two inputs that one width can suit.
-_MAX_STD_RATIO: Final = 1e3
 _CONSTANT: Final = "y is constant, and so is the model; its error bars are meaningless"
-
+#: Largest ratio of the standard deviations of two inputs that one scale can suit.
+_MAX_STD_RATIO: Final = 1e3
 #: Number of rows for standard deviations, and for kernel values.
 _STD_ROWS: Final = 1000
 _KERNEL_ROWS: Final = 50
@@ -54,8 +52,6 @@ _NARROW_KERNEL_VALUE: Final = 0.01
 _MIN_TOTAL_WEIGHT: Final = 20.0
 #: The mean of y is far from 0 if it exceeds so many standard errors.
 _MAX_STANDARD_ERRORS: Final = 1e6
-
-
 #: Largest number of functions that may all be constant; more would be linearly dependent.
 MAX_CONSTANT_FUNCTIONS: Final = 3
 #: Predictions that differ by less, in units of the noise std or of log odds, are equal.
@@ -66,8 +62,7 @@ class OverfitWarning(ConvergenceWarning):  # type: ignore[misc] # scikit-learn c
     """The model has more than half as many parameters as rows: error bars are too small.
 
     Parameters are counted by sum_j (1 - alpha_j Sigma_jj), the number that the data determine; rows by their
-    number or the sum of their weights, whichever is less. It is a `sklearn.exceptions.ConvergenceWarning` and
-    thus a `UserWarning`, so that filters for how fits end see it too.
+    number or the sum of their weights, whichever is less.
     """
 
 
@@ -118,20 +113,22 @@ def _some_rows(X: FloatArray) -> IntArray:
     return np.unique(np.linspace(0, len(X) - 1, _KERNEL_ROWS).astype(np.intp))
 
 
+def _unit_of_noise(est: Any) -> float:
+    """Return the variance of y that ``noise_variance=1`` means: with ``y_std`` that of a typical row."""
+    return getattr(est, "_y_variance", None) or 1.0
+
+
 def warning_of(est: Any, summary: RowSummary) -> tuple[type[Warning], str] | None:
     """Return category and message of the warning about this fit, or None."""
     summary = replace(summary, X=_inputs(est, summary))
-    name, status, parts = type(est).__name__, est.status_, _functions_of(est)
-    unscaled = _unscaled(est, summary.X) if hasattr(est, "kernel_") else None
+    unscaled, status = _unscaled(est, summary.X), est.status_
     category: type[Warning] = ConvergenceWarning
-    if status == "empty":
-        message = f"the model has only constant {parts} and predicts the same for every row. "
-        if est._is_empty():
-            message = f"the model has no {parts} and predicts the same for every row. "
-        message += _cause_of_emptiness(est, summary, unscaled)
-        return category, f"{name} ended with status {status!r}: {message}."
     given = getattr(est, "noise_variance", None) is not None
-    if status in _AT_AN_OPTIMUM and is_saturated(summary) and not given:
+    if status == "empty":
+        extent = f"no {_functions_of(est)}" if est._is_empty() else f"only constant {_functions_of(est)}"
+        message = f"the model has {extent} and predicts the same for every row. "
+        message += _cause_of_emptiness(est, summary, unscaled)
+    elif status in _AT_AN_OPTIMUM and is_saturated(summary) and not given:
         category, message = OverfitWarning, _overfit(est, summary)
     elif status == "noise_floor" and est._is_empty():
         message = _CONSTANT
@@ -139,17 +136,17 @@ def warning_of(est: Any, summary: RowSummary) -> tuple[type[Warning], str] | Non
         message = (
             "the prior precision of some weight reached its floor, as y is far from 0 compared with its "
             "standard deviation: subtract its mean"
+            + ("" if est.fit_intercept else ", or set fit_intercept=True")
         )
-        message += "" if est.fit_intercept else ", or set fit_intercept=True"
     else:
         message = REMEDIES[status].format(**est.get_params(deep=False))
-    if unscaled is not None:
+    if unscaled is not None and status != "empty":
         message = f"{message}. {unscaled}" if message else unscaled
         category = category if status != "converged" or category is OverfitWarning else UserWarning
     if not message:
         return None
     ending = "" if status in ("converged", "stopped") else f" ended with status {status!r}"
-    return category, f"{name}{ending}: {message}."
+    return category, f"{type(est).__name__}{ending}: {message}."
 
 
 def _widths_of(est: Any) -> str:
@@ -168,29 +165,35 @@ def _functions_of(est: Any) -> str:
     return "functions" if hasattr(est, "kernel_") else "columns"
 
 
-def _any_width(est: Any) -> bool:
-    return hasattr(est, "kernel_") and any(_has_width(leaf) for leaf, _ in _leaves_of(est))
+def _has_width(est: Any) -> bool:
+    return any(leaf._length_powers().any() for leaf, _ in _leaves_of(est))
 
 
-# --- too few functions ------------------------------------------------------------------------------
+def _leaves_of(est: Any) -> Iterator[tuple[Kernel, IntArray]]:
+    """Yield the elementary kernels of a model, and the columns of X that each of them uses."""
+    if isinstance(getattr(est, "kernel_", ""), str):  # no kernel, or "precomputed"
+        return
+    for kernel in est._kernels():
+        for leaf in kernel._leaves():
+            columns = np.arange(est.n_features_in_)
+            while isinstance(leaf, OnColumns):
+                columns, leaf = columns[leaf.positions(len(columns))], leaf.inner()
+            yield leaf, columns
 
 
 def _cause_of_emptiness(est: Any, summary: RowSummary, unscaled: str | None) -> str:
-    if summary.y is not None and (summary.y == summary.y[:1]).all():
+    X, y, n, weight = summary.X, summary.y, summary.n_rows, summary.weight
+    if y is not None and (y == y[:1]).all():
         return _CONSTANT
-    n, weight = summary.n_rows, summary.weight
     if n is not None and weight is not None and weight < min(_MIN_TOTAL_WEIGHT, n / 2):
-        remedy = "scale them to count rows"
+        found = f"sample_weight counts rows, and sums to {weight:.3g} over {n} rows: scale them to count rows"
         if not hasattr(est, "classes_"):
-            remedy += "; weights that are precisions of y, 1/sigma^2, go into y_std as sigma"
-        found = f"sample_weight counts rows, and sums to {weight:.3g} over {n} rows: {remedy}"
-    elif _is_noise(est, summary):
+            found += "; weights that are precisions of y, 1/sigma^2, go into y_std as sigma"
+    elif _is_noise(est, y):
         found = "noise_variance is not less than the variance of y, which leaves nothing to explain"
-    elif summary.X is not None and len(summary.X) > 1 and not _stds(summary.X).any():
+    elif X is not None and len(X) > 1 and not _stds(X).any():
         found = "All rows of X are the same: there is nothing to learn from"
-    elif unscaled is not None:
-        found = unscaled
-    elif (fault := _unsuited(est, summary.X)) is not None:
+    elif (fault := unscaled or _unsuited(est, X)) is not None:
         found = fault
     elif hasattr(est, "kernel_"):
         return (
@@ -202,63 +205,43 @@ def _cause_of_emptiness(est: Any, summary: RowSummary, unscaled: str | None) -> 
     return f"{found}. If this is intended, the inputs may not explain y"
 
 
-def _is_noise(est: Any, summary: RowSummary) -> bool:
+def _is_noise(est: Any, y: NDArray[Any] | None) -> bool:
     """Return whether the given noise variance exceeds the variance of y."""
     given = getattr(est, "noise_variance", None)
-    if given is None or summary.y is None:
+    if given is None or y is None:
         return False
     with np.errstate(all="ignore"):
-        return bool(np.all(np.asarray(given) * _unit_of_noise(est) >= summary.y.var(axis=0)))
-
-
-def _unit_of_noise(est: Any) -> float:
-    """Return the variance of y that ``noise_variance=1`` means: with ``y_std`` that of a typical row."""
-    return getattr(est, "_y_variance", None) or 1.0
+        return bool(np.all(np.asarray(given) * _unit_of_noise(est) >= y.var(axis=0)))
 
 
 def _unsuited(est: Any, X: FloatArray | None) -> str | None:
-    """Return a message if the kernel is far too wide or far too narrow for these inputs."""
-    if X is None or (typical := _typical_values(est, X)) is None:
+    """Return a message if kernel values of pairs of rows, relative to the diagonal, are nearly all 1 or 0."""
+    kernel = getattr(est, "kernel_", None)
+    if X is None or kernel is None or len(X) < 3:
         return None
-    wide = np.quantile(typical, 0.05) > _WIDE_KERNEL_VALUE
-    if not wide and np.quantile(typical, 0.95) >= _NARROW_KERNEL_VALUE:
+    rows = _some_rows(X)
+    if isinstance(kernel, str) and X.shape[0] != X.shape[1]:  # rows of weight 0 are left out of X
+        return None
+    with np.errstate(all="ignore"):
+        if isinstance(kernel, str):
+            blocks = [X[np.ix_(rows, rows)]]
+        else:
+            blocks = [evaluate(one, X[rows], X[rows], 1) for one in est._kernels()]
+        sizes = [np.sqrt(np.abs(np.diagonal(block))) for block in blocks]
+        relative = [np.abs(block) / np.outer(size, size) for block, size in zip(blocks, sizes, strict=True)]
+    values = np.nan_to_num(np.stack(relative)[:, ~np.eye(len(rows), dtype=bool)], nan=0.0)
+    wide = np.quantile(values, 0.05) > _WIDE_KERNEL_VALUE
+    if not wide and np.quantile(values, 0.95) >= _NARROW_KERNEL_VALUE:
         return None
     fact = f"values are nearly {'the same' if wide else '0'} for all pairs of rows"
-    if isinstance(est.kernel_, str):
-        return f"The kernel tells nothing about the rows, as its {fact}"
-    if not _any_width(est):
-        return (
-            f"The kernel tells nothing about these inputs, as its {fact}: centre and scale X (StandardScaler)"
-        )
+    if not _has_width(est):
+        remedy = "" if isinstance(kernel, str) else ": centre and scale X (StandardScaler)"
+        return f"The kernel tells nothing about the rows, as its {fact}{remedy}"
     fault, remedy = ("wide", "narrower") if wide else ("narrow", "wider")
     return (
         f"The kernel is far too {fault} for these inputs, as its {fact}: scale X, or make the kernel "
         f"{remedy} ({_widths_of(est)})"
     )
-
-
-def _typical_values(est: Any, X: FloatArray) -> FloatArray | None:
-    """Return kernel values of pairs of rows, relative to those of each row with itself."""
-    kernel = getattr(est, "kernel_", None)
-    if kernel is None or len(X) < 3:
-        return None
-    rows = _some_rows(X)
-    with np.errstate(all="ignore"):
-        if isinstance(kernel, str):  # precomputed; rows of weight 0 are left out of X
-            if X.shape[0] != X.shape[1]:
-                return None
-            blocks = [X[np.ix_(rows, rows)]]
-        elif any(isinstance(leaf, Custom) for leaf, _ in _leaves_of(est)):
-            return None
-        else:
-            blocks = [evaluate(one, X[rows], X[rows], 1) for one in est._kernels()]
-        sizes = [np.sqrt(np.abs(np.diagonal(block))) for block in blocks]
-        relative = [np.abs(block) / np.outer(size, size) for block, size in zip(blocks, sizes, strict=True)]
-    typical: FloatArray = np.nan_to_num(np.stack(relative)[:, ~np.eye(len(rows), dtype=bool)], nan=0.0)
-    return typical
-
-
-# --- inputs that were not scaled --------------------------------------------------------------------
 
 
 def _unscaled(est: Any, X: FloatArray | None) -> str | None:
@@ -268,18 +251,17 @@ def _unscaled(est: Any, X: FloatArray | None) -> str | None:
     stds = _stds(X)
     for leaf, columns in _leaves_of(est):
         varying = columns[stds[columns] > 0.0]
-        scaled = isinstance(leaf, (Gaussian, Laplacian, Linear, Polynomial, Sigmoid))
-        if len(varying) < 2 or not scaled or np.size(getattr(leaf, "width", 1.0)) > 1:
+        if len(varying) < 2 or not leaf._has_one_scale():
             continue
         least, most = (varying[pick(stds[varying])] for pick in (np.argmin, np.argmax))
         if stds[most] > _MAX_STD_RATIO * stds[least]:
-            names = getattr(est, "feature_names_in_", None)
+            names = getattr(est, "feature_names_in_", range(X.shape[1]))
             widths = f", or take one width per input ({_widths_of(est)})"
             return (
                 f"The inputs have very different standard deviations, for which the kernel has one scale: "
-                f"{_column(names, most)} has the standard deviation {stds[most]:.3g}, "
-                f"{_column(names, least)} {stds[least]:.3g}. Scale X (StandardScaler)"
-                f"{widths if _has_width(leaf) else ''}"
+                f"column {names[most]!r} has the standard deviation {stds[most]:.3g}, "
+                f"column {names[least]!r} {stds[least]:.3g}. Scale X (StandardScaler)"
+                f"{widths if leaf._length_powers().any() else ''}"
             )
     return None
 
@@ -288,27 +270,6 @@ def _stds(X: FloatArray) -> FloatArray:
     """Return the standard deviation of each column over some of the rows, 0 where it overflows."""
     stds = column_stds(X[:: max(1, len(X) // _STD_ROWS)], None)
     return np.where(np.isfinite(stds), stds, 0.0)
-
-
-def _leaves_of(est: Any) -> Iterator[tuple[Kernel, IntArray]]:
-    """Yield the elementary kernels of a model, and the columns of X that each of them uses."""
-    for kernel in [] if isinstance(est.kernel_, str) else est._kernels():  # "precomputed" has none
-        for leaf in leaves(kernel):
-            columns = np.arange(est.n_features_in_)
-            while isinstance(leaf, OnColumns):
-                columns, leaf = columns[leaf.positions(len(columns))], leaf.inner()
-            yield leaf, columns
-
-
-def _has_width(kernel: Kernel) -> bool:
-    return isinstance(kernel, (Gaussian, Laplacian))
-
-
-def _column(names: NDArray[Any] | None, column: int) -> str:
-    return f"column {column}" if names is None else f"column {names[column]!r}"
-
-
-# --- too many functions -----------------------------------------------------------------------------
 
 
 def is_saturated(summary: RowSummary) -> bool:
@@ -322,9 +283,8 @@ def _overfit(est: Any, summary: RowSummary) -> str:
     counted = f"{summary.n_rows} rows"
     if summary.size != summary.n_rows:
         counted = f"{summary.size:.3g} rows (the sum of sample_weight)"
-    if _any_width(est):
-        cause = "the kernel is too narrow for these data"
-        remedy = f"Make it wider ({_widths_of(est)})"
+    if _has_width(est):
+        cause, remedy = "the kernel is too narrow for these data", f"Make it wider ({_widths_of(est)})"
         remedy += ", or take fewer candidates" if hasattr(est, "candidates") else ""
     elif hasattr(est, "kernel_"):
         cause, remedy = "the kernel makes too many functions", "Take another kernel, or more rows"
@@ -336,9 +296,6 @@ def _overfit(est: Any, summary: RowSummary) -> str:
         cause += " or there is no noise; error bars are too small"
         remedy += ", or set noise_variance to the noise you expect"
     return f"{n} {_functions_of(est)} for {counted}: {cause}. {remedy}"
-
-
-# --- targets far from 0 -----------------------------------------------------------------------------
 
 
 def mean_excess(y: FloatArray, weights: FloatArray | None) -> FloatArray:
@@ -361,7 +318,5 @@ def _is_far_from_zero(est: Any, summary: RowSummary) -> bool:
     if summary.y is not None:
         return bool(np.any(mean_excess(summary.y, None)))
     with np.errstate(all="ignore"):
-        far = np.abs(est._bias_weights()) * np.sqrt(summary.size) > _MAX_STANDARD_ERRORS * np.sqrt(
-            est.noise_variance_
-        )
-    return bool(np.any(far))
+        errors = np.sqrt(est.noise_variance_ / summary.size)
+        return bool(np.any(np.abs(est._bias_weights()) > _MAX_STANDARD_ERRORS * errors))

@@ -27,22 +27,14 @@ def check_variational(settings: Settings, likelihood: Likelihood, *, learning: b
     """Raise ValueError if scheme="variational" is not available for this fit."""
     if settings.scheme != "variational":
         return
-    if likelihood == "poisson":
-        raise ValueError(
-            "scheme='variational' needs likelihood='gaussian', got 'poisson', which has no quadratic lower "
-            "bound. Use scheme='sequential'"
-        )
-    if likelihood == "multinomial":
-        raise ValueError(
-            "scheme='variational' needs multi_class='ovr' for more than two classes, got 'softmax', whose "
-            "likelihood it has no bound for"
-        )
-    if learning:
-        raise ValueError(
-            "scheme='variational' needs given kernel parameters (optimize_kernel=False, gamma a number, "
-            "'scale' or 'auto'): kernels are learned by the marginal likelihood of the other schemes. Learn "
-            "one with scheme='sequential' and pass its kernel_"
-        )
+    needs = {
+        "poisson": "likelihood='gaussian', got 'poisson'",
+        "multinomial": "multi_class='ovr' for more than two classes, got 'softmax'",
+    }.get(likelihood)
+    if needs is None and learning:
+        needs = "given kernel parameters: learn a kernel with scheme='sequential', and pass its kernel_"
+    if needs is not None:
+        raise ValueError(f"scheme='variational' needs {needs}")
 
 
 def constants(problem: Problem, n_rows: float) -> float:

@@ -1,4 +1,4 @@
-"""A description of a fitted model that all exports share: everything that predictions need.
+"""A description of a fitted model that all exports share, and model files, which hold it.
 
 The basis functions are, in order, a constant, columns of x, and kernels about centres. Each output has a
 linear predictor of some of them, eta_c = sum_j w_cj phi_j(x). A link turns the linear predictors into means
@@ -7,24 +7,36 @@ or probabilities; covariances of the weights give error bars.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeAlias
+import json
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from .. import _core
 from .._estimators.base import SparseBayesEstimator
 from .._estimators.basis import ColumnBasis, KernelBasis
 from .._types import FloatArray, IntArray
-from ..kernels import Custom, Kernel, OnColumns, Product, Sum
+from ..kernels import Kernel, OnColumns
+from ..kernels._base import Combination
 from ..kernels._resolve import is_precomputed
 from ..multiclass import ProbitModel
-from ..revm import EigenModel
+from ..predictor import Predictor
+from ..revm import EigenClassifier, EigenRegressor
 
 #: How means or probabilities follow from the linear predictors eta: see `ServedModel`.
 Link: TypeAlias = Literal["identity", "log", "logistic", "softmax", "probit"]
 
+#: Links of the likelihoods.
+_LINKS: Final[dict[str, Link]] = {
+    "gaussian": "identity",
+    "poisson": "log",
+    "bernoulli": "logistic",
+    "multinomial": "softmax",
+}
 #: Which covariances there are: see `ServedModel`.
 Uncertainty: TypeAlias = Literal["none", "shared", "each", "joint", "directions"]
 
@@ -33,17 +45,14 @@ Uncertainty: TypeAlias = Literal["none", "shared", "each", "joint", "directions"
 class Constant:
     """The function that is 1 everywhere."""
 
-    #: Number of functions.
     size: ClassVar[int] = 1
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns of x, each minus its offset."""
+    """Columns of x, at non-negative positions, each minus its offset."""
 
-    #: Non-negative positions.
     columns: IntArray
-    #: One offset for each column.
     offsets: FloatArray
 
     @property
@@ -54,12 +63,12 @@ class Columns:
 
 @dataclass(frozen=True)
 class Centres:
-    """A kernel about points, k(x, z_j)."""
+    """A kernel about points, k(x, z_j), with points of shape (size, n_features).
 
-    #: A kernel that the core evaluates, made of sums and products; `OnColumns`, with non-negative positions,
-    #: wraps only simple kernels.
+    The core evaluates the kernel. `OnColumns`, with non-negative positions, wraps only elementary kernels.
+    """
+
     kernel: Kernel
-    #: Shape (size, n_features).
     points: FloatArray
 
     @property
@@ -68,14 +77,12 @@ class Centres:
         return len(self.points)
 
 
-Block: TypeAlias = "Constant | Columns | Centres"
+Block: TypeAlias = Constant | Columns | Centres
 
 
-@dataclass(frozen=True)
-class Output:
-    """A linear predictor, eta = weights . phi[functions]."""
+class Output(NamedTuple):
+    """A linear predictor, eta = weights . phi[functions], with ascending indices into all functions."""
 
-    #: Ascending indices into the concatenated functions of all blocks.
     functions: IntArray
     weights: FloatArray
 
@@ -84,20 +91,19 @@ class Output:
 class ServedModel:
     """A fitted model, independent of its estimator.
 
-    Links, for the linear predictors eta of a row and, where there are covariances, their variances v:
+    Links, for the linear predictors eta of a row and their variances v, 0 without covariances:
 
-    * ``"identity"``: the mean is eta, its standard deviation sqrt(noise_variance + v).
+    * ``"identity"``: the mean is eta, its variance noise_variance + v.
     * ``"log"``: a count; the mean is exp(eta), its variance exp(eta + v/2) + (e^v - 1) exp(2 eta + v).
-    * ``"logistic"``: with z = eta / sqrt(1 + pi v / 8) (v = 0 without covariances), one output: probabilities
-      of two classes sigma(-z), sigma(z); several: sigma(z_c) divided by their sum (through logarithms).
-    * ``"softmax"``: without covariances softmax(eta); with them p_c proportional to
-      1 / sum_d exp(-kappa_cd (eta_c - eta_d)), kappa_cd = (1 + pi v_cd / 8)^(-1/2), v_cd the variance of that
-      difference.
+    * ``"logistic"``: z = eta / sqrt(1 + pi v / 8). One output: the two classes have the
+      probabilities sigma(-z), sigma(z); several: sigma(z_c) divided by their sum (through logarithms).
+    * ``"softmax"``: p_c proportional to 1 / sum_d exp(-k_cd (eta_c - eta_d)), k_cd = (1 + pi v_cd / 8)^(-1/2)
+      with v_cd the variance of that difference.
     * ``"probit"``: P(c) = E_u prod_{d != c} Phi(u + eta_c - eta_d), u standard normal.
 
-    Covariances: ``"shared"``: one matrix for the weights of every output; ``"each"``: one matrix for each
-    output; ``"joint"``: one matrix for the concatenated weights of all outputs; ``"directions"``: a matrix D,
-    (functions, p), with v = |D^T phi|^2 for a single output; ``"none"``: no covariances.
+    Covariances: ``"shared"``: one matrix for the weights of every output; ``"each"``: one for each output;
+    ``"joint"``: one for the concatenated weights of all outputs; ``"directions"``: D, (functions, p), with
+    v = |D^T phi|^2 of one output; ``"none"``.
     """
 
     #: Name of the estimator's class.
@@ -111,8 +117,8 @@ class ServedModel:
     blocks: list[Block]
     outputs: list[Output]
     link: Link
-    uncertainty: Uncertainty
-    covariances: list[FloatArray]
+    uncertainty: Uncertainty = "none"
+    covariances: list[FloatArray] = field(default_factory=list)
     #: One variance for all outputs, or one for each; None without noise.
     noise_variance: FloatArray | None = None
     #: Number of nodes of the probit's quadrature; None: chosen from the number of classes.
@@ -145,12 +151,10 @@ def factor(covariance: FloatArray) -> FloatArray:
 def describe(est: Any) -> ServedModel:
     """Return the description of a fitted estimator; ValueError if only Python can evaluate its functions."""
     est = est.to_local() if hasattr(est, "to_local") else est  # on Dask
-    if not isinstance(est, (SparseBayesEstimator, ProbitModel, EigenModel)):
+    if not isinstance(est, (SparseBayesEstimator, ProbitModel, EigenClassifier, EigenRegressor)):
         raise TypeError(f"est must be a fitted estimator of sparsebayes, got {type(est).__name__}")
     check_is_fitted(est)
-    if isinstance(est, ProbitModel):
-        return _describe_probit(est)
-    return _describe_eigen(est) if isinstance(est, EigenModel) else _describe_posterior(est)
+    return _describe_posterior(est) if isinstance(est, SparseBayesEstimator) else _describe_dense(est)
 
 
 def _common(est: Any) -> dict[str, Any]:
@@ -168,17 +172,12 @@ def _describe_posterior(est: SparseBayesEstimator) -> ServedModel:
     mu = np.atleast_2d(est.mu_.T).T
     alpha = np.broadcast_to(np.atleast_2d(est.alpha_.T).T, mu.shape)
     used = [np.flatnonzero(np.isfinite(column)) for column in alpha.T]
-    link: Link
-    uncertainty: Uncertainty
+    covariances, uncertainty = [est.sigma_], "shared"
     if est._likelihood == "multinomial":
-        link, uncertainty, covariances = "softmax", "joint", [est.sigma_]  # class by class
-    else:
-        link = {"gaussian": "identity", "poisson": "log", "bernoulli": "logistic"}[est._likelihood]  # type: ignore[assignment] # a Link
-        if est.sigma_.ndim == 3:
-            uncertainty = "each"
-            covariances = [sigma[np.ix_(at, at)] for sigma, at in zip(est.sigma_, used, strict=True)]
-        else:
-            uncertainty, covariances = "shared", [est.sigma_]
+        uncertainty = "joint"  # class by class
+    elif est.sigma_.ndim == 3:
+        covariances = [sigma[np.ix_(at, at)] for sigma, at in zip(est.sigma_, used, strict=True)]
+        uncertainty = "each"
     noise = getattr(est, "noise_variance_", None)
     if noise is not None:
         noise = noise * (1.0 if est._y_variance is None else est._y_variance)  # the variance of a typical row
@@ -187,58 +186,37 @@ def _describe_posterior(est: SparseBayesEstimator) -> ServedModel:
         flat=est.mu_.ndim == 1,
         blocks=blocks,
         outputs=[Output(at, mu[at, c]) for c, at in enumerate(used)],
-        link=link,
-        uncertainty=uncertainty,
+        link=_LINKS[est._likelihood],
+        uncertainty=cast(Uncertainty, uncertainty),
         covariances=covariances,
         noise_variance=None if noise is None else np.atleast_1d(np.asarray(noise, dtype=np.float64)),
     )
 
 
-def _describe_probit(est: ProbitModel) -> ServedModel:
+def _describe_dense(est: ProbitModel | EigenClassifier | EigenRegressor) -> ServedModel:
+    """Describe a model whose outputs have all functions."""
     blocks: list[Block] = [Constant()] if est.fit_intercept else []
-    weights: list[FloatArray] = [est._bias[:, np.newaxis]] if est.fit_intercept else []
+    weights = [est._bias[:, np.newaxis]] if est.fit_intercept else []
     if is_precomputed(est.kernel_):
         blocks += _columns(est.relevance_)
+        weights.append(est.dual_coef_)
+    elif isinstance(est, (EigenClassifier, EigenRegressor)):
+        blocks += [_centres(kernel, est.relevance_vectors_) for kernel in est._kernels()]
         weights.append(est.dual_coef_)
     else:
         for kernel, b in zip(est._kernels(), est.kernel_weights_, strict=True):
             if b > 0.0 and len(est.relevance_) > 0:
                 blocks.append(_centres(kernel, est.relevance_vectors_))
                 weights.append(b * est.dual_coef_)
-    return ServedModel(
-        **_common(est),
-        flat=True,
-        blocks=blocks,
-        outputs=_dense_outputs(np.hstack(weights) if weights else np.empty((len(est.classes_), 0))),
-        link="probit",
-        uncertainty="none",
-        covariances=[],
-        n_quadrature=est.n_quadrature,
-    )
-
-
-def _describe_eigen(est: EigenModel) -> ServedModel:
-    blocks: list[Block] = [Constant()] if est.fit_intercept else []
-    if is_precomputed(est.kernel_):
-        blocks += _columns(est.relevance_)
-    else:
-        blocks.extend(_centres(kernel, est.relevance_vectors_) for kernel in est._kernels())
-    bias = [est._bias[:, np.newaxis]] if est.fit_intercept else []
-    regression = not est._labels
-    return ServedModel(
-        **_common(est),
-        flat=True,
-        blocks=blocks,
-        outputs=_dense_outputs(np.hstack([*bias, est.dual_coef_])),
-        link="identity" if regression else "logistic",
-        uncertainty="directions" if regression else "none",
-        covariances=[est._directions * np.sqrt(est._variances)] if regression else [],
-        noise_variance=np.array([est.noise_variance_]) if regression else None,
-    )
-
-
-def _dense_outputs(weights: FloatArray) -> list[Output]:
-    return [Output(np.arange(len(row)), row) for row in weights]
+    rows = np.hstack([np.empty((len(est._bias), 0)), *weights])
+    outputs = [Output(np.arange(len(row)), row) for row in rows]
+    model = partial(ServedModel, **_common(est), flat=True, blocks=blocks, outputs=outputs)
+    if isinstance(est, ProbitModel):
+        return model(link="probit", n_quadrature=est.n_quadrature)
+    if est._labels:
+        return model(link="logistic")
+    covariances, noise = [est._directions * np.sqrt(est._variances)], np.array([est.noise_variance_])
+    return model(link="identity", uncertainty="directions", covariances=covariances, noise_variance=noise)
 
 
 def _blocks_of_basis(est: Any) -> list[Block]:
@@ -281,13 +259,74 @@ def flatten(kernel: Kernel, columns: IntArray, *, whole: bool = True) -> Kernel:
     """
     if isinstance(kernel, OnColumns):
         return flatten(kernel.inner(), columns[kernel.positions(len(columns))], whole=False)
-    if isinstance(kernel, Sum):
-        return Sum(tuple(flatten(term, columns, whole=whole) for term in kernel.terms))
-    if isinstance(kernel, Product):
-        return Product(tuple(flatten(factor, columns, whole=whole) for factor in kernel.factors))
-    if isinstance(kernel, Custom) or kernel.to_core() is None:
+    if isinstance(kernel, Combination):
+        return kernel._of_members(flatten(part, columns, whole=whole) for part in kernel._members)
+    if not kernel._is_in_core():
         raise ValueError(
             f"kernel {kernel!r} cannot be exported: it is evaluated by Python. Use the kernels of "
             "sparsebayes.kernels, their sums and products"
         )
-    return kernel if whole else OnColumns(kernel, tuple(int(column) for column in columns))
+    return kernel if whole else OnColumns(kernel, tuple(columns.tolist()))
+
+
+# --- model files --------------------------------------------------------------------------------------
+
+#: Version of the format; the core reads this version and all earlier ones.
+_FORMAT_VERSION = 1
+
+
+def to_predictor(est: Any) -> Predictor:
+    """Return a fitted estimator as a `Predictor`."""
+    model = describe(est)
+    return Predictor(_core.Predictor.from_parts(json.dumps(header(model)), tables(model)))
+
+
+def header(model: ServedModel) -> dict[str, Any]:
+    """Return everything but the numeric tables of a model, as JSON types."""
+    names = ("estimator", "n_features", "feature_names", "flat", "link", "uncertainty", "n_quadrature")
+    outputs = model.outputs
+    return {
+        "format_version": _FORMAT_VERSION,
+        "library_version": _core.__version__,
+        "classes": None if model.classes is None else _labels(model.classes),
+        "blocks": [_block(block) for block in model.blocks],
+        "outputs": [None if model.has_all_functions(out) else out.functions.tolist() for out in outputs],
+        **{name: getattr(model, name) for name in names},
+    }
+
+
+def tables(model: ServedModel) -> dict[str, FloatArray]:
+    """Return the numeric tables of a model by name."""
+    centres = {b: block for b, block in enumerate(model.blocks) if isinstance(block, Centres)}
+    found = {f"points.{b}": block.points for b, block in centres.items()}
+    found |= {f"weights.{c}": output.weights for c, output in enumerate(model.outputs)}
+    found |= {f"covariance.{i}": matrix for i, matrix in enumerate(model.covariances)}
+    if model.noise_variance is not None:
+        found["noise_variance"] = model.noise_variance
+    return {name: np.ascontiguousarray(table, dtype=np.float64) for name, table in found.items()}
+
+
+def _block(block: Block) -> Any:
+    if isinstance(block, Constant):
+        return "constant"
+    if isinstance(block, Columns):
+        columns = block.columns.tolist()
+        if not block.offsets.any():
+            return {"columns": columns}
+        return {"centred_columns": {"columns": columns, "offsets": block.offsets.tolist()}}
+    return {"centres": block.kernel._header()}
+
+
+def _labels(classes: NDArray[Any]) -> dict[str, Any]:
+    """Return labels as JSON types, and the name of their dtype."""
+    kind = classes.dtype.kind
+    if kind in "Mm":
+        values = classes.view(np.int64).tolist()
+    elif kind in "biufU" or (kind == "O" and all(isinstance(v, (str, bool, int, float)) for v in classes)):
+        values = classes.tolist()
+    else:
+        raise ValueError(
+            f"y has labels of type {classes.dtype}, which a model file cannot hold; fit with strings "
+            "or numbers"
+        )
+    return {"dtype": classes.dtype.str, "values": values}

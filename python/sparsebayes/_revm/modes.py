@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_triangular
@@ -60,8 +61,7 @@ class Logistic:
         return np.asarray(self.weights * expit(eta) * expit(-eta))
 
 
-@dataclass(frozen=True)
-class Mode:
+class Mode(NamedTuple):
     """The end of a search."""
 
     w: FloatArray
@@ -76,70 +76,57 @@ def gram(Z: FloatArray, weights: FloatArray) -> FloatArray:
 
 
 def posterior_mode(
-    model: Logistic, precision: FloatArray, *, tol: float, max_iter: int, pulse: Pulse
+    model: Logistic,
+    precision: float | FloatArray,
+    rate: FloatArray | None = None,
+    start: FloatArray | None = None,
+    *,
+    tol: float,
+    max_iter: int,
+    pulse: Pulse,
 ) -> Mode:
     """Maximise the log likelihood - sum of precision_i w_i^2 / 2 by Newton's method with step halving.
 
-    It ends after a step of at most ``tol`` posterior standard deviations.
+    It ends after a step of at most ``tol`` posterior standard deviations. With ``rate``, rate^T w is
+    subtracted too, and the maximum is over w >= 0 (projected Newton steps, Bertsekas 1982): weights at zero
+    with a gradient that keeps them there are held, exactly at zero; the others take a Newton step that is
+    projected on the octant. That ends when the Kuhn-Tucker conditions hold to ``tol`` times each rate.
     """
-    w = np.zeros(model.Z.shape[1])
-    eta = model.Z @ w
-    objective = model.value(eta)
+    w = np.zeros(model.Z.shape[1]) if start is None else np.maximum(start, 0.0)
+    eta, octant = model.Z @ w, rate is not None
+    slope, held = (np.zeros(len(w)) if rate is None else rate), np.zeros(len(w), dtype=np.bool_)
+    precision = np.broadcast_to(precision, len(w))
+
+    def value(w: FloatArray, eta: FloatArray) -> float:
+        return model.value(eta) - float(0.5 * precision @ w**2 + slope @ w)
+
+    objective = value(w, eta)
     for iteration in range(max_iter):
         pulse()
-        gradient = model.Z.T @ model.slope(eta) - precision * w
-        hessian = gram(model.Z, model.curvature(eta))
-        hessian[np.diag_indices_from(hessian)] += precision
-        step = _solve(hessian, gradient)
-        square = float(gradient @ step)
-        along, length = model.Z @ step, 1.0
-        for _ in range(_MAX_HALVINGS):
-            there = w + length * step
-            reached = model.value(eta + length * along) - 0.5 * float(precision @ there**2)
-            if square < _MIN_TRUSTED_GAIN or reached >= objective + _ARMIJO * length * square:
-                break
-            length *= 0.5
-        w, objective = w + length * step, reached
-        eta = model.Z @ w
-        if square <= tol * tol:
-            return Mode(w, iteration + 1, True)
-    return Mode(w, max_iter, False)
-
-
-def octant_mode(
-    model: Logistic, rate: FloatArray, start: FloatArray, *, tol: float, max_iter: int, pulse: Pulse
-) -> Mode:
-    """Maximise the log likelihood - rate^T w over w >= 0 by projected Newton steps (Bertsekas 1982).
-
-    Weights at zero with a gradient that keeps them there are held; the others take a Newton step, which is
-    projected on the octant and halved until the objective rises enough. Inactive weights are exactly zero. It
-    ends when the Kuhn-Tucker conditions hold to ``tol`` times each rate.
-    """
-    w = np.maximum(start, 0.0)
-    eta = model.Z @ w
-    objective = model.value(eta) - float(rate @ w)
-    for iteration in range(max_iter):
-        pulse()
-        gradient = model.Z.T @ model.slope(eta) - rate
-        violation = np.where(w > 0.0, np.abs(gradient), gradient) / rate
-        if violation.max(initial=0.0) <= tol:
-            return Mode(w, iteration, True)
-        margin = min(1e-3, float(np.abs(np.maximum(w + gradient, 0.0) - w).max()))
-        held = (w <= margin) & (gradient < 0.0)
+        gradient = model.Z.T @ model.slope(eta) - precision * w - slope
+        if octant:
+            violation = np.where(w > 0.0, np.abs(gradient), gradient) / slope
+            if violation.max(initial=0.0) <= tol:
+                return Mode(w, iteration, True)
+            margin = min(1e-3, float(np.abs(np.maximum(w + gradient, 0.0) - w).max()))
+            held = (w <= margin) & (gradient < 0.0)
         free = ~held
         step = np.where(held, gradient, 0.0)
-        if free.any():
-            step[free] = _solve(gram(model.Z[:, free], model.curvature(eta)), gradient[free])
+        hessian = gram(model.Z[:, free], model.curvature(eta))
+        hessian[np.diag_indices_from(hessian)] += precision[free]
+        step[free] = _solve(hessian, gradient[free])
         predicted, length = float(gradient[free] @ step[free]), 1.0
         for _ in range(_MAX_HALVINGS):
-            there = np.maximum(w + length * step, 0.0)
+            there = np.maximum(w + length * step, 0.0) if octant else w + length * step
             along = model.Z @ there
-            reached = model.value(along) - float(rate @ there)
+            reached = value(there, along)
             gain = length * predicted + float(gradient[held] @ (there - w)[held])
             if gain < _MIN_TRUSTED_GAIN or reached >= objective + _ARMIJO * gain:
                 break
             length *= 0.5
         w, eta, objective = there, along, reached
+        if not octant and predicted <= tol * tol:
+            return Mode(w, iteration + 1, True)
     return Mode(w, max_iter, False)
 
 
@@ -165,35 +152,20 @@ def _solve(matrix: FloatArray, right: FloatArray) -> FloatArray:
 
 
 #: sigma(x) = sum of weight Phi(scale x) to 2.1e-9 everywhere (Monahan & Stefanski 1992, 8 terms).
-_MIXTURE_WEIGHTS = np.array(
-    [
-        0.003246343272134,
-        0.051517477033972,
-        0.195077912673858,
-        0.315569823632818,
-        0.274149576158423,
-        0.131076880695470,
-        0.027912418727972,
-        0.001449567805354,
-    ]
+_MIXTURE_WEIGHTS = np.fromstring(
+    "0.003246343272134 0.051517477033972 0.195077912673858 0.315569823632818 "
+    "0.274149576158423 0.131076880695470 0.027912418727972 0.001449567805354",
+    sep=" ",
 )
-_MIXTURE_SCALES = np.array(
-    [
-        1.365340806296348,
-        1.059523971016916,
-        0.830791313765644,
-        0.650732166639391,
-        0.508135425366489,
-        0.396313345166341,
-        0.308904252267995,
-        0.238212616409306,
-    ]
+_MIXTURE_SCALES = np.fromstring(
+    "1.365340806296348 1.059523971016916 0.830791313765644 0.650732166639391 "
+    "0.508135425366489 0.396313345166341 0.308904252267995 0.238212616409306",
+    sep=" ",
 )
 _MIN_STEP = 2.0**-20
 
 
-@dataclass(frozen=True)
-class Expectations:
+class Expectations(NamedTuple):
     """Expectations of logistic functions of f ~ N(m, v)."""
 
     #: E ln(1 + e^f).
@@ -220,28 +192,38 @@ def expectations(m: FloatArray, v: FloatArray) -> Expectations:
     )
 
 
-@dataclass(frozen=True)
-class _Point:
-    """A Gaussian N(w, Sigma) with Sigma^-1 = Z^T diag(b) Z + ridge, and its F."""
+class _Gaussian:
+    """A Gaussian N(w, Sigma) with Sigma^-1 = Z^T diag(b) Z + ridge and w = start + Sigma move, and its F."""
 
-    w: FloatArray
-    b: FloatArray
-    #: Cholesky factor L of Sigma^-1, and L^-1 Z^T.
-    factor: FloatArray
-    whitened: FloatArray
-    #: Variance of the predictor of each row.
-    v: FloatArray
-    #: The gradient of F in w, and the value that b has at the maximum for these means and variances.
-    gradient: FloatArray
-    target: FloatArray
-    #: Derivatives of the target in m.
-    first: FloatArray
-    second: FloatArray
-    F: float
+    def __init__(
+        self, model: Logistic, ridge: float, b: FloatArray, start: FloatArray, move: FloatArray | None = None
+    ) -> None:
+        precision = gram(model.Z, b)
+        precision[np.diag_indices_from(precision)] += ridge
+        #: Cholesky factor L of Sigma^-1, and L^-1 Z^T.
+        self.factor = np.linalg.cholesky(precision)
+        self.whitened = solve_triangular(self.factor, model.Z.T, lower=True, check_finite=False)
+        self.b = b
+        self.w = start if move is None else start + self.times_sigma(move)
+        m, self.v = model.Z @ self.w, np.einsum("ij,ij->j", self.whitened, self.whitened)
+        wrong = expectations(-model.sign * m, self.v)
+        self.gradient = model.Z.T @ (model.weights * model.sign * wrong.sigmoid) - ridge * self.w
+        #: The value that b has at the maximum for these means and variances, and its derivatives in m.
+        self.target = model.weights * wrong.slope
+        self.first = -model.sign * model.weights * wrong.curvature
+        self.second = model.weights * wrong.third
+        # The trace of Sigma Sigma^-1 is the number of unknowns.
+        penalty = ridge * float(self.w @ self.w) + len(self.w) - float(b @ self.v)
+        log_det = float(np.log(np.diag(self.factor)).sum())
+        self.F = -float(model.weights @ wrong.softplus) - 0.5 * penalty - log_det
 
-    def step(self) -> FloatArray:
-        """Return Sigma times the gradient."""
-        return np.asarray(cho_solve((self.factor, True), self.gradient, check_finite=False))
+    def times_sigma(self, vector: FloatArray) -> FloatArray:
+        """Return Sigma times a vector."""
+        return np.asarray(cho_solve((self.factor, True), vector, check_finite=False))
+
+    def is_not_below(self, other: _Gaussian) -> bool:
+        """Whether F is at least that of another; rounding may lower it slightly."""
+        return self.F >= other.F - 1e-12 * abs(other.F)
 
 
 def closest_gaussian(
@@ -253,10 +235,10 @@ def closest_gaussian(
     2017), halved until they do. It ends when no mean would move by more than ``tol`` standard deviations, and
     no working weight by more than ``tol`` times the precision of its row's predictor.
     """
-    here = _point(model, ridge, start, model.curvature(model.Z @ start))
+    here = _Gaussian(model, ridge, model.curvature(model.Z @ start), start)
     for iteration in range(max_iter):
         pulse()
-        step = here.step()
+        step = here.times_sigma(here.gradient)
         change = float(np.max(np.abs(here.target - here.b) * here.v, initial=0.0))
         if max(change, np.sqrt(max(float(here.gradient @ step), 0.0))) <= tol:
             return Mode(here.w, iteration, True), here.b
@@ -264,7 +246,7 @@ def closest_gaussian(
     return Mode(here.w, max_iter, False), here.b
 
 
-def _newton(model: Logistic, ridge: float, here: _Point, step: FloatArray) -> _Point | None:
+def _newton(model: Logistic, ridge: float, here: _Gaussian, step: FloatArray) -> _Gaussian | None:
     """Return the solution of the linearised equations for b and w; None if it does not raise F.
 
     With K = Z Sigma Z^T a change of b changes the variances by -(K o K) db; these and the gradient change the
@@ -277,64 +259,24 @@ def _newton(model: Logistic, ridge: float, here: _Point, step: FloatArray) -> _P
     curved[np.diag_indices_from(curved)] -= here.second
     matrix = -0.5 * curved @ squares
     matrix[np.diag_indices_from(matrix)] += 1.0
-    right = here.target - here.b + here.first * (model.Z @ step)
     try:
-        db = np.linalg.solve(matrix, right)
+        db = np.linalg.solve(matrix, here.target - here.b + here.first * (model.Z @ step))
     except np.linalg.LinAlgError:
         return None
     b = here.b + db
     if not (b > 0.0).all():
         return None
     pull = model.Z.T @ (0.5 * here.first * (squares @ db))
-    w = here.w + step + cho_solve((here.factor, True), pull, check_finite=False)
-    there = _point(model, ridge, w, b)
-    return there if _has_risen(here, there) else None
+    there = _Gaussian(model, ridge, b, here.w + step + here.times_sigma(pull))
+    return there if there.is_not_below(here) else None
 
 
-def _natural(model: Logistic, ridge: float, here: _Point) -> _Point:
+def _natural(model: Logistic, ridge: float, here: _Gaussian) -> _Gaussian:
     """Return the end of a natural-gradient step in precision and its product with the mean."""
     length = 1.0
     while True:
         b = here.b + length * (here.target - here.b)
-        factor = _factor(model, ridge, b)
-        w = here.w + length * cho_solve((factor, True), here.gradient, check_finite=False)
-        there = _point(model, ridge, w, b, factor)
-        if _has_risen(here, there) or length < _MIN_STEP:
+        there = _Gaussian(model, ridge, b, here.w, length * here.gradient)
+        if there.is_not_below(here) or length < _MIN_STEP:
             return there
         length *= 0.5
-
-
-def _has_risen(here: _Point, there: _Point) -> bool:
-    # Rounding may lower F slightly.
-    return there.F >= here.F - 1e-12 * abs(here.F)
-
-
-def _factor(model: Logistic, ridge: float, b: FloatArray) -> FloatArray:
-    precision = gram(model.Z, b)
-    precision[np.diag_indices_from(precision)] += ridge
-    return np.asarray(np.linalg.cholesky(precision))
-
-
-def _point(
-    model: Logistic, ridge: float, w: FloatArray, b: FloatArray, factor: FloatArray | None = None
-) -> _Point:
-    factor = _factor(model, ridge, b) if factor is None else factor
-    whitened = np.asarray(solve_triangular(factor, model.Z.T, lower=True, check_finite=False))
-    m, v = model.Z @ w, np.einsum("ij,ij->j", whitened, whitened)
-    wrong = expectations(-model.sign * m, v)
-    gradient = model.Z.T @ (model.weights * model.sign * wrong.sigmoid) - ridge * w
-    # The trace of Sigma Sigma^-1 is the number of unknowns.
-    ridge_trace = len(w) - float(b @ v)
-    F = -float(model.weights @ wrong.softplus) - 0.5 * (ridge * float(w @ w) + ridge_trace)
-    return _Point(
-        w=w,
-        b=b,
-        factor=factor,
-        whitened=whitened,
-        v=v,
-        gradient=gradient,
-        target=model.weights * wrong.slope,
-        first=-model.sign * model.weights * wrong.curvature,
-        second=model.weights * wrong.third,
-        F=F - float(np.log(np.diag(factor)).sum()),
-    )

@@ -1,7 +1,8 @@
-"""A fit as dense arrays, for certificates. Shares no code with the solver.
+r"""Fits as dense arrays, and the gains of single changes, for certificates. Shares no code with the solver.
 
-Holds the posterior and the evidence of a regression, the posterior mode for other likelihoods, and the gains
-that single changes of the model would have.
+A fit is a regression with unit noise and unit prior variances, for other likelihoods than the Gaussian after
+linearisation at the posterior mode. Of its whitened design only the singular values are used: the covariance
+of the targets itself would lose twice the digits to round-off, with little noise all of them.
 """
 
 from __future__ import annotations
@@ -15,99 +16,52 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import expit, gammaln
 
-from .._types import FloatArray, Likelihood, Problem
+from .._types import FloatArray, IntArray, Likelihood
 
-#: Columns of the dictionary evaluated at a time: bounds the memory beside the dictionary itself.
+#: Columns of the dictionary, and functions with unknown precisions, evaluated at a time: bounds the memory.
 _BLOCK = 512
+_SCANNED = 128
 #: Newton steps at most; and the squared distance, in posterior deviations, below which steps are not halved.
 _NEWTON_STEPS = 500
 _CLOSE = 1e-10
-#: ln(alpha / s) of the scan for the best precision under a prior, and the bisections that follow it.
+#: ln(alpha / s) of the scan for the best precision, and the bisections that follow it.
 _LOG_RATIOS = np.linspace(-40.0, 40.0, 1601)
 _BISECTIONS = 60
+#: Distances in ln alpha at which the nearest maximum is looked for.
+_DISTANCES = np.append(0.0, np.geomspace(1e-10, 60.0, 120))
+#: Nats by which another maximum must exceed the nearest one to count.
+_BETTER = 1e-7
 #: Smallest part of a column outside the span of the others that is not round-off, relative to its square.
 _RESOLVED = 1e-11
 
 
 @dataclass(frozen=True)
-class Certificate:
-    """How far a model is from the optimum that its fit claims; with several binary fits, the worst of them.
-
-    The outputs of a regression share their precisions: there a basis function has one weight per output, and
-    changes and gains are those of all its weights together.
-
-    Attributes
-    ----------
-    max_log_alpha_change : float
-        Largest change of the log of a precision that one more re-estimation would make (Tipping & Faul 2003,
-        equation 20); inf if a basis function should be deleted (equation 21).
-    max_gain_outside : float
-        Largest gain in log evidence, in nats, from adding an inactive basis function (appendix, A.2); 0 if
-        none has a gain.
-    log_beta_residual : float
-        Size of the change of the log of the noise precision that step 9 of the algorithm would make. 0 if the
-        noise was given or the likelihood has none; at the floor of the noise variance 0 if the evidence would
-        be larger with still less noise.
-    max_mean_error : float
-        Largest difference between a posterior mean of the model and the mean (or the mode) that its
-        hyperparameters imply, in posterior standard deviations.
-    log_marginal_likelihood : float
-        Log evidence in nats, the sum over the binary fits or outputs; Laplace approximation for likelihoods
-        other than the Gaussian.
-    n_active : int
-        Number of active basis functions.
-    n_basis : int
-        Number of basis functions in the dictionary.
-    max_gain_exchange : float or None
-        Largest gain in log evidence, in nats, from exchanging an active basis function for an inactive one at
-        its best precision, with the noise and all other precisions fixed; 0 if no exchange has a gain. None
-        if it was not computed: with ``search="greedy"``, unless ``exchanges=True``. With a Gaussian
-        likelihood it is below 1e-3 after ``search="exchange"``. With other likelihoods the fit may have tried
-        an exchange that seems to gain, and rejected it once the new mode was found.
-    """
-
-    max_log_alpha_change: float
-    max_gain_outside: float
-    log_beta_residual: float
-    max_mean_error: float
-    log_marginal_likelihood: float
-    n_active: int
-    n_basis: int
-    max_gain_exchange: float | None = None
-
-
-@dataclass(frozen=True)
 class DenseFit:
-    """A fit as a regression with unit noise and unit prior variances, after linearisation if necessary.
+    """A fit whose whitened design psi, with functions divided by the root of their alpha, is a product.
 
-    Its design is psi = ``root`` Phi alpha^-1/2. The covariance of its targets, C = 1 + psi psi^T, has the
-    eigenvalues 1 + ``singular``^2 along the columns of ``left`` and 1 elsewhere. Forming C would lose twice
-    the digits that psi loses to round-off: with little noise, all of them.
+    The covariance of its targets, C = 1 + psi psi^T, has the eigenvalues 1 + ``singular``^2 along the columns
+    of ``left`` and 1 elsewhere.
     """
 
-    #: Square root of the noise precision of each row.
-    root: FloatArray
     #: psi = left diag(singular) right.
     left: FloatArray
     singular: FloatArray
     right: FloatArray
     #: Posterior mean of each weight, times the root of its alpha.
     mean: FloatArray
-    #: Phi^T pull = Q: the slope of the log likelihood in the linear predictor at the posterior mean.
-    pull: FloatArray
+    #: Slope of the log likelihood in the weight of each function of the dictionary, at the posterior mean.
+    Q: FloatArray
+    #: Returns whitened columns of the dictionary.
+    whitened: Callable[[IntArray], FloatArray]
     log_evidence: float
-    #: Step 9 of the algorithm: the new ln beta minus the old.
-    log_beta_change: float
+    #: Numerator and denominator of the ratio of the new beta to the old (Tipping & Faul 2003, step 9).
+    freedom: float = 0.0
+    misfit: float = 0.0
 
     @property
     def shrinkage(self) -> FloatArray:
         """1 / (1 + singular^2)."""
         return 1.0 / (1.0 + self.singular**2)
-
-    @property
-    def determined(self) -> FloatArray:
-        """singular^2 / (1 + singular^2); the sum is the effective number of parameters."""
-        return self.singular**2 / (1.0 + self.singular**2)
 
     @property
     def variance(self) -> FloatArray:
@@ -118,16 +72,12 @@ class DenseFit:
             variance += np.maximum(1.0 - np.sum(self.right**2, axis=0), 0.0)
         return variance
 
-    def sparsities(self, whitened: Callable[[slice], FloatArray], n_basis: int) -> FloatArray:
-        """Return S_i = phi_i^T C^-1 phi_i of the whole dictionary (Tipping & Faul 2003, equation 22).
-
-        ``whitened`` returns a block of columns of the dictionary, with each row multiplied by ``root``.
-        """
-        S, shrinkage = np.empty(n_basis), self.shrinkage
-        for start in range(0, n_basis, _BLOCK):
-            block = slice(start, start + _BLOCK)
-            inside, outside = _split(whitened(block), self.left)
-            S[block] = shrinkage @ inside**2 + np.sum(outside**2, axis=0)
+    def sparsities(self) -> FloatArray:
+        """Return S_i = phi_i^T C^-1 phi_i of the whole dictionary (Tipping & Faul 2003, equation 22)."""
+        S = np.empty(len(self.Q))
+        for block in blocks(len(S), _BLOCK):
+            inside, outside = _split(self.whitened(block), self.left)
+            S[block] = self.shrinkage @ inside**2 + np.sum(outside**2, axis=0)
         return S
 
     def active_factors(self, alpha: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -136,87 +86,152 @@ class DenseFit:
         Equation 22 gives the same numbers as sums over the rows, which lose Q if precisions differ by
         decades.
         """
-        return alpha * ((self.right**2).T @ self.determined), np.sqrt(alpha) * self.mean
+        determined = self.singular**2 * self.shrinkage
+        return alpha * ((self.right**2).T @ determined), np.sqrt(alpha) * self.mean
 
 
 def fit_regression(
-    scaled: FloatArray, t: FloatArray, w: FloatArray, beta: float, prior: tuple[float, float] = (0.0, 0.0)
+    Phi: FloatArray,
+    active: IntArray,
+    alpha: FloatArray,
+    t: FloatArray,
+    w: FloatArray,
+    beta: float,
+    prior: tuple[float, float] = (0.0, 0.0),
 ) -> DenseFit:
     """Return posterior and evidence of a regression (Tipping & Faul 2003, equations 6 to 8).
 
-    ``scaled`` holds the active functions divided by the roots of their alphas. A row of weight w_n counts w_n
-    times: its noise precision is beta w_n, and the number of rows is sum(w).
+    A row of weight w_n counts w_n times: its noise precision is beta w_n, and the number of rows is sum(w).
     """
     root = np.sqrt(beta * w)
-    left, singular, right = svd(root[:, np.newaxis] * scaled, full_matrices=False)
+
+    def whitened(functions: IntArray) -> FloatArray:
+        return root[:, np.newaxis] * Phi[:, functions]
+
+    left, singular, right = svd(whitened(active) / np.sqrt(alpha), full_matrices=False)
     inside, outside = _split(root * t, left)
     shrunk = inside / (1.0 + singular**2)
     residual = left @ shrunk + outside
     misfit = inside @ shrunk + outside @ outside
-    determined = float(np.sum(singular**2 / (1.0 + singular**2)))
-    log_evidence = 0.5 * (w.sum() * np.log(beta / (2.0 * np.pi)) - np.log1p(singular**2).sum() - misfit)
-    log_beta_change = log_ratio(
-        float(w.sum()) - determined + 2.0 * prior[0], float(residual @ residual) + 2.0 * prior[1] * beta
+    n_rows, determined = float(w.sum()), float(np.sum(singular**2 / (1.0 + singular**2)))
+    log_evidence = 0.5 * (n_rows * np.log(beta / (2.0 * np.pi)) - np.log1p(singular**2).sum() - misfit)
+    return DenseFit(
+        left,
+        singular,
+        right,
+        mean=right.T @ (singular * shrunk),
+        Q=Phi.T @ (root * residual),
+        whitened=whitened,
+        log_evidence=float(log_evidence),
+        freedom=n_rows - determined + 2.0 * prior[0],
+        misfit=float(residual @ residual) + 2.0 * prior[1] * beta,
     )
-    mean = right.T @ (singular * shrunk)
-    return DenseFit(root, left, singular, right, mean, root * residual, float(log_evidence), log_beta_change)
 
 
-def fit_laplace(scaled: FloatArray, t: FloatArray, w: FloatArray, likelihood: Likelihood) -> DenseFit:
-    """Return mode and Laplace evidence (Tipping & Faul 2003, section 2.2; Tipping 2001, section 3)."""
+@dataclass(frozen=True)
+class OnePredictor:
+    """Rows of positive weight with a Bernoulli or Poisson likelihood."""
+
+    Phi: FloatArray
+    t: FloatArray
+    w: FloatArray
+    likelihood: Likelihood
+
+    def predictors(self, active: IntArray, weights: FloatArray) -> FloatArray:
+        """Return the linear predictors eta."""
+        return np.asarray(self.Phi[:, active] @ weights)
+
+    def log_likelihood(self, eta: FloatArray) -> float:
+        """Return the log likelihood of all rows."""
+        t = self.t
+        if self.likelihood == "bernoulli":
+            terms = -t * np.logaddexp(0.0, -eta) - (1.0 - t) * np.logaddexp(0.0, eta)
+        else:
+            with np.errstate(over="ignore"):
+                terms = t * eta - np.exp(eta) - gammaln(t + 1.0)
+        return float(self.w @ terms)
+
+    def slopes(self, eta: FloatArray) -> FloatArray:
+        """Return the slope of the log likelihood in the weight of each function of the dictionary."""
+        if self.likelihood == "bernoulli":
+            pull = self.t * expit(-eta) - (1.0 - self.t) * expit(eta)
+        else:
+            pull = self.t - np.exp(eta)
+        return np.asarray(self.Phi.T @ (self.w * pull))
+
+    def whitened(self, functions: IntArray, eta: FloatArray) -> FloatArray:
+        """Return columns whose products are the negative Hessian in the weights of these functions."""
+        curvature = expit(-eta) * expit(eta) if self.likelihood == "bernoulli" else np.exp(eta)
+        return np.asarray(np.sqrt(self.w * curvature)[:, np.newaxis] * self.Phi[:, functions])
+
+
+class Softmax:
+    r"""Rows of positive weight with a class each; function c K + j is column j of Phi for class c.
+
+    The negative Hessian of the log likelihood in the logits is :math:`W_n = w_n (\mathrm{diag}(p) - p p^T) =
+    R R^T` for :math:`R = \sqrt{w_n}\, \mathrm{diag}(\sqrt p)\,(1 - \sqrt p \sqrt p^T)`. Row (n, d) of the
+    whitened design holds, for function j of class c, :math:`R_{cd} \phi_j(x_n)`.
+    """
+
+    def __init__(self, Phi: FloatArray, labels: IntArray, w: FloatArray) -> None:
+        self.Phi, self.w = Phi, w
+        self.labels = labels[:, np.newaxis] == np.arange(labels.max() + 1)
+
+    def predictors(self, active: IntArray, weights: FloatArray) -> FloatArray:
+        """Return the logits, N x C."""
+        classes, columns = np.divmod(active, self.Phi.shape[1])
+        own = classes[:, np.newaxis] == np.arange(self.labels.shape[1])
+        return np.asarray((self.Phi[:, columns] * weights) @ own)
+
+    def log_likelihood(self, eta: FloatArray) -> float:
+        """Return the log likelihood of all rows."""
+        behind = eta - eta[self.labels][:, np.newaxis]
+        return -float(self.w @ np.logaddexp.reduce(behind, axis=1))
+
+    def slopes(self, eta: FloatArray) -> FloatArray:
+        """Return the slope of the log likelihood in the weight of each function of each class."""
+        p, others = self._probabilities(eta)
+        pull = np.where(self.labels, others, -p)
+        return np.asarray((self.Phi.T @ (self.w[:, np.newaxis] * pull)).T.ravel())
+
+    def whitened(self, functions: IntArray, eta: FloatArray) -> FloatArray:
+        """Return the whitened columns of these functions, (N C, n_functions)."""
+        p, others = self._probabilities(eta)
+        root = np.sqrt(p)
+        out = np.empty((*p.shape, len(functions)))
+        for k, (c, j) in enumerate(zip(*np.divmod(functions, self.Phi.shape[1]), strict=True)):
+            column = -root * p[:, [c]]
+            column[:, c] = root[:, c] * others[:, c]
+            out[:, :, k] = column * (np.sqrt(self.w) * self.Phi[:, j])[:, np.newaxis]
+        return out.reshape(p.size, len(functions))
+
+    def _probabilities(self, eta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return p and 1 - p, computed as the sum of the other classes: exact for p near 1."""
+        e = np.exp(eta - eta.max(axis=1, keepdims=True))
+        others = e @ (1.0 - np.eye(e.shape[1]))
+        total = e.sum(axis=1, keepdims=True)
+        return e / total, others / total
+
+
+def fit_laplace(rows: OnePredictor | Softmax, active: IntArray, alpha: FloatArray) -> DenseFit:
+    """Return mode and Laplace evidence (Tipping & Faul 2003, section 2.2; Tipping 2001, section 3).
+
+    The mode, in units of the prior deviations, is found from zero by Newton's method with step halving.
+    """
+    scale = 1.0 / np.sqrt(alpha)
 
     def objective(mode: FloatArray) -> float:
-        return float(w @ _log_likelihood(likelihood, scaled @ mode, t) - 0.5 * mode @ mode)  # equation 10
+        return rows.log_likelihood(rows.predictors(active, scale * mode)) - 0.5 * float(mode @ mode)
 
-    def derivatives(mode: FloatArray) -> tuple[FloatArray, FloatArray]:
-        slope, curvature = _derivatives(likelihood, scaled @ mode, t, w)
-        hessian = np.eye(len(mode)) + scaled.T @ (curvature[:, np.newaxis] * scaled)
-        return scaled.T @ slope - mode, hessian
-
-    mode = find_mode(scaled.shape[1], derivatives, objective)
-    slope, curvature = _derivatives(likelihood, scaled @ mode, t, w)
-    root = np.sqrt(curvature)
-    left, singular, right = svd(root[:, np.newaxis] * scaled, full_matrices=False)
-    # ln|H| - sum ln alpha = ln|1 + psi^T psi|.
-    log_evidence = objective(mode) - 0.5 * float(np.log1p(singular**2).sum())
-    return DenseFit(root, left, singular, right, mode, slope, log_evidence, 0.0)
-
-
-def _derivatives(
-    likelihood: Likelihood, eta: FloatArray, t: FloatArray, w: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return the slope of the log likelihood in eta and its negative curvature, the B of equation 11."""
-    if likelihood == "bernoulli":
-        up, down = expit(-eta), expit(eta)
-        return w * (t * up - (1.0 - t) * down), w * up * down
-    mean = np.exp(eta)
-    return w * (t - mean), w * mean
-
-
-def _log_likelihood(likelihood: Likelihood, eta: FloatArray, t: FloatArray) -> FloatArray:
-    """Return the log likelihood of each row at the linear predictor eta."""
-    if likelihood == "bernoulli":
-        return -t * np.logaddexp(0.0, -eta) - (1.0 - t) * np.logaddexp(0.0, eta)
-    with np.errstate(over="ignore"):
-        terms: FloatArray = t * eta - np.exp(eta) - gammaln(t + 1.0)
-    return terms
-
-
-def find_mode(
-    size: int,
-    derivatives: Callable[[FloatArray], tuple[FloatArray, FloatArray]],
-    objective: Callable[[FloatArray], float],
-) -> FloatArray:
-    """Maximise a concave function from zero by Newton's method with step halving.
-
-    ``derivatives`` returns its gradient and its negative Hessian.
-    """
-    mode = np.zeros(size)
-    last = np.inf
+    mode, last = np.zeros(len(active)), np.inf
     for _ in range(_NEWTON_STEPS):
-        gradient, hessian = derivatives(mode)
+        eta = rows.predictors(active, scale * mode)
+        psi = rows.whitened(active, eta) * scale
+        gradient = rows.slopes(eta)[active] * scale - mode
         # SciPy 1.10 cannot solve a system of no unknowns.
-        step = cho_solve(cho_factor(hessian), gradient) if size else gradient
+        step = gradient
+        if len(active) > 0:
+            step = cho_solve(cho_factor(np.eye(len(active)) + psi.T @ psi), gradient)
         # Twice the expected gain of the step, and the square of its length in posterior deviations.
         decrement = float(gradient @ step)
         if decrement < _CLOSE:
@@ -230,7 +245,12 @@ def find_mode(
         while not objective(mode + step) >= value:
             step = step / 2.0
         mode = mode + step
-    return mode
+    eta = rows.predictors(active, scale * mode)
+    left, singular, right = svd(rows.whitened(active, eta) * scale, full_matrices=False)
+    # ln|H| - sum ln alpha = ln|1 + psi^T psi|.
+    log_evidence = objective(mode) - 0.5 * float(np.log1p(singular**2).sum())
+    Q = rows.slopes(eta)
+    return DenseFit(left, singular, right, mode, Q, lambda js: rows.whitened(js, eta), log_evidence)
 
 
 def _split(vectors: FloatArray, left: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -241,106 +261,13 @@ def _split(vectors: FloatArray, left: FloatArray) -> tuple[FloatArray, FloatArra
     return inside + correction, outside - left @ correction
 
 
-def log_ratio(a: float, b: float) -> float:
-    """Return ln(a / b) for b >= 0, infinite where a or b is zero."""
-    if b <= 0.0:
-        return np.inf
-    return float(np.log(a / b)) if a > 0.0 else -np.inf
-
-
-# --- gains of single changes ----------------------------------------------------------------------
-
-
-def max_log_alpha_change(
-    S: FloatArray, Q: FloatArray, alpha: FloatArray, prior: tuple[float, float]
-) -> float:
-    """Return the largest |ln(new alpha / alpha)| (equation 20); inf if a function should be deleted (21).
-
-    With s = alpha S / (alpha - S) and q = alpha Q / (alpha - S) (equation 23), alpha (q^2 - s) / s^2 is
-    written in S and Q, because alpha - S is lost to round-off for a weight that the data determine well.
-    """
-    if len(alpha) == 0:
-        return 0.0
-    if (S <= 0.0).any():
-        return np.inf
-    if prior != (0.0, 0.0):
-        best, gain = best_alpha(alpha * S / (alpha - S), alpha * Q / (alpha - S), prior)
-        return float(np.abs(np.log(best / alpha)).max()) if (gain > 0.0).all() else np.inf
-    ratio = 1.0 + alpha / S * (Q**2 / S - 1.0)
-    return float(np.abs(np.log(ratio)).max()) if (ratio > 0.0).all() else np.inf
-
-
-def addition_gains(s: FloatArray, q: FloatArray, prior: tuple[float, float]) -> FloatArray:
-    """Return the gain of adding functions with these factors at their best precision (equation 27)."""
-    if prior != (0.0, 0.0):
-        return best_alpha(s, q, prior)[1]
-    excess = np.maximum(q**2 / s - 1.0, 0.0)
-    return 0.5 * (excess - np.log1p(excess))
-
-
-def max_gain_exchange(
-    problem: Problem, fit: DenseFit, S: FloatArray, Q: FloatArray, whitened: Callable[[slice], FloatArray]
-) -> float:
-    r"""Return the largest gain of an exchange, with the noise and other precisions fixed; 0 if none gains.
-
-    Without function j the covariance of the targets is :math:`C - \alpha_j^{-1} \phi_j \phi_j^T`. With
-    :math:`u_i = \phi_i^T B \Phi \Sigma_j` of the posterior, an inactive function i then has the factors
-
-    .. math:: S_i + u_i^2 / \Sigma_{jj}, \qquad Q_i + u_i \mu_j / \Sigma_{jj}
-
-    (Tipping & Faul 2003, appendix A.4), and its gain follows from equation 27. The deletion of j has the gain
-    :math:`-\tfrac{1}{2} [\ln(\alpha_j \Sigma_{jj}) + \mu_j^2 / \Sigma_{jj}]`, mostly a loss. ``whitened``: as
-    in `DenseFit.sparsities`.
-    """
-    if len(problem.alpha) == 0:
-        return 0.0
-    variance = fit.variance
-    deletion = -0.5 * (np.log(variance) + fit.mean**2 / variance)
-    if problem.alpha_prior != (0.0, 0.0):
-        deletion = deletion - _log_prior(problem.alpha, problem.alpha_prior)
-    inactive = np.ones(len(S), dtype=bool)
-    inactive[problem.active] = False
-    projection = (fit.shrinkage * fit.singular)[:, np.newaxis] * fit.right
-    largest = 0.0
-    for start in range(0, len(S), _BLOCK):
-        block = slice(start, start + _BLOCK)
-        columns = whitened(block)
-        u = columns.T @ fit.left @ projection
-        s = S[block, np.newaxis] + u**2 / variance
-        q = Q[block, np.newaxis] + u * (fit.mean / variance)
-        usable = inactive[block, np.newaxis] & (s > _RESOLVED * np.sum(columns**2, axis=0)[:, np.newaxis])
-        usable &= q**2 > s
-        gains = addition_gains(s[usable], q[usable], problem.alpha_prior)
-        gains = gains + np.broadcast_to(deletion, s.shape)[usable]
-        largest = max(largest, float(np.max(gains, initial=0.0)))
-    return largest
-
-
-def best_alpha(s: FloatArray, q: FloatArray, prior: tuple[float, float]) -> tuple[FloatArray, FloatArray]:
-    """Return the alpha that maximises the log posterior under Gamma(shape, rate), and its gain.
-
-    Found by a scan of ln alpha and bisection, for sparsity and quality factors s > 0 and q (Tipping & Faul
-    2003, equation 19). The gain is relative to the model without the function (equation 18 and the prior).
-    """
-    shape, rate = prior
-
-    def gain(alpha: FloatArray) -> FloatArray:
-        return 0.5 * (q**2 / (alpha + s) - np.log1p(s / alpha)) + _log_prior(alpha, prior)
-
-    values = gain(np.exp(_LOG_RATIOS)[:, np.newaxis] * s)
-    best = np.clip(np.argmax(values, axis=0), 1, len(_LOG_RATIOS) - 2)
-
-    def rising(log_ratio: FloatArray) -> NDArray[np.bool_]:
-        alpha = np.exp(log_ratio) * s
-        slope = 0.5 * (s / (alpha + s) - alpha * (q / (alpha + s)) ** 2) + shape - rate * alpha
-        return np.asarray(slope > 0.0)
-
-    alpha = np.exp(bisect(_LOG_RATIOS[best - 1], _LOG_RATIOS[best + 1], rising, _BISECTIONS)) * s
-    return alpha, gain(alpha)
+def blocks(n: int, size: int) -> list[IntArray]:
+    """Return the numbers below n in blocks."""
+    return [np.arange(start, min(start + size, n)) for start in range(0, n, size)]
 
 
 def bisect(
-    low: FloatArray, high: FloatArray, rising: Callable[[FloatArray], NDArray[np.bool_]], n: int
+    low: FloatArray, high: FloatArray, rising: Callable[[FloatArray], NDArray[np.bool_]], n: int = _BISECTIONS
 ) -> FloatArray:
     """Return the maxima between ``low`` and ``high`` of functions that are ``rising`` below them."""
     for _ in range(n):
@@ -350,7 +277,137 @@ def bisect(
     return 0.5 * (low + high)
 
 
-def _log_prior(alpha: FloatArray, prior: tuple[float, float]) -> FloatArray:
+# --- gains of single changes ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Evidence:
+    r"""The log evidence of n basis functions as a function of the precision of each.
+
+    The C outputs of a model share the precisions, so it is the sum over the outputs (Tipping & Faul 2003,
+    equation 18), and with different noise levels it may have several maxima:
+
+    .. math:: F(\alpha) = \sum_c \tfrac{1}{2} [\ln \alpha - \ln(\alpha + s_c) + q_c^2 / (\alpha + s_c)]
+        + \ln p(\ln \alpha)
+    """
+
+    #: Sparsity factors (positive) and squared quality factors (equation 19), n x C.
+    s: FloatArray
+    power: FloatArray
+    #: Gamma(shape, rate) of alpha.
+    prior: tuple[float, float]
+
+    def gain(self, alpha: FloatArray) -> FloatArray:
+        """Return F relative to the model without the function."""
+        a = alpha[..., np.newaxis]
+        terms = self.power / (a + self.s) - np.log1p(self.s / a)
+        return np.asarray(0.5 * terms.sum(axis=-1) + log_prior(alpha, self.prior))
+
+    def rises(self, alpha: FloatArray) -> NDArray[np.bool_]:
+        """Return whether F increases with ln alpha."""
+        a, (shape, rate) = alpha[..., np.newaxis], self.prior
+        terms = (self.s**2 - a * (self.power - self.s)) / (a + self.s) ** 2
+        return np.asarray(0.5 * terms.sum(axis=-1) + shape - rate * alpha > 0.0)
+
+    def best(self) -> tuple[FloatArray, FloatArray]:
+        """Return the alpha of the largest F and its gain, by a scan of ln alpha and bisection."""
+        unit = self.s.max(axis=1)
+        at = np.argmax(self.gain(np.exp(_LOG_RATIOS)[:, np.newaxis] * unit), axis=0)
+        at = np.clip(at, 1, len(_LOG_RATIOS) - 2)
+
+        def rising(x: FloatArray) -> NDArray[np.bool_]:
+            return self.rises(np.exp(x) * unit)
+
+        alpha = np.exp(bisect(_LOG_RATIOS[at - 1], _LOG_RATIOS[at + 1], rising)) * unit
+        return alpha, self.gain(alpha)
+
+    def change(self, alpha: FloatArray) -> FloatArray:
+        """Return |move| of each ln alpha to the maximum of F; inf if the function should be deleted.
+
+        The nearest maximum uphill, unless another one is better.
+        """
+        sign = np.where(self.rises(alpha), 1.0, -1.0)
+
+        def uphill(x: FloatArray) -> NDArray[np.bool_]:
+            return np.asarray(self.rises(alpha * np.exp(sign * x)) == (sign > 0.0))
+
+        downhill = np.array([~uphill(np.full(len(alpha), x)) for x in _DISTANCES[1:]])
+        first, exists = np.argmax(downhill, axis=0), downhill.any(axis=0)
+        near = np.where(exists, bisect(_DISTANCES[first], _DISTANCES[first + 1], uphill), np.inf)
+        here = np.where(exists, self.gain(alpha * np.exp(np.where(exists, sign * near, 0.0))), 0.0)
+        best, value = self.best()
+        moves = np.where(value > here + _BETTER, np.abs(np.log(best / alpha)), near)
+        return np.where(np.maximum(value, here) + _BETTER < 0.0, np.inf, moves)
+
+
+def max_log_alpha_change(
+    S: FloatArray, Q: FloatArray, variance: FloatArray, alpha: FloatArray, prior: tuple[float, float]
+) -> float:
+    """Return the largest |ln(new alpha / alpha)| (equation 20); inf if a function should be deleted (21).
+
+    ``S``, ``Q`` and ``variance``, alpha_j Sigma_jj, are M x C. In s = alpha S / (alpha - S) and q = alpha Q /
+    (alpha - S) (equation 23) alpha - S would be lost to round-off for a weight that the data determine well;
+    it is alpha times ``variance``.
+    """
+    if (S <= 0.0).any():
+        return np.inf
+    largest = 0.0
+    for block in blocks(len(alpha), _SCANNED):
+        s, q = S[block] / variance[block], Q[block] / variance[block]
+        largest = max(largest, float(Evidence(s, q**2, prior).change(alpha[block]).max()))
+    return largest
+
+
+def addition_gains(S: FloatArray, Q: FloatArray, prior: tuple[float, float]) -> FloatArray:
+    """Return the gain of adding functions (n x C) with their best precision; 0 if they vanish."""
+    power = Q**2
+    gains = np.zeros(len(S))
+    usable = np.flatnonzero((S > 0.0).all(axis=1) & (power > S).any(axis=1))
+    if S.shape[1] == 1 and prior == (0.0, 0.0):
+        excess = power[usable, 0] / S[usable, 0] - 1.0
+        gains[usable] = 0.5 * (excess - np.log1p(excess))  # equation 27
+        return gains
+    for block in blocks(len(usable), _SCANNED):
+        at = usable[block]
+        gains[at] = Evidence(S[at], power[at], prior).best()[1]
+    return gains
+
+
+def max_gain_exchange(
+    fit: DenseFit, S: FloatArray, active: IntArray, alpha: FloatArray, prior: tuple[float, float]
+) -> float:
+    r"""Return the largest gain of an exchange, with the noise and other precisions fixed; 0 if none gains.
+
+    Without function j the covariance of the targets is :math:`C - \alpha_j^{-1} \phi_j \phi_j^T`. With
+    :math:`u_i = \phi_i^T B \Phi \Sigma_j` of the posterior, an inactive function i then has the factors
+
+    .. math:: S_i + u_i^2 / \Sigma_{jj}, \qquad Q_i + u_i \mu_j / \Sigma_{jj}
+
+    (Tipping & Faul 2003, appendix A.4), and its gain follows from equation 27. The deletion of j has the gain
+    :math:`-\tfrac{1}{2} [\ln(\alpha_j \Sigma_{jj}) + \mu_j^2 / \Sigma_{jj}]`, mostly a loss.
+    """
+    if len(alpha) == 0:
+        return 0.0
+    variance = fit.variance
+    deletion = -0.5 * (np.log(variance) + fit.mean**2 / variance) - log_prior(alpha, prior)
+    inactive = np.ones(len(S), dtype=bool)
+    inactive[active] = False
+    projection = (fit.shrinkage * fit.singular)[:, np.newaxis] * fit.right
+    largest = 0.0
+    for block in blocks(len(S), _BLOCK):
+        columns = fit.whitened(block)
+        u = columns.T @ fit.left @ projection
+        s = S[block, np.newaxis] + u**2 / variance
+        q = fit.Q[block, np.newaxis] + u * (fit.mean / variance)
+        usable = inactive[block, np.newaxis] & (s > _RESOLVED * np.sum(columns**2, axis=0)[:, np.newaxis])
+        usable &= q**2 > s
+        gains = addition_gains(s[usable, np.newaxis], q[usable, np.newaxis], prior)
+        gains = gains + np.broadcast_to(deletion, s.shape)[usable]
+        largest = max(largest, float(np.max(gains, initial=0.0)))
+    return largest
+
+
+def log_prior(alpha: FloatArray, prior: tuple[float, float]) -> FloatArray:
     """Return the log density of ln alpha under Gamma(shape, rate), minus its maximum."""
     shape, rate = prior
     if shape == 0.0:

@@ -8,7 +8,7 @@ functions and shares no code with the core.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,11 +23,7 @@ from ..kernels._resolve import is_precomputed
 from ._dense import bisect
 
 if TYPE_CHECKING:
-    from .._estimators.base import SparseBayesEstimator
-    from ..multiclass import MRVM1, MRVM2
-
-    #: Estimators that a certificate accepts.
-    Fitted: TypeAlias = SparseBayesEstimator | MRVM1 | MRVM2
+    from ..multiclass import MRVM1
 
 #: The integrand is log-concave with a curvature between 1 and the number of classes: beyond ten units from
 #: its mode it vanishes, and this grid is exact to round-off for up to a hundred classes.
@@ -113,10 +109,7 @@ def written_out(est: MRVM1, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = 
 
 
 def _check_same_data(est: MRVM1, training: Training) -> None:
-    """Check that the data hold the classes and the relevance vectors of the fit.
-
-    Given centres need not be rows, so they are not compared.
-    """
+    """Check that the data hold the classes and the relevance vectors of the fit; given centres may be any."""
     same = training.n_samples == est._n_samples and np.array_equal(np.unique(training.y), est.classes_)
     if same and not _candidates.are_given(est):
         rows = getattr(est, "candidate_rows_", est.relevance_)

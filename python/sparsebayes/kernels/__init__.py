@@ -1,6 +1,7 @@
 r"""Kernels: what they are, how they combine, and their values in plain NumPy.
 
 Kernel objects compare by value and are hashable and picklable; ``kernel(X, Z)`` is the matrix of values.
+Invalid parameters raise TypeError or ValueError, and so do X or Z with columns that a kernel cannot use.
 ``+`` and ``*`` combine kernels into sums and products:
 
 >>> from sparsebayes.kernels import Gaussian, Linear
@@ -24,7 +25,8 @@ from __future__ import annotations
 
 from ._base import Custom, Kernel, Product, Sum
 from ._columns import OnColumns
-from ._standard import Gaussian, Laplacian, Linear, LinearSpline, Polynomial, Sigmoid
+from ._inner_product import Linear, LinearSpline, Polynomial, Sigmoid
+from ._stationary import Gaussian, Laplacian, Matern32, Matern52, Periodic, RationalQuadratic
 
 __all__ = [
     "Custom",
@@ -33,9 +35,13 @@ __all__ = [
     "Laplacian",
     "Linear",
     "LinearSpline",
+    "Matern32",
+    "Matern52",
     "OnColumns",
+    "Periodic",
     "Polynomial",
     "Product",
+    "RationalQuadratic",
     "Sigmoid",
     "Sum",
 ]

@@ -1,23 +1,39 @@
-"""The base class of kernels; kernels given by functions; sums and products of kernels."""
+"""The base class of kernels; kernels given by functions; sums and products of kernels.
+
+A kernel class holds all that the package knows about its kernel: values in NumPy, its form in the core and in
+model files, gradients of its parameters, and its C and ONNX code. Other modules ask the class.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import _core
 from .._checks.arguments import check_flag
-from .._checks.numbers import called, real_array
+from .._checks.numbers import any_array, called, column_means, real_array
 from .._types import FloatArray, KernelFunction
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from .._export.c_header import Source
+    from .._export.onnx_graph import Value
+
+#: From dL/dK to dL/d(log parameters).
+Pull = Callable[[FloatArray], FloatArray]
+#: Bounds of the log parameters below and above their natural values: with a width of 1e4 times its standard
+#: deviation an input has no effect.
+_MAX_LOG_DECREASE: Final = np.log(1e3)
+_MAX_LOG_INCREASE: Final = np.log(1e4)
 
 
 class Kernel:
@@ -25,24 +41,16 @@ class Kernel:
 
     __slots__ = ()
 
+    #: Name in the core and in model files.
+    _core_name: ClassVar[str]
+    #: Continuous parameters, which can be learned through their logarithms (a 0 remains 0, others keep their
+    #: sign), and the power of a length in each: 1 for a width, -1 for an inverse width, or 0.
+    _learned: ClassVar[Mapping[str, int]] = {}
+    #: Largest changes of the logs of parameters whose value is known in advance but for a small error.
+    _max_log_changes: ClassVar[Mapping[str, float]] = {}
+
     def __call__(self, X: ArrayLike, Z: ArrayLike) -> FloatArray:
-        """Evaluate the kernel for every pair of rows.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, n_features)
-        Z : array-like of shape (m, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n, m)
-
-        Raises
-        ------
-        TypeError, ValueError
-            If X or Z is not a matrix of real numbers, or has a number of columns other than that of the other
-            matrix or of the kernel.
-        """
+        """Return k of every row of X, (n, n_features), and every row of Z, (m, n_features): (n, m)."""
         x, z = real_array("X", X), real_array("Z", Z)
         if x.ndim != 2 or z.ndim != 2 or x.shape[1] != z.shape[1]:
             raise ValueError(
@@ -59,24 +67,101 @@ class Kernel:
         """Raise ValueError if the kernel needs a number of inputs other than ``n_features``."""
 
     def to_core(self) -> _core.Kernel | None:
-        """Return this kernel as a kernel of the core, None if the core lacks it."""
-        return self._to_core()
+        """Return this kernel as a kernel of the core, None if Python evaluates it."""
+        return _core.Kernel(json.dumps(self._header())) if self._is_in_core() else None
 
-    def _to_core(self) -> _core.Kernel | None:
-        return None
+    def _is_in_core(self) -> bool:
+        """Return whether fits let the core evaluate this kernel."""
+        return all(part._is_in_core() for part in self._parts().values())
+
+    def _header(self) -> Any:
+        """Return this kernel as JSON types, in the form of the core and of model files."""
+        parameters = self.get_params(deep=False)
+        return {self._core_name: parameters} if parameters else self._core_name
+
+    def _has_one_scale(self) -> bool:
+        """Return whether one parameter scales all inputs, so that they should have similar deviations."""
+        return True
+
+    # --- learning -------------------------------------------------------------------------------------
+
+    def _leaves(self) -> Iterator[Kernel]:
+        """Yield the elementary kernels in the order of their parameters, inside `OnColumns` with columns."""
+        yield self
+
+    def _kind(self) -> tuple[object, ...]:
+        """Return what leaves with comparable parameters have in common: class and columns."""
+        return (type(self),)
+
+    def _learned_values(self) -> dict[str, FloatArray]:
+        values = {name: np.atleast_1d(np.asarray(getattr(self, name), float)) for name in self._learned}
+        return {name: value for name, value in values.items() if value.any()}
+
+    def _log_parameters(self) -> FloatArray:
+        """Return the logarithms of the absolute values of all continuous parameters."""
+        own = [np.log(np.abs(value)) for value in self._learned_values().values()]
+        return _joined(own + [part._log_parameters() for part in self._parts().values()])
+
+    def _with_log_parameters(self, theta: FloatArray) -> Kernel:
+        """Return the kernel with other values of its continuous parameters."""
+        new, start = dict[str, Any](), 0
+        for name, value in self._learned_values().items():
+            part = np.copysign(np.exp(theta[start : start + len(value)]), value).tolist()
+            new[name] = tuple(part) if isinstance(getattr(self, name), tuple) else part[0]
+            start += len(value)
+        kernel = replace(self, **new) if new else self  # type: ignore[type-var] # a dataclass
+        parts = self._parts()
+        values = with_all_log_parameters(list(parts.values()), theta[start:])
+        return kernel._of_parts(dict(zip(parts, values, strict=True)))
+
+    def _length_powers(self) -> FloatArray:
+        """Return the power of a length in each parameter."""
+        return _joined([np.full(n, power) for n, power, _ in self._about_learned()])
+
+    def _about_learned(self) -> list[tuple[int, float, float]]:
+        """Return length, power of a length and largest change of each learned parameter."""
+        own = [
+            (len(value), float(self._learned[name]), self._max_log_changes.get(name, np.inf))
+            for name, value in self._learned_values().items()
+        ]
+        return own + [about for part in self._parts().values() for about in part._about_learned()]
+
+    def _natural(self, X: FloatArray, weights: FloatArray | None = None) -> FloatArray:
+        """Return log parameters in proportion to the standard deviations of X.
+
+        For kernels of the distance the exponent of two rows is then 1/2 on average, with equal shares of the
+        inputs; for kernels of the inner product its average square is 1.
+        """
+        return np.empty(0)
+
+    def _forward(self, X: FloatArray, Z: FloatArray) -> tuple[FloatArray, Pull]:
+        """Return K = k(X, Z) and the function from D = dL/dK to the gradient in the log parameters.
+
+        The function needs no array of the size of K times the number of parameters.
+        """
+        return self(X, Z), lambda D: np.empty(0)
+
+    # --- exports --------------------------------------------------------------------------------------
+
+    def _c(self, source: Source) -> tuple[str, str, str]:
+        """Return C templates: initial sum s, statements for a column, statements that return k."""
+        raise NotImplementedError
+
+    def _onnx(self, x: Value, points: FloatArray) -> Value:
+        """Return k of rows x, (n, d), and points, (m, d): (n, m)."""
+        raise NotImplementedError
+
+    def _onnx_factors(self, x: Value, points: FloatArray) -> tuple[Value, FloatArray]:
+        """Return values (n, q) and numbers (q, m) whose product is k."""
+        return self._onnx(x, points), np.eye(len(points))
+
+    # --- parameters, sums and products ----------------------------------------------------------------
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters by name, as in scikit-learn.
 
-        Parameters
-        ----------
-        deep : bool, default=True
-            Whether to include the parameters of parts: ``k1``, ``k1__width``, ``k2`` etc. of a sum or
-            product, ``kernel__width`` of `OnColumns`.
-
-        Returns
-        -------
-        dict
+        ``deep``: also those of the parts: ``k1``, ``k1__width``, ``k2`` etc. of a sum or product,
+        ``kernel__width`` of `OnColumns`.
         """
         own = {field.name: getattr(self, field.name) for field in fields(self)} if is_dataclass(self) else {}
         if check_flag("deep", deep):
@@ -86,24 +171,11 @@ class Kernel:
         return own
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters by the names of `get_params`, as a grid search does.
+        """Set parameters by the names of `get_params`, as a grid search does, and return this kernel.
 
         This changes the kernel in place, for all estimators, sums, sets and dictionaries that hold it. Fitted
-        models and clones hold copies. Parts of a sum, product or `OnColumns` are replaced, not changed.
-
-        Parameters
-        ----------
-        **params
-            New values, checked as in the constructor; after an error nothing has changed.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        TypeError, ValueError
-            If there is no such parameter, or its value is invalid.
+        models and clones hold copies. Parts of a sum, product or `OnColumns` are replaced, not changed. After
+        a TypeError or ValueError nothing has changed.
         """
         new = self._with(params)
         for name in self.get_params(deep=False):
@@ -141,15 +213,12 @@ class Kernel:
         return self
 
     def __sklearn_clone__(self) -> Self:
-        """Return a copy that shares no kernel with this one."""
         return deepcopy(self)
 
     def __add__(self, other: object) -> Sum:
-        """Return the sum of two kernels."""
         return Sum((self, _kernel("+", other)))
 
     def __mul__(self, other: object) -> Product:
-        """Return the product of two kernels."""
         return Product((self, _kernel("*", other)))
 
 
@@ -158,10 +227,9 @@ class Combination(Kernel):
 
     __slots__ = ()
 
-    #: Name of the field, and the operation on values and on kernels of the core.
+    #: Name of the field, and the operation on values.
     _field: ClassVar[str]
-    _operation: ClassVar[np.ufunc]
-    _combine: ClassVar[Any]
+    _operation: ClassVar[Any]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, self._field, _flatten(self._field, self._members, type(self)))
@@ -190,9 +258,31 @@ class Combination(Kernel):
     def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
         return reduce(self._operation, (kernel(x, z) for kernel in self._members))
 
-    def _to_core(self) -> _core.Kernel | None:
-        cores = [core for kernel in self._members if (core := kernel.to_core()) is not None]
-        return self._combine(cores) if len(cores) == len(self._members) else None
+    def _header(self) -> Any:
+        return {self._core_name: [kernel._header() for kernel in self._members]}
+
+    def _leaves(self) -> Iterator[Kernel]:
+        for kernel in self._members:
+            yield from kernel._leaves()
+
+    def _natural(self, X: FloatArray, weights: FloatArray | None = None) -> FloatArray:
+        return _joined(kernel._natural(X, weights) for kernel in self._members)
+
+    def _forward(self, X: FloatArray, Z: FloatArray) -> tuple[FloatArray, Pull]:
+        values, pulls = zip(*(kernel._forward(X, Z) for kernel in self._members), strict=True)
+
+        def pull(D: FloatArray) -> FloatArray:
+            slopes = [D] * len(values)
+            if isinstance(self, Product):  # not K divided by the factor, which may be 0
+                others = [[v for j, v in enumerate(values) if j != i] for i in range(len(values))]
+                slopes = [reduce(np.multiply, rest, D) for rest in others]
+            return _joined(pull(slope) for pull, slope in zip(pulls, slopes, strict=True))
+
+        return reduce(self._operation, values), pull
+
+    def _onnx(self, x: Value, points: FloatArray) -> Value:
+        value: Value = reduce(self._operation, (kernel._onnx(x, points) for kernel in self._members))
+        return value
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -207,7 +297,7 @@ class Sum(Combination):
 
     terms: tuple[Kernel, ...]
 
-    _field, _operation, _combine = "terms", np.add, staticmethod(_core.Kernel.sum)
+    _core_name, _field, _operation = "sum", "terms", staticmethod(operator.add)
 
     def __repr__(self) -> str:
         return " + ".join(map(repr, self.terms))
@@ -225,7 +315,7 @@ class Product(Combination):
 
     factors: tuple[Kernel, ...]
 
-    _field, _operation, _combine = "factors", np.multiply, staticmethod(_core.Kernel.product)
+    _core_name, _field, _operation = "product", "factors", staticmethod(operator.mul)
 
     def __repr__(self) -> str:
         return " * ".join(
@@ -243,11 +333,6 @@ class Custom(Kernel):
         Called with float64 arrays of shapes (n, n_features) and (m, n_features), copies that it may change;
         returns real, finite values of shape (n, m).
 
-    Raises
-    ------
-    TypeError
-        If function is not callable.
-
     Examples
     --------
     >>> from sparsebayes.kernels import Custom, Gaussian
@@ -262,36 +347,34 @@ class Custom(Kernel):
         if not callable(self.function):
             raise TypeError(f"function must be a callable k(X, Z), got {self.function!r}")
 
+    def _is_in_core(self) -> bool:
+        return False
+
+    def _has_one_scale(self) -> bool:
+        return False
+
     def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
         found = called("kernel", self.function, x.copy(order="C"), z.copy(order="C"))
-        try:
-            values = np.asarray(found)
-        except ValueError as error:  # lists of unequal lengths
-            raise ValueError(f"a kernel function must return an array: {error}") from None
+        values = any_array("the values of a kernel function", found)
+        given = "; the one given as kernel returned"
         if values.shape != (len(x), len(z)):
             raise ValueError(
                 f"a kernel function must return an array of shape {(len(x), len(z))}, one row per row of X "
-                f"and one column per row of Z; the one given as kernel returned shape {values.shape}"
+                f"and one column per row of Z{given} shape {values.shape}"
             )
         if values.dtype.kind not in "fiub":
-            raise TypeError(
-                "a kernel function must return real numbers; "
-                f"the one given as kernel returned dtype {values.dtype}"
-            )
+            raise TypeError(f"a kernel function must return real numbers{given} dtype {values.dtype}")
         result = values.astype(np.float64)
         if not np.isfinite(result).all():
-            raise ValueError(
-                "a kernel function must return finite values; "
-                "the one given as kernel returned NaN or infinity"
-            )
+            raise ValueError(f"a kernel function must return finite values{given} NaN or infinity")
         return result
 
 
-def _kernel(operator: str, other: object) -> Kernel:
+def _kernel(sign: str, other: object) -> Kernel:
     if isinstance(other, Kernel):
         return other
     remedy = "wrap a function in kernels.Custom" if callable(other) else "kernels combine with kernels only"
-    raise TypeError(f"cannot apply {operator} to a kernel and {other!r}: {remedy}")
+    raise TypeError(f"cannot apply {sign} to a kernel and {other!r}: {remedy}")
 
 
 def _flatten(name: str, kernels: Iterable[Kernel], kind: type[Combination]) -> tuple[Kernel, ...]:
@@ -309,3 +392,35 @@ def _flatten(name: str, kernels: Iterable[Kernel], kind: type[Combination]) -> t
     if not flat:
         raise ValueError(f"{name} must hold at least one kernel")
     return tuple(flat)
+
+
+def with_all_log_parameters(kernels: Sequence[Kernel], theta: FloatArray) -> list[Kernel]:
+    """Return these kernels with other values of their parameters, given one kernel after another."""
+    ends = np.cumsum([len(kernel._log_parameters()) for kernel in kernels], dtype=int)
+    parts = np.split(theta, ends)  # the last of them is empty
+    return [kernel._with_log_parameters(part) for kernel, part in zip(kernels, parts, strict=False)]
+
+
+def bounds(kernel: Kernel, X: FloatArray) -> FloatArray:
+    """Return the least and largest log of each parameter, (n, 2)."""
+    centre, power = kernel._natural(X), kernel._length_powers()
+    # A width below the distance of neighbours is an optimum at zero width, with a function for every row. For
+    # one evenly spaced input the natural width of N rows is about N/4 of these distances.
+    below = np.where(power != 0.0, np.clip(np.log(len(X) / 4.0), 1.0, _MAX_LOG_DECREASE), _MAX_LOG_DECREASE)
+    above = np.full(len(centre), _MAX_LOG_INCREASE)
+    most = _joined([np.full(n, change) for n, _, change in kernel._about_learned()])
+    least, largest = np.where(power < 0.0, (above, below), (below, above))
+    return np.column_stack([centre - np.minimum(least, most), centre + np.minimum(largest, most)])
+
+
+def column_stds(X: FloatArray, weights: FloatArray | None) -> FloatArray:
+    """Return the standard deviation of each column of X, exactly 0 if it is constant up to rounding."""
+    with np.errstate(over="ignore", invalid="ignore"):  # overflow is reported where the values are used
+        means = column_means(X, weights)
+        stds: FloatArray = np.sqrt(np.average((X - means) ** 2, axis=0, weights=weights))
+        stds[stds <= 8.0 * np.finfo(float).eps * np.abs(means)] = 0.0
+    return stds
+
+
+def _joined(parts: Iterable[FloatArray]) -> FloatArray:
+    return np.concatenate([np.empty(0), *parts])

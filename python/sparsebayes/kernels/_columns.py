@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from .._checks.arguments import NOT_NUMBERS, check_integer
 from .._checks.numbers import real_array
 from .._types import FloatArray, IntArray, KernelFunction
-from ._base import Custom, Kernel
+from ._base import Custom, Kernel, Pull
 
-#: A checked selection: positions, names or a mask, or a slice of positions.
-Columns: TypeAlias = "tuple[int, ...] | tuple[str, ...] | tuple[bool, ...] | slice"
+if TYPE_CHECKING:
+    from .._export.onnx_graph import Value
 
-_KINDS = "positions, names, a mask with a bool for each column of X, or a slice of positions"
+#: A checked selection, positions or names.
+Columns: TypeAlias = "tuple[int, ...] | tuple[str, ...]"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class OnColumns(Kernel):
     """A kernel evaluated on some of the columns of X.
 
@@ -30,21 +31,15 @@ class OnColumns(Kernel):
         Its inputs are the columns selected. A name, such as ``"rbf"``, takes its parameters from the
         estimator, where ``gamma="scale"`` and ``"auto"`` refer to the columns selected; the kernel cannot be
         evaluated before.
-    columns : int, str, slice, or list of int, bool or str
-        Positions, negative ones counting from the end; a bool for each column of X; or names, which an
-        estimator finds in the DataFrame of ``fit``. Order and repetitions matter. Inside another
-        ``OnColumns`` they refer to the columns that it selects.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If columns is invalid or empty; in an evaluation or fit, if X lacks the columns or the kernel needs
-        another number of them.
+    columns : int, str, or list of int or str
+        Positions, negative ones counting from the end; or names, which an estimator finds in the DataFrame of
+        ``fit``. Order and repetitions matter. Inside another ``OnColumns`` they refer to the columns that it
+        selects.
 
     Notes
     -----
-    Fits store all N times N values of such a kernel. In ``kernel_`` of a fitted estimator names have become
-    positions, so that predictions take arrays too.
+    Fits store all N times N values of such a kernel. ``kernel_`` of a fitted estimator has positions instead
+    of names.
 
     Examples
     --------
@@ -52,15 +47,6 @@ class OnColumns(Kernel):
     >>> kernel = OnColumns(Gaussian(1.0), [0, 1]) + OnColumns(Linear(), -1)
     >>> kernel([[0.0, 0.0, 2.0]], [[0.0, 1.0, 3.0]]).round(3)
     array([[6.368]])
-
-    A list of several makes a dictionary with the functions of each:
-
-    >>> from sparsebayes import RVR
-    >>> X = np.random.default_rng(0).normal(size=(50, 3))
-    >>> y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2]
-    >>> model = RVR([OnColumns("rbf", 0), OnColumns("poly", [1, 2])], degree=2, noise_variance=0.01)
-    >>> model.fit(X, y).score(X, y) > 0.99
-    True
     """
 
     kernel: Kernel | KernelFunction | str
@@ -76,16 +62,6 @@ class OnColumns(Kernel):
             raise TypeError(f"kernel must be a kernel object, a callable k(X, Z), or a name; got {kernel!r}")
         object.__setattr__(self, "kernel", kernel)
         object.__setattr__(self, "columns", check_columns(self.columns))
-
-    def __eq__(self, other: object) -> bool:
-        return self._key() == other._key() if isinstance(other, OnColumns) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self._key())
-
-    def _key(self) -> tuple[object, str]:
-        # As text, because True equals 1, and slices have no hash before Python 3.12.
-        return self.kernel, repr(self.columns)
 
     def _parts(self) -> dict[str, Kernel]:
         return {"kernel": self.kernel} if isinstance(self.kernel, Kernel) else {}
@@ -116,6 +92,32 @@ class OnColumns(Kernel):
     def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
         return self.inner()(self.select(x), self.select(z))
 
+    def _is_in_core(self) -> bool:
+        return False
+
+    def _header(self) -> Any:
+        return {"on_columns": {"columns": list(self.columns), "kernel": self.inner()._header()}}
+
+    def _leaves(self) -> Iterator[Kernel]:
+        yield from (OnColumns(leaf, self.columns) for leaf in self.inner()._leaves())
+
+    def _kind(self) -> tuple[object, ...]:
+        return (*self.inner()._kind(), repr(self.columns))
+
+    def _natural(self, X: FloatArray, weights: FloatArray | None = None) -> FloatArray:
+        return self.inner()._natural(self.select(X), weights)
+
+    def _forward(self, X: FloatArray, Z: FloatArray) -> tuple[FloatArray, Pull]:
+        return self.inner()._forward(self.select(X), self.select(Z))
+
+    def _onnx(self, x: Value, points: FloatArray) -> Value:
+        columns = self.positions(points.shape[1])
+        return self.inner()._onnx(x.take(columns, 1), points[:, columns])
+
+    def _onnx_factors(self, x: Value, points: FloatArray) -> tuple[Value, FloatArray]:
+        columns = self.positions(points.shape[1])
+        return self.inner()._onnx_factors(x.take(columns, 1), points[:, columns])
+
     def check_features(self, n_features: int) -> None:
         """Raise ValueError if columns are missing, or the kernel needs another number of them."""
         n_selected = len(self.positions(n_features))
@@ -128,88 +130,46 @@ class OnColumns(Kernel):
 
 
 def check_columns(columns: Any) -> Columns:
-    """Return a selection as tuple or slice; TypeError if it is invalid, ValueError if it is empty."""
-    if isinstance(columns, slice):
-        if columns.step == 0:
-            raise ValueError(f"columns must be a slice with a step other than 0, got {columns}")
-        return slice(*(_bound(part) for part in (columns.start, columns.stop, columns.step)))
+    """Return a selection as a tuple; TypeError if it is invalid, ValueError if it is empty."""
     if isinstance(columns, str) or _is_integer(columns):
         columns = [columns]
     iterable = isinstance(columns, Iterable) and getattr(columns, "ndim", 1) == 1
-    if not iterable or isinstance(columns, (bytes, Mapping, Set)):
-        raise TypeError(f"columns must be {_KINDS}; got {columns!r}")
-    entries = tuple(columns)
+    entries = tuple(columns) if iterable and not isinstance(columns, (bytes, Mapping, Set)) else (None,)
     if not entries:
         raise ValueError("columns must name at least one column, got none")
     if all(isinstance(entry, str) for entry in entries):
         return tuple(map(str, entries))
-    if all(isinstance(entry, (bool, np.bool_)) for entry in entries):
-        if not any(entries):
-            raise ValueError("columns must name at least one column, got a mask that is False throughout")
-        return tuple(map(bool, entries))
     if all(map(_is_integer, entries)):
         return tuple(map(int, entries))
-    raise TypeError(f"columns must be {_KINDS}, all entries of one kind; got {columns!r}")
+    raise TypeError(
+        f"columns must be positions or names, all entries of one kind; got {columns!r} "
+        "(numpy.flatnonzero(mask) returns the positions of a mask)"
+    )
 
 
-def positions(columns: Columns, n_features: int) -> IntArray:
-    """Return the positions among ``n_features`` columns, counted from 0; ValueError for names."""
-    all_positions: IntArray = np.arange(check_integer("n_features", n_features, least=0))
-    if isinstance(columns, slice):
-        chosen = all_positions[columns]
-        if len(chosen) == 0:
-            raise ValueError(f"columns={columns} selects none of the {n_features} columns of X")
-        return chosen
-    if names := _names(columns):
-        raise ValueError(
-            f"columns are given by name, {_listed(names)}, which an estimator finds in the DataFrame "
-            "of fit; give their positions here"
-        )
-    if isinstance(columns[0], bool):
-        if len(columns) != n_features:
+def positions(columns: Columns, n_features: int, feature_names: Sequence[str] | None = None) -> IntArray:
+    """Return the positions among ``n_features`` columns with these names, counted from 0."""
+    check_integer("n_features", n_features, least=0)
+    if names := [column for column in columns if isinstance(column, str)]:
+        if feature_names is None:
             raise ValueError(
-                f"columns is a mask of {len(columns)} entries, but X has {n_features} columns; "
-                "give one for each"
+                f"columns are given by name, {_listed(names)}, but X has no names of columns; fit a "
+                "DataFrame whose column names are all strings, or give positions"
             )
-        return np.flatnonzero(columns)
+        known = list(feature_names)
+        if missing := [name for name in names if name not in known]:
+            raise ValueError(f"columns {_listed(missing)} are not in X, whose columns are {_listed(known)}")
+        if double := [name for name in names if known.count(name) > 1]:
+            raise ValueError(f"columns {_listed(double)} are in X more than once; give positions")
+        return np.array([known.index(name) for name in names])
     numbered = [int(column) for column in columns]
-    missing = [column for column in numbered if not -n_features <= column < n_features]
-    if missing:
-        raise ValueError(f"columns must lie among the {n_features} columns of X; got {_listed(missing)}")
-    return all_positions[numbered]
-
-
-def find(columns: Columns, n_features: int, feature_names: Sequence[str] | None) -> IntArray:
-    """Return the positions among columns with these names; None: X has no names."""
-    names = _names(columns)
-    if not names:
-        return positions(columns, n_features)
-    if feature_names is None:
-        raise ValueError(
-            f"columns are given by name, {_listed(names)}, but X has no names of columns; fit a DataFrame "
-            "whose column names are all strings, or give positions"
-        )
-    known = list(feature_names)
-    if missing := [name for name in names if name not in known]:
-        raise ValueError(f"columns {_listed(missing)} are not in X, whose columns are {_listed(known)}")
-    if double := [name for name in names if known.count(name) > 1]:
-        raise ValueError(f"columns {_listed(double)} are in X more than once; give positions")
-    return np.array([known.index(name) for name in names])
-
-
-def _names(columns: Columns) -> list[str]:
-    """Return the names if these columns are given by name, else an empty list."""
-    return [] if isinstance(columns, slice) else [column for column in columns if isinstance(column, str)]
+    if outside := [column for column in numbered if not -n_features <= column < n_features]:
+        raise ValueError(f"columns must lie among the {n_features} columns of X; got {_listed(outside)}")
+    return np.arange(n_features)[numbered]
 
 
 def _is_integer(value: object) -> bool:
     return isinstance(value, numbers.Integral) and not isinstance(value, NOT_NUMBERS)
-
-
-def _bound(value: object) -> int | None:
-    if value is not None and not _is_integer(value):
-        raise TypeError(f"columns: a slice of columns takes positions, got {value!r} in it; list names")
-    return None if value is None else int(value)  # type: ignore[call-overload] # an integer
 
 
 def _listed(columns: Iterable[object]) -> str:

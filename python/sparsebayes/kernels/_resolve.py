@@ -12,22 +12,19 @@ import numpy as np
 
 from .._checks.arguments import check_integer, check_real, is_learned
 from .._types import FloatArray, IntArray, KernelLike, KernelSpec
+from . import _inner_product, _stationary
 from ._base import Combination, Custom, Kernel
-from ._columns import OnColumns, find
-from ._parameters import natural, with_log_parameters
-from ._standard import Gaussian, Laplacian, Linear, LinearSpline, Polynomial, Sigmoid
+from ._columns import OnColumns, positions
+from ._inner_product import Linear
+from ._stationary import Radial
 
 #: Smallest gamma; its inverse is the largest.
 _MIN_GAMMA: Final = 1e-300
 
-#: Kernels by name, from (gamma, degree, coef0).
-_NAMED: Final[dict[str, Callable[[float, int, float], Kernel]]] = {
-    "rbf": lambda gamma, degree, coef0: Gaussian(gamma**-0.5),
-    "laplacian": lambda gamma, degree, coef0: Laplacian(gamma),
-    "poly": lambda gamma, degree, coef0: Polynomial(degree, gamma, coef0),
-    "sigmoid": lambda gamma, degree, coef0: Sigmoid(gamma, coef0),
-    "linear_spline": lambda gamma, degree, coef0: LinearSpline(),
-}
+#: Kernels by name, from (gamma, degree, coef0); "linear" is another name, without parameters.
+NAMED: Final = _stationary.NAMED | _inner_product.NAMED
+#: Each of them, to ask for its parameters.
+_EXAMPLES: Final = {name: make(1.0, 3, 1.0) for name, make in NAMED.items()}
 
 
 def is_precomputed(kernel: object) -> bool:
@@ -85,9 +82,6 @@ class _Inputs:
     given_gamma: float | str
     middle: Callable[[], FloatArray] | None
 
-    def linear(self) -> Linear:
-        return Linear() if self.middle is None else Linear(tuple(self.middle().tolist()))
-
     @cached_property
     def gamma(self) -> float:
         if is_learned(self.given_gamma):
@@ -103,26 +97,27 @@ class _Inputs:
 
 def _resolve_one(kernel: KernelLike, inputs: _Inputs, degree_coef0: tuple[int, float]) -> Kernel:
     if isinstance(kernel, OnColumns):
-        columns = find(kernel.columns, inputs.X.shape[1], inputs.names)
+        columns = positions(kernel.columns, inputs.X.shape[1], inputs.names)
         inner = _resolve_one(kernel.kernel, inputs.at(columns), degree_coef0)
         return OnColumns(inner, tuple(columns.tolist()))
     if isinstance(kernel, Combination):
         return kernel._of_members(_resolve_one(part, inputs, degree_coef0) for part in kernel._members)
-    if _is_not_centred(kernel):
-        return inputs.linear()
+    if isinstance(kernel, str) and kernel == "linear":
+        kernel = Linear()
+    if isinstance(kernel, Linear) and kernel.offset is None and inputs.middle is not None:
+        return Linear(tuple(inputs.middle().tolist()))
     if isinstance(kernel, Kernel):
         return copy(kernel)  # so that `set_params` of the given kernel does not change a fitted model
-    if isinstance(kernel, str) and kernel in ("rbf", "laplacian") and is_learned(inputs.given_gamma):
-        return _start(kernel, inputs)
-    if isinstance(kernel, str) and kernel in _NAMED:
-        return _NAMED[kernel](inputs.gamma, *degree_coef0)
+    if isinstance(kernel, str) and kernel in NAMED:
+        learned = is_learned(inputs.given_gamma)
+        return _start(kernel, inputs) if learned else NAMED[kernel](inputs.gamma, *degree_coef0)
     if is_precomputed(kernel):
         raise ValueError(
             "kernel='precomputed' cannot be combined; put the columns of several kernels side by side"
         )
     if callable(kernel) and not isinstance(kernel, type):
         return Custom(kernel)
-    names = ", ".join(map(repr, [*_NAMED, "linear", "precomputed"]))
+    names = ", ".join(map(repr, [*NAMED, "linear", "precomputed"]))
     kind = ValueError if isinstance(kernel, str) else TypeError
     raise kind(
         f"kernel must be one of {names}, a kernel object, a callable k(X, Z), or a list of these; "
@@ -139,7 +134,11 @@ def _check_learned(kernel: KernelSpec, gamma: object, *, learns: bool) -> None:
         )
     entries = kernel if isinstance(kernel, (list, tuple)) else [kernel]
     names = [name for entry in entries for name in _names_with_gamma(entry)]
-    learnable = ("rbf", "laplacian") if gamma == "learn" else ("rbf",)
+    learnable = [
+        name
+        for name, kernel in _EXAMPLES.items()
+        if (isinstance(kernel, Radial) if gamma == "ard" else kernel._length_powers().any())
+    ]
     if not names or not set(names) <= set(learnable):
         raise ValueError(
             f"gamma={gamma!r} is for kernel={' or '.join(map(repr, learnable))}, got {kernel!r}; give gamma "
@@ -150,14 +149,14 @@ def _check_learned(kernel: KernelSpec, gamma: object, *, learns: bool) -> None:
 def _start(kernel: str, inputs: _Inputs) -> Kernel:
     """Return the initial kernel of learning, with its natural lengths."""
     n_features, gamma = inputs.X.shape[1], inputs.given_gamma
-    start: Kernel = Laplacian(1.0)
-    if kernel == "rbf":
-        start = Gaussian(1.0 if gamma == "learn" else (1.0,) * n_features)
+    start = _EXAMPLES[kernel]
+    if gamma == "ard":
+        start = replace(start, width=(1.0,) * n_features)  # type: ignore[type-var] # a Radial dataclass
     with np.errstate(over="ignore", invalid="ignore"):
-        log_lengths = natural(start, inputs.X, inputs.weights)
+        log_lengths = start._natural(inputs.X, inputs.weights)
     if not (np.abs(log_lengths) < -0.5 * np.log(_MIN_GAMMA)).all():
         raise ValueError(f"gamma={gamma!r} needs the standard deviations of X, which overflow; rescale X")
-    return with_log_parameters(start, log_lengths)
+    return start._with_log_parameters(log_lengths)
 
 
 def _names_with_gamma(kernel: Any) -> Iterator[str]:
@@ -167,15 +166,8 @@ def _names_with_gamma(kernel: Any) -> Iterator[str]:
     elif isinstance(kernel, Combination):
         for part in kernel._members:
             yield from _names_with_gamma(part)
-    elif isinstance(kernel, str) and kernel in ("rbf", "laplacian", "poly", "sigmoid"):
+    elif isinstance(kernel, str) and kernel in NAMED and _EXAMPLES[kernel]._learned:
         yield kernel
-
-
-def _is_not_centred(kernel: Any) -> bool:
-    """Tell whether this is a linear kernel without offset."""
-    if isinstance(kernel, Linear):
-        return kernel.offset is None
-    return isinstance(kernel, str) and kernel == "linear"
 
 
 def _gamma(gamma: float | str, X: FloatArray, sample_weight: FloatArray | None) -> float:
@@ -196,13 +188,11 @@ def _gamma(gamma: float | str, X: FloatArray, sample_weight: FloatArray | None) 
         return 1.0 / float(X.shape[1])
     if gamma != "scale":
         raise ValueError(f"gamma must be 'scale', 'auto', 'learn', 'ard' or a positive number, got {gamma!r}")
-    row_weights = np.ones(len(X)) if sample_weight is None else sample_weight
     with np.errstate(over="ignore", invalid="ignore"):
-        mean = np.average(X.mean(axis=1), weights=row_weights)
-        variance = float(np.average(((X - mean) ** 2).mean(axis=1), weights=row_weights))
-    if not np.isfinite(X.shape[1] * variance):
-        raise ValueError("gamma='scale' needs the variance of X, which overflows; rescale X")
+        mean = np.average(X.mean(axis=1), weights=sample_weight)
+        variance = float(np.average(((X - mean) ** 2).mean(axis=1), weights=sample_weight))
     scale = X.shape[1] * variance
-    if 0.0 < scale < _MIN_GAMMA:
-        raise ValueError(f"gamma='scale' needs the variance of X, which is {variance:g}; rescale X")
+    if not np.isfinite(scale) or 0.0 < scale < _MIN_GAMMA:
+        problem = f"is {variance:g}" if np.isfinite(scale) else "overflows"
+        raise ValueError(f"gamma='scale' needs the variance of X, which {problem}; rescale X")
     return 1.0 / scale if scale > 0.0 else 1.0

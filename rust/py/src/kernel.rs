@@ -1,6 +1,7 @@
 //! Kernels as Python objects.
 
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray2};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use sparsebayes::{Kernel, KernelDesign, with_threads};
 
@@ -14,61 +15,13 @@ pub(crate) struct PyKernel(pub(crate) Kernel);
 #[pymethods]
 #[allow(non_snake_case, clippy::needless_pass_by_value)] // the Python signatures
 impl PyKernel {
-    /// exp(-sum_d w_d (x_d - z_d)^2), with one weight for all inputs or one for each.
-    #[staticmethod]
-    fn gaussian(inverse_square_widths: Vec<f64>) -> Self {
-        Self(Kernel::Gaussian {
-            inverse_square_widths,
-        })
-    }
-
-    /// exp(-gamma sum_d |x_d - z_d|).
-    #[staticmethod]
-    fn laplacian(gamma: f64) -> Self {
-        Self(Kernel::Laplacian { gamma })
-    }
-
-    /// (gamma x.z + coef0)^degree.
-    #[staticmethod]
-    fn polynomial(degree: u32, gamma: f64, coef0: f64) -> Self {
-        Self(Kernel::Polynomial {
-            degree,
-            gamma,
-            coef0,
-        })
-    }
-
-    /// x.z, or (x - offset).(z - offset).
-    #[staticmethod]
-    #[pyo3(signature = (offset=None))]
-    fn linear(offset: Option<Vec<f64>>) -> Self {
-        Self(offset.map_or(Kernel::Linear, |offset| Kernel::CentredLinear { offset }))
-    }
-
-    /// tanh(gamma x.z + coef0).
-    #[staticmethod]
-    fn sigmoid(gamma: f64, coef0: f64) -> Self {
-        Self(Kernel::Sigmoid { gamma, coef0 })
-    }
-
-    /// The linear spline kernel of Tipping (2001).
-    #[staticmethod]
-    fn linear_spline() -> Self {
-        Self(Kernel::LinearSpline)
-    }
-
-    /// The sum of kernels.
-    #[staticmethod]
-    fn sum(terms: Vec<PyRef<'_, Self>>) -> Self {
-        Self(Kernel::Sum(terms.iter().map(|k| k.0.clone()).collect()))
-    }
-
-    /// The product of kernels.
-    #[staticmethod]
-    fn product(factors: Vec<PyRef<'_, Self>>) -> Self {
-        Self(Kernel::Product(
-            factors.iter().map(|k| k.0.clone()).collect(),
-        ))
+    /// A kernel in the form of model files, as JSON: a name, or `{name: parameters}`.
+    #[new]
+    fn new(json: &str) -> PyResult<Self> {
+        let kernel = serde_json::from_str(json);
+        kernel
+            .map(Self)
+            .map_err(|error| PyValueError::new_err(format!("invalid kernel: {error}")))
     }
 
     /// k(X, Z), one row for each row of X.

@@ -143,11 +143,10 @@ impl PyRowPart {
         Self::from_design(Box::new(design), target, weights, likelihood, n_threads)
     }
 
-    /// A constant if `bias` and kernels at `centres`, evaluated in each call, or once if `stored`. Storing them ends early
-    /// once `cancelled`.
+    /// A constant if `bias` and kernels at `centres`, evaluated in each call.
     #[staticmethod]
-    #[pyo3(signature = (X, centres, kernels, target, weights=None, *, bias=true, stored=false,
-        likelihood="gaussian", n_threads=None, cancelled=None))]
+    #[pyo3(signature = (X, centres, kernels, target, weights=None, *, bias=true,
+        likelihood="gaussian", n_threads=None))]
     #[allow(clippy::too_many_arguments)] // the Python signature
     fn kernel(
         py: Python<'_>,
@@ -157,26 +156,15 @@ impl PyRowPart {
         target: PyReadonlyArray1<'_, f64>,
         weights: Option<PyReadonlyArray1<'_, f64>>,
         bias: bool,
-        stored: bool,
         likelihood: &str,
         n_threads: Option<usize>,
-        cancelled: Option<PyRef<'_, PyCancelled>>,
     ) -> PyResult<Self> {
         let (x, z) = (rows("X", &X)?, rows("centres", &centres)?);
         x.check_alike("centres", &z)?;
         let kernels = kernels.iter().map(|k| k.0.clone()).collect();
         let (points, centres, d) = (x.values, z.values, x.n_features);
-        let stop = cancelled.map(|cancelled| Arc::clone(cancelled.parts().0));
-        let design = py.detach(|| -> Result<Box<dyn Design + Send>, Error> {
-            let design = KernelDesign::new(points, centres, d, kernels, bias)?;
-            if !stored {
-                return Ok(Box::new(design));
-            }
-            Ok(Box::new(with_threads(n_threads, || {
-                design.materialise(stop.as_deref())
-            })??))
-        });
-        let design = design.map_err(to_python)?;
+        let design = py.detach(|| KernelDesign::new(points, centres, d, kernels, bias));
+        let design = Box::new(design.map_err(to_python)?);
         let weights = arrays::weights(weights.as_ref())?;
         let target = vector("target", &target)?;
         Self::from_design(design, target, weights, likelihood, n_threads)

@@ -2,10 +2,10 @@
 
 use std::convert::Infallible;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pyo3::prelude::*;
 use sparsebayes::internal::BlockCheckpoint;
@@ -14,7 +14,7 @@ use sparsebayes::{Action, Error, Step};
 
 use crate::arrays::as_index;
 use crate::blocks::to_dict;
-use crate::errors::{internal, invalid, to_python};
+use crate::errors::{internal, to_python};
 
 /// Interval between two checks for signals, and so the delay of Ctrl-C.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
@@ -25,39 +25,10 @@ enum Event {
     BlockCheckpoint(Box<BlockCheckpoint>),
 }
 
-/// A message from the worker, with a channel for the reply if it waits for one.
+/// A message from the worker, with a channel for the reply that it waits for.
 struct Report {
     event: Event,
-    reply: Option<SyncSender<ControlFlow<()>>>,
-}
-
-/// Which steps are passed to the callback.
-enum Reporting {
-    None,
-    /// Every step; the worker waits for the reply.
-    Every,
-    /// At most one step per interval, without waiting: for callbacks that only show progress.
-    Periodic {
-        interval: Duration,
-        last: Mutex<Instant>,
-    },
-}
-
-impl Reporting {
-    /// A callback with an attribute `seconds` is called at most once in that time.
-    fn of(callback: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
-        let Some(callback) = callback else {
-            return Ok(Self::None);
-        };
-        Ok(match callback.getattr_opt("seconds")? {
-            Some(seconds) => Self::Periodic {
-                interval: Duration::try_from_secs_f64(seconds.extract()?)
-                    .map_err(|error| invalid(error.to_string()))?,
-                last: Mutex::new(Instant::now()),
-            },
-            None => Self::Every,
-        })
-    }
+    reply: SyncSender<ControlFlow<()>>,
 }
 
 /// The worker's end: the cancellation flag, and methods that report steps and checkpoints.
@@ -65,7 +36,7 @@ pub(crate) struct Reporter {
     pub(crate) cancel: Arc<AtomicBool>,
     /// Alive as long as the fit.
     pub(crate) running: Arc<()>,
-    reporting: Reporting,
+    with_steps: bool,
     with_checkpoints: bool,
     /// Dropping it tells the interpreter's thread that the work is done.
     reports: SyncSender<Report>,
@@ -77,19 +48,10 @@ impl Reporter {
         if self.cancel.load(Ordering::Relaxed) {
             return ControlFlow::Break(());
         }
-        match &self.reporting {
-            Reporting::None => ControlFlow::Continue(()),
-            Reporting::Every => self.send(Event::Step(*step)),
-            Reporting::Periodic { interval, last } => {
-                let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
-                if last.elapsed() >= *interval {
-                    *last = Instant::now();
-                    // Skipped if the callback is still busy with an earlier step.
-                    let event = Event::Step(*step);
-                    let _ = self.reports.try_send(Report { event, reply: None });
-                }
-                ControlFlow::Continue(())
-            }
+        if self.with_steps {
+            self.send(Event::Step(*step))
+        } else {
+            ControlFlow::Continue(())
         }
     }
 
@@ -109,7 +71,7 @@ impl Reporter {
         let (sender, receiver) = sync_channel(1);
         let report = Report {
             event,
-            reply: Some(sender),
+            reply: sender,
         };
         let is_sent = self.reports.send(report).is_ok();
         let reply = if is_sent { receiver.recv().ok() } else { None };
@@ -145,12 +107,11 @@ pub(crate) fn run_with_checkpoints<T: Send>(
     let cancel = Arc::new(AtomicBool::new(false));
     let (reports, inbox) = sync_channel::<Report>(1);
     let (at_work, ended) = sync_channel::<Infallible>(1);
-    let (reporting, with_checkpoints) = (Reporting::of(callback)?, keep.is_some());
     let reporter = Reporter {
         cancel: Arc::clone(&cancel),
         running: Arc::default(),
-        reporting,
-        with_checkpoints,
+        with_steps: callback.is_some(),
+        with_checkpoints: keep.is_some(),
         reports,
     };
     let work = move || {
@@ -206,10 +167,8 @@ fn serve(
         } else {
             ControlFlow::Continue(())
         };
-        if let Some(sender) = report.reply {
-            // Cannot fail, because the worker waits for the reply.
-            let _ = sender.send(reply);
-        }
+        // Cannot fail, because the worker waits for the reply.
+        let _ = report.reply.send(reply);
     }
 }
 

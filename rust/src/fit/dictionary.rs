@@ -14,7 +14,7 @@ use crate::fit::record::{Action, Recorder, Stop};
 use crate::fit::tuning::Tuning;
 use crate::fit::working_set::WorkingSet;
 use crate::linalg::batched_triangular::{LANES, pack_lower, solve_lanes, square_lanes};
-use crate::linalg::vector::axpy;
+use crate::linalg::vector::{axpy, mirrored};
 use crate::parallel::map_pieces;
 
 /// Active functions, alphas, means and noise precisions of a model.
@@ -408,10 +408,7 @@ impl Dictionary {
         if list.is_empty() {
             return Ok(0);
         }
-        let gram = stats
-            .among(&state.active, state.reference(), &list)?
-            .0
-            .whole();
+        let gram = mirrored(stats.among(&state.active, state.reference(), &list)?.0);
         let mut shortlist = Shortlist::new(self, &list, &gram, state);
         let mut first_gain = None;
         let mut added: Vec<usize> = Vec::new();

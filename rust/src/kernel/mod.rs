@@ -21,6 +21,30 @@ pub enum Kernel {
         /// Inverse squared widths.
         inverse_square_widths: Vec<f64>,
     },
+    /// Matern kernel of order 3/2: `(1 + r) exp(-r)`, `r^2 = 6 sum_d w_d (x_d - z_d)^2`.
+    Matern32 {
+        /// Inverse squared widths.
+        inverse_square_widths: Vec<f64>,
+    },
+    /// Matern kernel of order 5/2: `(1 + r + r^2 / 3) exp(-r)`, `r^2 = 10 sum_d w_d (x_d - z_d)^2`.
+    Matern52 {
+        /// Inverse squared widths.
+        inverse_square_widths: Vec<f64>,
+    },
+    /// `(1 + sum_d w_d (x_d - z_d)^2 / alpha)^-alpha`.
+    RationalQuadratic {
+        /// Inverse squared widths.
+        inverse_square_widths: Vec<f64>,
+        /// Exponent.
+        alpha: f64,
+    },
+    /// `exp(-(period / (pi width))^2 sum_d sin^2(pi (x_d - z_d) / period))`.
+    Periodic {
+        /// Period of every input.
+        period: f64,
+        /// Width, as that of a Gaussian kernel if the period is long.
+        width: f64,
+    },
     /// `exp(-gamma sum_d |x_d - z_d|)`.
     Laplacian {
         /// Inverse width.
@@ -64,6 +88,26 @@ pub enum Kernel {
     },
 }
 
+fn finite(name: &str, value: f64) -> Result<(), String> {
+    if value.is_finite() {
+        Ok(())
+    } else {
+        Err(format!(
+            "kernel parameter {name} must be finite, got {value}"
+        ))
+    }
+}
+
+fn positive(name: &str, value: f64) -> Result<(), String> {
+    if value > 0.0 && value.is_finite() {
+        Ok(())
+    } else {
+        Err(format!(
+            "kernel parameter {name} must be positive and finite, got {value}"
+        ))
+    }
+}
+
 fn check_widths(inverse_squares: &[f64], n_features: usize) -> Result<(), String> {
     let got = inverse_squares.len();
     if got != 1 && got != n_features {
@@ -85,19 +129,15 @@ impl Kernel {
     /// # Errors
     /// A message that names the parameter and the remedy.
     pub fn validate(&self, n_features: usize) -> Result<(), String> {
-        let finite = |name: &str, value: f64| {
-            if value.is_finite() {
-                Ok(())
-            } else {
-                Err(format!(
-                    "kernel parameter {name} must be finite, got {value}"
-                ))
-            }
-        };
+        if let Some(w) = self.inverse_square_widths() {
+            check_widths(w, n_features)?;
+        }
         match self {
-            Self::Gaussian {
-                inverse_square_widths: w,
-            } => check_widths(w, n_features),
+            Self::RationalQuadratic { alpha, .. } => positive("alpha", *alpha),
+            Self::Periodic { period, width } => {
+                positive("period", *period)?;
+                positive("width", *width)
+            }
             Self::Laplacian { gamma } if *gamma < 0.0 => Err(format!(
                 "kernel parameter gamma must not be negative, got {gamma}"
             )),
@@ -106,7 +146,11 @@ impl Kernel {
                 finite("gamma", *gamma)?;
                 finite("coef0", *coef0)
             }
-            Self::Linear | Self::LinearSpline => Ok(()),
+            Self::Gaussian { .. }
+            | Self::Matern32 { .. }
+            | Self::Matern52 { .. }
+            | Self::Linear
+            | Self::LinearSpline => Ok(()),
             Self::CentredLinear { offset } => {
                 if offset.len() != n_features {
                     let got = offset.len();
@@ -141,12 +185,36 @@ impl Kernel {
         }
     }
 
+    /// The inverse squared widths of a kernel of the weighted distance.
+    fn inverse_square_widths(&self) -> Option<&[f64]> {
+        match self {
+            Self::Gaussian {
+                inverse_square_widths: w,
+            }
+            | Self::Matern32 {
+                inverse_square_widths: w,
+            }
+            | Self::Matern52 {
+                inverse_square_widths: w,
+            }
+            | Self::RationalQuadratic {
+                inverse_square_widths: w,
+                ..
+            } => Some(w),
+            _ => None,
+        }
+    }
+
     /// Whether every matrix k(x_i, x_j) is known to be positive semidefinite from the parameters alone. (A linear spline
     /// is so only for non-negative inputs.)
     #[must_use]
     pub fn is_positive_definite(&self) -> bool {
         match self {
             Self::Gaussian { .. }
+            | Self::Matern32 { .. }
+            | Self::Matern52 { .. }
+            | Self::RationalQuadratic { .. }
+            | Self::Periodic { .. }
             | Self::Laplacian { .. }
             | Self::Linear
             | Self::CentredLinear { .. } => true,

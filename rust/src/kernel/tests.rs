@@ -12,6 +12,20 @@ fn kernels() -> Vec<Kernel> {
         Kernel::Gaussian {
             inverse_square_widths: vec![0.3, 0.1, 2.0],
         },
+        Kernel::Matern32 {
+            inverse_square_widths: vec![0.3],
+        },
+        Kernel::Matern52 {
+            inverse_square_widths: vec![0.3, 0.1, 2.0],
+        },
+        Kernel::RationalQuadratic {
+            inverse_square_widths: vec![0.3, 0.1, 2.0],
+            alpha: 0.8,
+        },
+        Kernel::Periodic {
+            period: 0.3,
+            width: 0.2,
+        },
         Kernel::Laplacian { gamma: 0.7 },
         Kernel::Polynomial {
             degree: 3,
@@ -55,14 +69,36 @@ fn on_columns(columns: &[usize], kernel: Kernel) -> Kernel {
 fn naive(kernel: &Kernel, x: &[f64], z: &[f64]) -> f64 {
     let pairs = || x.iter().copied().zip(z.iter().copied());
     let inner: f64 = pairs().map(|(x, z)| x * z).sum();
+    let square = |w: &[f64]| -> f64 {
+        let weighted = pairs().enumerate();
+        weighted
+            .map(|(d, (x, z))| w[d.min(w.len() - 1)] * (x - z).powi(2))
+            .sum()
+    };
     match kernel {
         Kernel::Gaussian {
             inverse_square_widths: w,
+        } => (-square(w)).exp(),
+        Kernel::Matern32 {
+            inverse_square_widths: w,
         } => {
-            let weighted = pairs()
-                .enumerate()
-                .map(|(d, (x, z))| w[d.min(w.len() - 1)] * (x - z).powi(2));
-            (-weighted.sum::<f64>()).exp()
+            let r = (6.0 * square(w)).sqrt();
+            (1.0 + r) * (-r).exp()
+        }
+        Kernel::Matern52 {
+            inverse_square_widths: w,
+        } => {
+            let r = (10.0 * square(w)).sqrt();
+            (1.0 + r + r * r / 3.0) * (-r).exp()
+        }
+        Kernel::RationalQuadratic {
+            inverse_square_widths: w,
+            alpha,
+        } => (1.0 + square(w) / alpha).powf(-alpha),
+        Kernel::Periodic { period, width } => {
+            let pi = std::f64::consts::PI;
+            let sines = pairs().map(|(x, z)| (pi * (x - z) / period).sin().powi(2));
+            (-(period / (pi * width)).powi(2) * sines.sum::<f64>()).exp()
         }
         Kernel::Laplacian { gamma } => {
             (-gamma * pairs().map(|(x, z)| (x - z).abs()).sum::<f64>()).exp()
@@ -140,6 +176,32 @@ fn columns_have_the_same_bits_as_single_pairs() {
 }
 
 #[test]
+fn kernels_of_the_distance_are_1_at_the_centre_and_vanish_far_away() {
+    let w = || vec![1.0];
+    for kernel in [
+        Kernel::Gaussian {
+            inverse_square_widths: w(),
+        },
+        Kernel::Matern32 {
+            inverse_square_widths: w(),
+        },
+        Kernel::Matern52 {
+            inverse_square_widths: w(),
+        },
+        Kernel::RationalQuadratic {
+            inverse_square_widths: w(),
+            alpha: 2.0,
+        },
+    ] {
+        assert_eq!(
+            kernel.eval(&[2.0, -3.0], &[2.0, -3.0]).to_bits(),
+            1.0_f64.to_bits()
+        );
+        assert!(kernel.eval(&[1e200, 0.0], &[0.0, 0.0]) == 0.0, "{kernel:?}");
+    }
+}
+
+#[test]
 #[should_panic(expected = "rows 1..6 of 5")]
 fn rows_after_the_last_point_panic() {
     Kernel::Linear.column_into(
@@ -169,6 +231,21 @@ fn invalid_parameters_are_rejected() {
         },
         Kernel::Gaussian {
             inverse_square_widths: vec![-1.0],
+        },
+        Kernel::Matern52 {
+            inverse_square_widths: vec![1.0, 2.0],
+        },
+        Kernel::RationalQuadratic {
+            inverse_square_widths: vec![1.0],
+            alpha: 0.0,
+        },
+        Kernel::Periodic {
+            period: f64::INFINITY,
+            width: 1.0,
+        },
+        Kernel::Periodic {
+            period: 1.0,
+            width: -1.0,
         },
         Kernel::Laplacian { gamma: -1.0 },
         Kernel::Polynomial {

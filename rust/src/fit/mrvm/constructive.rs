@@ -24,6 +24,7 @@ use crate::fit::sequential::{next_working_set, refresh_or_update};
 use crate::fit::tuning::{Effort, Tuning};
 use crate::fit::working_set::WorkingSet;
 use crate::likelihood::probit::Probit;
+use crate::linalg::vector::mirrored;
 use crate::model::OutputPosterior;
 use crate::{Error, Result};
 
@@ -82,7 +83,7 @@ impl<'a> RetargetedFit<'a> {
             let start = vec![0.0; active.len() * squares.len()];
             let mut gradient = start.clone();
             stats.gradient(active, &start, &mut gradient)?;
-            let gram = stats.among(active, &start, active)?.0.whole();
+            let gram = mirrored(stats.among(active, &start, active)?.0);
             state.set_data(&start, &gradient, &squares, Some(&gram))?;
         }
         Ok(Self {

@@ -1,6 +1,73 @@
-"""Templates of the C functions that compute linear predictors, their variances, and predictions."""
+"""Templates of the C functions that compute basis functions, linear predictors, and predictions."""
 
 from __future__ import annotations
+
+HEADER = """\
+/*
+$about
+ */
+#ifndef SPARSEBAYES_${NAME}_H
+#define SPARSEBAYES_${NAME}_H
+
+#include <math.h>
+#include <stddef.h>
+
+#define ${MACRO}_N_FEATURES $features
+#define ${MACRO}_N_$what $count
+
+typedef $type $REAL;
+
+$tables
+$functions
+#endif
+"""
+
+CENTRES = """\
+static inline void $name(const $REAL *x, $REAL *phi)
+{
+$gather    for (size_t j = 0; j < $n; j++) {
+        const $type *z = $points + $width * j;
+        phi[j] = $value;
+    }
+}
+"""
+
+GATHER = """\
+    $REAL at[$width];
+    for (size_t d = 0; d < $width; d++)
+        at[d] = x[$columns[d]];
+"""
+
+LEAF = """\
+static inline $REAL $name(const $REAL *x, const $type *z)
+{
+    $REAL s = $start;
+    for (size_t d = 0; d < $n; d++) {
+        $term
+    }
+    $ending
+}
+"""
+
+POWER = """\
+static inline $REAL ${NAME}_power_($REAL base, unsigned long degree)
+{
+    $REAL result = 1.0$f;
+    for (; degree > 0; degree >>= 1) {
+        if (degree & 1)
+            result *= base;
+        base *= base;
+    }
+    return result;
+}
+"""
+
+FUNCTIONS = """\
+/* The basis functions at x. */
+static inline void ${NAME}_functions_(const $REAL *x, $REAL *phi)
+{
+$body}
+"""
 
 #: ``$starts`` and ``$index`` are for outputs with all functions (n * c and j - starts(c)), or from tables.
 ETA = """\
@@ -45,7 +112,7 @@ static inline void ${NAME}_variances_(const $REAL *phi, $REAL *v)
 """
 
 JOINT_VARIANCES = """\
-/* Variances of eta_c - eta_d for d < c, at v[c * (c - 1) / 2 + d]. */
+/* Variances of eta_c - eta_d at v[c * $outputs + d]. */
 static inline void ${NAME}_variances_(const $REAL *phi, $REAL *v)
 {
     const $type *r = $factors;
@@ -54,16 +121,17 @@ static inline void ${NAME}_variances_(const $REAL *phi, $REAL *v)
         v[k] = 0.0$f;
     for (size_t i = 0; i < ${NAME}_starts_($outputs); i++) {
         $REAL part[$outputs];
-        $REAL *to = v;
         while (i >= ${NAME}_starts_(first + 1))
             first++;
         for (size_t c = 0; c < $outputs; c++) {
-            const size_t from = c == first ? i : ${NAME}_starts_(c);
+            size_t j = c == first ? i : ${NAME}_starts_(c);
             part[c] = 0.0$f;
-            for (size_t j = from; c >= first && j < ${NAME}_starts_(c + 1); j++)
+            for (; c >= first && j < ${NAME}_starts_(c + 1); j++)
                 part[c] += *r++ * phi[$index];
-            for (size_t d = 0; d < c; d++, to++)
-                *to += (part[c] - part[d]) * (part[c] - part[d]);
+        }
+        for (size_t k = 0; k < $variances; k++) {
+            const $REAL t = part[k / $outputs] - part[k % $outputs];
+            v[k] += t * t;
         }
     }
 }
@@ -96,7 +164,7 @@ static inline void ${NAME}_predict_std(const $REAL *x, $REAL *mean, $REAL *sd)
     ${NAME}_eta_(x, phi, mean);
     ${NAME}_variances_(phi, v);
     for (size_t c = 0; c < $outputs; c++)
-        sd[c] = $unit$sqrt($noise[c] + v[c]);
+        sd[c] = $sqrt($noise[c] + v[c]);
 }
 """
 
@@ -135,30 +203,20 @@ MODERATION = """\
 """
 
 SOFTMAX_SCORES = """\
-/* k_cd (eta_d - eta_c) */
-static inline $REAL ${NAME}_gap_(const $REAL *eta, const $REAL *k, size_t c, size_t d)
-{
-    if (c == d)
-        return 0.0$f;
-    return (eta[d] - eta[c]) * (d < c ? k[c * (c - 1) / 2 + d] : k[d * (d - 1) / 2 + c]);
-}
-
 /* -ln sum_d exp(-k_cd (eta_c - eta_d)), k_cd = (1 + pi v_cd / 8)^(-1/2), v_cd = Var(eta_c - eta_d). */
 static inline void ${NAME}_scores_(const $REAL *x, $REAL *log_p)
 {
     $REAL phi[$functions], eta[$outputs], v[$variances];
     ${NAME}_eta_(x, phi, eta);
     ${NAME}_variances_(phi, v);
-    for (size_t k = 0; k < $variances; k++)
-        v[k] = 1.0$f / $sqrt(1.0$f + 0.39269908169872414$f * v[k]);
     for (size_t c = 0; c < $outputs; c++) {
-        $REAL largest = 0.0$f, sum = 0.0$f;
+        $REAL *t = v + c * $outputs, largest = 0.0$f, sum = 0.0$f;
         for (size_t d = 0; d < $outputs; d++) {
-            const $REAL t = ${NAME}_gap_(eta, v, c, d);
-            largest = t > largest ? t : largest;
+            t[d] = (eta[d] - eta[c]) / $sqrt(1.0$f + 0.39269908169872414$f * t[d]);
+            largest = t[d] > largest ? t[d] : largest;
         }
         for (size_t d = 0; d < $outputs; d++)
-            sum += $exp(${NAME}_gap_(eta, v, c, d) - largest);
+            sum += $exp(t[d] - largest);
         log_p[c] = -largest - $log(sum);
     }
 }

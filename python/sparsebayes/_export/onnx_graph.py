@@ -1,6 +1,6 @@
 """A graph of ONNX operators under construction, as plain data: ONNX itself is not needed for it.
 
-Every operator used is unchanged since version 13 of the operator set, and onnxruntime implements it in
+Every operator used means the same since version 13 of the operator set, and onnxruntime implements it in
 single and in double precision. (Erf, Sinh and Softplus lack double precision; the reductions other than
 ReduceSum changed in version 18.)
 """
@@ -9,17 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias, Union
+from functools import reduce
+from operator import add
+from typing import Any, NamedTuple, TypeAlias, Union
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import block_diag
+
+from .._types import FloatArray, IntArray
+from .description import Block, Columns, Constant
 
 #: A value of the graph, or numbers that become a constant of it.
 Operand: TypeAlias = Union["Value", ArrayLike]
+#: A function of rows (n, 1, b), points (1, m, b) and the positions of these b inputs: (n, m).
+Term: TypeAlias = Callable[["Value", FloatArray, slice], "Value"]
+#: Most differences between a row and the centres in memory at a time: 128 KiB in double precision.
+_MAX_DIFFERENCES = 2**14
 
 
-@dataclass(frozen=True)
-class Node:
+class Node(NamedTuple):
     """An operator with one output."""
 
     op: str
@@ -79,6 +88,42 @@ class Value:
     def squeeze(self, axis: int) -> Value:
         """Return this value without an axis of length 1."""
         return self.graph.apply("Squeeze", self, self.graph.integers([axis]))
+
+    def over_inputs(
+        self, points: FloatArray, term: Term, join: Callable[[Value, Value], Value] = add
+    ) -> Value:
+        """Evaluate ``term`` at blocks of inputs of these rows and of points, and join the blocks: (n, m)."""
+        n_points, n_inputs = points.shape
+        step = max(1, _MAX_DIFFERENCES // max(1, n_points))
+        terms = []
+        for start in range(0, n_inputs, step):
+            stop = min(start + step, n_inputs)
+            block = self if stop - start == n_inputs else self.part(start, stop, 1)
+            terms.append(term(block.expand_dims(1), points[np.newaxis, :, start:stop], slice(start, stop)))
+        return reduce(join, terms)
+
+    def power(self, exponent: int) -> Value:
+        """Return a positive integer power by squaring: on some devices pow() of a negative base is NaN."""
+        if exponent == 1:
+            return self
+        half = self.power(exponent // 2).squared()
+        return half * self if exponent % 2 else half
+
+    def log1p(self) -> Value:
+        """Return ln(1 + t) for t >= 0, with the error of u = 1 + t corrected to first order."""
+        t = self.minimum(float(np.finfo(self.graph.dtype).max) / 4.0)
+        u = t + 1.0
+        return u.map("Log") + (t - (u - 1.0)) / u
+
+    def product_of_last(self, n: int) -> Value:
+        """Return the product along the last of three axes, of length n."""
+        factors = self
+        while n > 1:
+            half = n // 2
+            product = factors.part(0, half, 2) * factors.part(half, 2 * half, 2)
+            odd = [factors.part(2 * half, n, 2)] if n % 2 else []
+            factors, n = factors.graph.join([product, *odd], 2), half + n % 2
+        return factors.squeeze(2)
 
 
 class Graph:
@@ -141,3 +186,50 @@ class Graph:
             self._known[key] = Value(self, f"constant_{len(self.constants)}")
             self.constants[self._known[key].name] = values
         return self._known[key]
+
+
+class Basis:
+    """The basis functions at the rows of the input, and linear combinations of them.
+
+    Linear kernels are not evaluated: sum_j w_j x.z_j is computed as x.(sum_j w_j z_j), so that large terms
+    cancel in double precision before they reach the graph.
+    """
+
+    def __init__(self, graph: Graph, blocks: list[Block]) -> None:
+        self._graph = graph
+        self.size = sum(block.size for block in blocks)
+        constant = [isinstance(block, Constant) for block in blocks for _ in range(block.size)]
+        self._at_zero = np.array(constant, dtype=np.float64)
+        parts: list[Value] = []
+        slopes = [np.empty((0, 0))]
+        for block in blocks:
+            if isinstance(block, Constant):
+                slopes.append(np.empty((0, 1)))
+                continue
+            if isinstance(block, Columns):
+                part, slope = graph.x.take(block.columns, 1), np.eye(block.size)
+                part = part - block.offsets if block.offsets.any() else part
+            else:
+                part, slope = block.kernel._onnx_factors(graph.x, block.points)
+            parts.append(part)
+            slopes.append(slope)
+        self._values = graph.join(parts, 1) if parts else None
+        #: (values, functions): the functions are `_values` @ `_slopes` + `_at_zero`.
+        self._slopes = block_diag(*slopes)
+
+    def placed(self, functions: IntArray, rows: FloatArray) -> FloatArray:
+        """Return rows for all functions: ``rows`` at ``functions``, 0 elsewhere."""
+        placed = np.zeros((self.size, *rows.shape[1:]))
+        placed[functions] = rows
+        return placed
+
+    def linear(self, weights: FloatArray) -> Value:
+        """Return the functions times these weights, (n, k); a row of weights for each function."""
+        at_zero = self._at_zero @ weights
+        slopes = self._slopes @ weights
+        if self._values is None or not slopes.any():
+            return self._graph.repeat_rows(at_zero)
+        product: Value = self._values @ slopes
+        if at_zero.any():
+            product += at_zero
+        return product

@@ -1,1 +1,0 @@
-"""C headers of fitted models."""

@@ -1,1 +1,0 @@
-"""ONNX graphs of fitted models."""

@@ -1,0 +1,473 @@
+"""Fitted models as ONNX graphs, and converters for skl2onnx. onnx is imported inside functions only."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.polynomial import chebyshev
+from numpy.typing import DTypeLike, NDArray
+from scipy.special import erfcx
+
+from .._checks.arguments import check_integer
+from .._core import __version__
+from .description import ServedModel, describe, factor
+from .onnx_graph import Basis, Graph, Value
+
+if TYPE_CHECKING:
+    import onnx
+
+#: First operator set in which every operator used has its present form; onnxruntime 1.6 supports it.
+OLDEST_OPSET = 13
+#: The polynomial of the tail is in s = (|x| - k) / (|x| + k); this is k.
+_TAIL_CENTRE = 3.75
+#: Degree of that polynomial; relative errors of the tail are 1e-14 and, with rounding, 3e-7.
+_TAIL_DEGREE = {"float64": 20, "float32": 10}
+#: Nodes of the trapezoidal rule about the highest score. Errors of probabilities are below 1e-12 for up to 30
+#: classes, 3e-10 for 100.
+_NODES = np.arange(-7.0, 7.6, 0.25)
+_SPACING = 0.25
+_LOG_ROOT_TWO_PI = 0.5 * np.log(2.0 * np.pi)
+#: The options of skl2onnx for a classifier: the form of the probabilities, and whether to return labels.
+_CLASSIFIER_OPTIONS = {
+    "zipmap": [True, False, "columns"],
+    "output_class_labels": [False, True],
+    "nocl": [True, False],
+}
+
+
+def to_onnx(est: Any, *, dtype: DTypeLike = "float64", opset: int = OLDEST_OPSET) -> onnx.ModelProto:
+    """Return a fitted estimator as an ONNX model, for prediction without Python.
+
+    The graph has one input, ``X`` of shape (n, n_features) for any n, and as outputs what the estimator
+    predicts:
+
+    * regression: ``mean`` and ``std``, as ``predict(X, return_std=True)`` returns them;
+    * classification: ``label``, (n,), and ``probabilities``, (n, n_classes). Integer and boolean labels are
+      int64; all others are strings, ``str(label)``.
+
+    Rows are not checked: a row with NaN has NaN results.
+
+    Parameters
+    ----------
+    est : fitted estimator of this package
+        Callable kernels, and ``extra_basis`` other than "linear", cannot be exported. With
+        ``kernel="precomputed"`` X is the kernel between rows and the training rows.
+    dtype : {"float64", "float32"}, default="float64"
+        Precision of X, of the arithmetic and of the results. Results in single precision are within about
+        1e-4 of the estimator's, relative to their scale, unless large weights cancel.
+    opset : int, default=13
+        Version of the operator set that the model requires, 13 (2020) or later.
+
+    Returns
+    -------
+    onnx.ModelProto
+        ``metadata_props`` holds the name of the estimator and, if known, the names of its features.
+
+    Raises
+    ------
+    ImportError
+        If onnx is not installed: ``pip install sparsebayes[onnx]``.
+    TypeError, ValueError, NotFittedError
+        If est is not a fitted estimator (for a pipeline see `register_onnx_converters`), or its
+        functions or numbers cannot be exported.
+
+    Notes
+    -----
+    Pass rows in batches of a few thousand. Temporary memory for each row: m * d numbers for m kernels on d
+    inputs, 2 ** 14 at most; 59 for each class of a probit; for a softmax the number of weights for each pair
+    of classes. Probabilities of `MRVM1` and `MRVM2` are integrated to 1e-10.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sparsebayes import RVR, to_onnx
+    >>> X = np.linspace(-5, 5, 50)[:, np.newaxis]
+    >>> model = to_onnx(RVR(gamma=0.5, noise_variance=0.01).fit(X, np.sinc(X[:, 0])))
+    >>> [output.name for output in model.graph.output]
+    ['mean', 'std']
+
+    ``onnx.save(model, "model.onnx")`` writes it to a file; onnxruntime runs it:
+    ``InferenceSession("model.onnx").run(None, {"X": X})``.
+    """
+    require("onnx", "sparsebayes.to_onnx")
+    from onnx.defs import onnx_opset_version
+
+    try:
+        precision = np.dtype(dtype)
+    except (TypeError, UnicodeError):
+        raise TypeError(f"dtype must be 'float64' or 'float32', got {dtype!r}") from None
+    if dtype is None or precision not in (np.dtype(np.float64), np.dtype(np.float32)):
+        raise ValueError(f"dtype must be 'float64' or 'float32', got {dtype!r}")
+    precision = precision.newbyteorder("=")
+    version = check_integer("opset", opset, least=OLDEST_OPSET)
+    if version > (newest := onnx_opset_version()):
+        raise ValueError(f"opset must be at most {newest}, the newest that onnx knows here, got {version}")
+    model = describe(est)
+    graph = Graph(precision, model.n_features)
+    for name, value in build(graph, model, flat=model.flat).items():
+        graph.publish(value, name)
+    return _model_proto(graph, model, version)
+
+
+def require(package: str, caller: str) -> None:
+    """Raise ImportError with the remedy if a package is not installed."""
+    from importlib.util import find_spec
+
+    if find_spec(package) is None:
+        remedy = "sparsebayes[onnx]" if package == "onnx" else package
+        raise ImportError(f"{caller} needs {package}, which is not installed: run `pip install {remedy}`")
+
+
+def build(graph: Graph, model: ServedModel, *, flat: bool) -> dict[str, Value]:
+    """Add a model to the graph and return its outputs by name.
+
+    Those of a regression are (n, n_outputs), or (n,) if ``flat``.
+    """
+    if model.classes is not None:
+        index, probabilities = _classification(graph, model)
+        label = graph.apply("Gather", graph.constant(_stored(model.classes)), index, axis=0)
+        return {"label": label, "probabilities": probabilities}
+    mean, std = _regression(graph, model)
+    return {"mean": mean.squeeze(1), "std": std.squeeze(1)} if flat else {"mean": mean, "std": std}
+
+
+def _regression(graph: Graph, model: ServedModel) -> tuple[Value, Value]:
+    """Return mean and standard deviation, each (n, n_outputs)."""
+    basis = Basis(graph, model.blocks)
+    eta, v = _predictors(basis, model), _variances(graph, basis, model)
+    if model.link == "log":
+        return eta.map("Exp"), _std_of_counts(eta, v)
+    assert model.noise_variance is not None
+    noise = np.broadcast_to(model.noise_variance, len(model.outputs))
+    return eta, graph.repeat_rows(np.sqrt(noise)) if v is None else (v + noise).map("Sqrt")
+
+
+def _std_of_counts(eta: Value, v: Value | None) -> Value:
+    """Return sqrt(exp(eta + v/2) + (e^v - 1) exp(2 eta + v)), with the factor exp(eta / 2) taken out."""
+    root = (eta * 0.5).map("Exp")
+    if v is None:
+        return root
+    growth = v.map("Exp")
+    expm1_v = (v * 0.5).map("Tanh") * (growth + 1.0)  # e^v - 1 without cancellation
+    # In logarithms, as 0 times infinity is not 0.
+    over_dispersion = (expm1_v.map("Log") + eta + v).map("Exp")
+    return root * ((v * 0.5).map("Exp") + over_dispersion).map("Sqrt")
+
+
+def _classification(graph: Graph, model: ServedModel) -> tuple[Value, Value]:
+    """Return the index of the most probable class, (n,), and the probabilities, (n, n_classes)."""
+    assert model.classes is not None
+    basis = Basis(graph, model.blocks)
+    eta = _predictors(basis, model)
+    if model.link == "probit":
+        winner = eta.map("ArgMax", axis=1, keepdims=1)
+        return winner.squeeze(1), probit(eta, winner, len(model.classes))
+    if model.link == "softmax":
+        p = _moderated_softmax(graph, basis, model, eta).map("Softmax", axis=1)
+        return _winner(p), p
+    v = _variances(graph, basis, model, unit=np.pi / 8.0)
+    z = eta if v is None else eta / (v + 1.0).map("Sqrt")
+    if len(model.classes) == 2:
+        both = graph.join([-z, z], 1)
+        return _winner(both), both.map("Sigmoid")
+    # ln sigma(z): the ratios survive where every probability is too small for a float.
+    p = (z.minimum(0.0) - ((-z.map("Abs")).map("Exp") + 1.0).map("Log")).map("Softmax", axis=1)
+    # Like the estimators: compare scores without covariances, probabilities with them.
+    return _winner(z if v is None else p), p
+
+
+def _stored(classes: NDArray[np.generic]) -> NDArray[np.generic]:
+    """Return labels as ONNX types: integers and booleans as int64, all others as strings."""
+    whole = classes.dtype.kind == "f" and np.all(np.abs(classes) < 2.0**53) and np.all(classes % 1 == 0)
+    if whole or (classes.dtype.kind in "iub" and np.array_equal(classes.astype(np.int64), classes)):
+        return classes.astype(np.int64)
+    return np.array([str(label) for label in classes.tolist()], dtype=object)
+
+
+def _winner(scores: Value) -> Value:
+    return scores.map("ArgMax", axis=1, keepdims=0)
+
+
+def _predictors(basis: Basis, model: ServedModel) -> Value:
+    """Return the linear predictors, (n, n_outputs)."""
+    return basis.linear(np.column_stack([basis.placed(at.functions, at.weights) for at in model.outputs]))
+
+
+def _variances(graph: Graph, basis: Basis, model: ServedModel, *, unit: float = 1.0) -> Value | None:
+    """Return the variances of the linear predictors, (n, n_outputs) or (n, 1) for all; None: they are 0.
+
+    They are multiplied by ``unit``. It scales the weights, because onnxruntime fuses a scalar factor into the
+    preceding matrix product and keeps the scalar in single precision.
+    """
+    if model.uncertainty == "directions":
+        factors = model.covariances
+    else:
+        outputs = model.outputs[: len(model.covariances)]
+        factors = [
+            basis.placed(output.functions, factor(sigma).T)
+            for output, sigma in zip(outputs, model.covariances, strict=True)
+        ]
+    sizes = [factor.shape[1] for factor in factors]
+    if sum(sizes) == 0:
+        return None
+    squares = basis.linear(np.sqrt(unit) * np.hstack(factors)).squared()
+    if len(sizes) == 1:
+        return squares.sum(1, keep=True)
+    return squares @ np.repeat(np.eye(len(sizes)), sizes, axis=0)
+
+
+def _moderated_softmax(graph: Graph, basis: Basis, model: ServedModel, eta: Value) -> Value:
+    """Return ln p_c up to a constant: 1 / p_c = sum_d exp(kappa_cd (eta_d - eta_c))."""
+    n_classes = len(model.outputs)
+    if model.uncertainty == "none" or model.covariances[0].size == 0:
+        return eta
+    root = np.sqrt(np.pi / 8.0) * factor(model.covariances[0]).T
+    functions = [output.functions for output in model.outputs]
+    roots = np.split(root, np.cumsum([len(at) for at in functions])[:-1])
+    along = [basis.linear(basis.placed(at, rows)) for at, rows in zip(functions, roots, strict=True)]
+    G = graph.join([value.expand_dims(1) for value in along], 1)  # (n, n_classes, n_weights)
+    c, d = np.divmod(np.arange(n_classes**2), n_classes)
+    v = (G.take(c, 1) - G.take(d, 1)).squared().sum(2)
+    t = (eta.take(d, 1) - eta.take(c, 1)) / (v + 1.0).map("Sqrt")
+    # kappa_cd (eta_d - eta_c) is 0 at d = c, so that the log softmax of row c there is ln p_c.
+    table = graph.apply("Reshape", t, graph.integers([0, n_classes, n_classes])).map("LogSoftmax", axis=2)
+    flat = graph.apply("Reshape", table, graph.integers([0, n_classes**2]))
+    return flat.take(np.flatnonzero(c == d), 1)
+
+
+def log_cdf(x: Value) -> Value:
+    """Return ln Phi(x), with relative precision in the left tail.
+
+    ``Erf`` has no such precision, and in onnxruntime no implementation in double precision. Phi(-|x|) is
+    exp(-x^2 / 2) times a smooth function of (|x| - k) / (|x| + k), here a Chebyshev interpolant.
+    """
+
+    def tail(s: Any) -> Any:  # exp(x^2 / 2) Phi(-x) for x >= 0
+        return 0.5 * erfcx(_TAIL_CENTRE * (1.0 + s) / (1.0 - s) / np.sqrt(2.0))
+
+    degree = _TAIL_DEGREE[x.graph.dtype.name]
+    first, *rest = chebyshev.cheb2poly(chebyshev.chebinterpolate(tail, degree))[::-1]
+    size = x.map("Abs")
+    s = (size - _TAIL_CENTRE) / (size + _TAIL_CENTRE)
+    scaled = s * first + rest[0]
+    for coefficient in rest[1:]:
+        scaled = scaled * s + coefficient
+    log_tail = scaled.map("Log") - x.squared() * 0.5
+    log_body = (-log_tail.map("Exp") + 1.0).map("Log")
+    negative = x.graph.apply("Less", x, x.graph.real(0.0))
+    return x.graph.apply("Where", negative, log_tail, log_body)
+
+
+def probit(scores: Value, winner: Value, n_classes: int) -> Value:
+    """Return P(c) = E_u prod_{d != c} Phi(u + f_c - f_d) of scores f, (n, n_classes).
+
+    ``winner``: index of the highest score, (n, 1). With y = u + f_c the integrand of class c is
+    prod_d Phi(y - f_d) times the hazard phi / Phi at y - f_c. It is entire and decays like a Gaussian, so
+    that the trapezoidal rule converges geometrically; all mass but 1e-12 is near the highest score.
+    """
+    if n_classes == 2:  # Phi((f_1 - f_0) / sqrt(2)), right far into the tail
+        difference = scores.take([1], 1) - scores.take([0], 1)
+        return log_cdf(scores.graph.join([-difference, difference], 1) * np.sqrt(0.5)).map("Exp")
+    top = scores.graph.apply("GatherElements", scores, winner, axis=1)
+    behind = (top - scores).expand_dims(1)  # (n, 1, n_classes)
+    x = behind + _NODES[np.newaxis, :, np.newaxis]
+    log_phi = log_cdf(x)
+    log_density = log_phi.sum(2, keep=True) - log_phi - x.squared() * 0.5
+    mass: Value = (log_density + (np.log(_SPACING) - _LOG_ROOT_TWO_PI)).map("Exp").sum(1)
+    return mass / mass.sum(1, keep=True)
+
+
+def outputs_of(model: ServedModel, dtype: np.dtype[Any]) -> list[tuple[str, np.dtype[Any], list[int]]]:
+    """Return name, type and shape of the outputs of the graph of a model; the shape is that of a row."""
+    if model.classes is not None:
+        label = ("label", _stored(model.classes).dtype, list[int]())
+        return [label, ("probabilities", dtype, [len(model.classes)])]
+    shape = [] if model.flat else [len(model.outputs)]
+    return [("mean", dtype, shape), ("std", dtype, shape)]
+
+
+def _model_proto(graph: Graph, model: ServedModel, opset: int) -> onnx.ModelProto:
+    from onnx import helper, numpy_helper
+
+    x = helper.make_tensor_value_info(graph.x.name, element_type(graph.dtype), ["n", graph.n_features])
+    proto = helper.make_graph(
+        [
+            helper.make_node(node.op, node.inputs, [node.output], name=node.output, **node.attributes)
+            for node in graph.nodes
+        ],
+        model.estimator,
+        [x],
+        [
+            helper.make_tensor_value_info(name, element_type(dtype), ["n", *shape])
+            for name, dtype, shape in outputs_of(model, graph.dtype)
+        ],
+        [numpy_helper.from_array(values, name) for name, values in graph.constants.items()],
+    )
+    opsets = [helper.make_opsetid("", opset)]
+    result = helper.make_model(
+        proto,
+        opset_imports=opsets,
+        ir_version=helper.find_min_ir_version_for(opsets),
+        producer_name="sparsebayes",
+        producer_version=__version__,
+    )
+    about = {"estimator": model.estimator}
+    if model.feature_names is not None:
+        about["feature_names"] = json.dumps(model.feature_names)
+    helper.set_model_props(result, about)
+    return result
+
+
+def element_type(dtype: np.dtype[Any]) -> int:
+    """Return ONNX's number for a type."""
+    from onnx import helper
+
+    return int(helper.np_dtype_to_tensor_dtype(dtype))
+
+
+# --- converters for skl2onnx -------------------------------------------------------------------------
+
+
+def register_onnx_converters() -> None:
+    """Let skl2onnx convert the estimators of this package, in pipelines and on their own.
+
+    Call this function once before ``skl2onnx.to_onnx`` or ``skl2onnx.convert_sklearn``. The graph has the
+    outputs of `to_onnx` in the precision of the types or rows that are passed to skl2onnx, single for
+    integers; a regressor inside an ensemble has only its mean. Pass ``options={"zipmap": False}`` to get
+    class probabilities as an array; by default they are dictionaries in single precision.
+
+    Raises
+    ------
+    ImportError
+        If skl2onnx is not installed: ``pip install skl2onnx``.
+
+    Examples
+    --------
+    >>> import numpy as np, skl2onnx
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from sparsebayes import RVC, register_onnx_converters
+    >>> X = np.random.default_rng(0).normal(size=(60, 2))
+    >>> pipeline = make_pipeline(StandardScaler(), RVC(gamma=0.5)).fit(X, X[:, 0] * X[:, 1] > 0)
+    >>> register_onnx_converters()
+    >>> model = skl2onnx.to_onnx(pipeline, X[:1], options={"zipmap": False})
+    >>> [output.name for output in model.graph.output]
+    ['label', 'probabilities']
+    """
+    require("skl2onnx", "sparsebayes.register_onnx_converters")
+    from skl2onnx import update_registered_converter
+
+    from .. import classification, multiclass, regression, revm
+
+    regressors = [regression.RVR, regression.SparseBayesRegressor, revm.GREVMRegressor, revm.LREVMRegressor]
+    classifiers = [classification.RVC, classification.SparseBayesClassifier, multiclass.MRVM1]
+    classifiers += [multiclass.MRVM2, revm.GREVM, revm.LREVM, revm.VGREVM]
+    for estimator in (*regressors, *classifiers):
+        labels = estimator in classifiers
+        update_registered_converter(
+            estimator,
+            f"SparseBayes{estimator.__name__}",
+            _set_types,
+            _convert,
+            parser=None if labels else _parse_regressor,
+            options=_CLASSIFIER_OPTIONS if labels else None,
+        )
+
+
+def _parse_regressor(scope: Any, model: Any, inputs: list[Any], custom_parsers: Any = None) -> Any:
+    """Declare the outputs mean and standard deviation; `_set_types` sets their shapes later."""
+    operator = scope.declare_local_operator(f"SparseBayes{type(model).__name__}", model)
+    operator.inputs = inputs
+    kind = _tensor_type(_precision(inputs[0]))
+    for name in ("mean", "std"):
+        operator.outputs.append(scope.declare_local_variable(name, kind()))
+    return operator.outputs
+
+
+def _set_types(operator: Any) -> None:
+    if len(operator.inputs) != 1:
+        raise ValueError(
+            f"{type(operator.raw_operator).__name__} takes one input in a graph, of all features, and not "
+            f"{len(operator.inputs)}; join columns first, for instance by a ColumnTransformer"
+        )
+    model, dtype = describe(operator.raw_operator), _precision(operator.inputs[0])
+    n_rows, n_columns = operator.inputs[0].type.shape
+    if n_columns not in (None, model.n_features):
+        raise ValueError(
+            f"{model.estimator} was fitted to {model.n_features} features, but its input in the graph has "
+            f"{n_columns}; give the shape [None, {model.n_features}]"
+        )
+    for output, (_, kind, shape) in zip(operator.outputs, outputs_of(model, dtype), strict=False):
+        columns = [1] if _is_nested(operator) and not shape else shape
+        output.set_type(_tensor_type(kind)([n_rows, *columns]))
+
+
+def _convert(scope: Any, operator: Any, container: Any) -> None:
+    if container.target_opset_onnx < OLDEST_OPSET:
+        raise ValueError(
+            f"target_opset must be at least {OLDEST_OPSET}, got {container.target_opset_onnx}: the operators "
+            "used had other forms before"
+        )
+    model = describe(operator.raw_operator)
+    graph = Graph(_precision(operator.inputs[0]), model.n_features)
+    results = build(graph, model, flat=model.flat and not _is_nested(operator))
+    names = {graph.x.name: _rows(scope, operator, container, graph.dtype)}
+    for (name, value), output in zip(results.items(), operator.outputs, strict=False):
+        graph.publish(value, name)
+        names[name] = output.full_name
+    _copy(graph, names, scope, container)
+
+
+def _copy(graph: Graph, names: dict[str, str], scope: Any, container: Any) -> None:
+    """Copy the graph to ``container``; ``names`` maps its input and outputs to their names there."""
+    for name, values in graph.constants.items():
+        names[name] = scope.get_unique_variable_name(f"sparsebayes_{name}")
+        container.add_initializer(
+            names[name], element_type(values.dtype), list(values.shape), values.ravel().tolist()
+        )
+    for node in graph.nodes:
+        if node.output not in names:
+            names[node.output] = scope.get_unique_variable_name(f"sparsebayes_{node.output}")
+        container.add_node(
+            node.op,
+            [names[name] for name in node.inputs],
+            [names[node.output]],
+            name=scope.get_unique_operator_name(f"sparsebayes_{node.op}"),
+            **node.attributes,
+        )
+
+
+def _rows(scope: Any, operator: Any, container: Any, dtype: np.dtype[Any]) -> str:
+    """Return the name of the input, after a cast if it does not hold floating-point numbers."""
+    rows = operator.inputs[0]
+    if isinstance(rows.type, _tensor_type(dtype)):
+        return str(rows.full_name)
+    cast = scope.get_unique_variable_name("sparsebayes_rows")
+    name = scope.get_unique_operator_name("sparsebayes_Cast")
+    container.add_node("Cast", [rows.full_name], [cast], name=name, to=element_type(dtype))
+    return str(cast)
+
+
+def _is_nested(operator: Any) -> bool:
+    """Return whether this is a regressor in an ensemble, whose converter expects one output, a column."""
+    return len(operator.outputs) == 1
+
+
+def _precision(variable: Any) -> np.dtype[Any]:
+    from skl2onnx.common.data_types import DoubleTensorType
+
+    return np.dtype(np.float64 if isinstance(variable.type, DoubleTensorType) else np.float32)
+
+
+def _tensor_type(dtype: np.dtype[Any]) -> Any:
+    from skl2onnx.common import data_types
+
+    kinds = {
+        "float32": data_types.FloatTensorType,
+        "float64": data_types.DoubleTensorType,
+        "int64": data_types.Int64TensorType,
+        "object": data_types.StringTensorType,
+    }
+    return kinds[dtype.name]

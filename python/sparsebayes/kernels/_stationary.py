@@ -1,0 +1,410 @@
+"""Kernels of the differences between rows, which do not change if all rows are moved.
+
+The widths of all of them are comparable: with a high order, a large ``alpha`` or a long ``period`` they
+approach ``Gaussian(width)``. The length scale of Rasmussen & Williams (2006) is width / sqrt(2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import numpy as np
+
+from .._checks.arguments import check_integer, check_real
+from .._checks.numbers import any_array
+from .._types import FloatArray
+from ._base import Kernel, Pull, column_stds
+
+if TYPE_CHECKING:
+    from .._export.c_header import Source
+    from .._export.onnx_graph import Value
+
+#: exp(-r) is 0 from here on, and polynomials times it stop growing, so that the product is a number.
+_MAX_RADIUS: Final = 1e3
+
+
+class Radial(Kernel):
+    """A kernel k(v) with v = sum_d (x_d - z_d)^2 / width_d^2, one width for all inputs or one for each."""
+
+    __slots__ = ()
+
+    _learned: ClassVar = {"width": 1}
+    width: float | tuple[float, ...]
+
+    def _profile(self, v: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return k(v) and -dk/dv."""
+        raise NotImplementedError
+
+    def _other_slopes(self, v: FloatArray) -> list[FloatArray]:
+        """Return dk / d(log parameter) for parameters other than the widths."""
+        return []
+
+    def _c_profile(self, source: Source, v: str) -> str:
+        """Return C statements that return k, given an expression for v."""
+        raise NotImplementedError
+
+    def _onnx_profile(self, v: Value) -> Value:
+        raise NotImplementedError
+
+    def __post_init__(self) -> None:
+        width = self.width
+        shape = any_array("width", width).shape
+        if shape == ():
+            value: float | tuple[float, ...] = _length("width", width)
+        elif len(shape) == 1 and shape[0] > 0:
+            value = tuple(_length("width", w) for w in width)  # type: ignore[union-attr] # a sequence, by its shape
+        else:
+            raise ValueError(f"width must be a number or a sequence of one per input, got {width!r}")
+        object.__setattr__(self, "width", value)
+
+    def check_features(self, n_features: int) -> None:
+        """Raise ValueError if there is one width per input and not ``n_features`` of them."""
+        n_features = check_integer("n_features", n_features, least=0)
+        if isinstance(self.width, tuple) and len(self.width) not in (1, n_features):
+            raise ValueError(
+                f"width has {len(self.width)} values but X has {n_features} features; "
+                "give one width, or one per feature"
+            )
+
+    def _inverse_squares(self) -> list[float]:
+        widths = self.width if isinstance(self.width, tuple) else (self.width,)
+        return [1.0 / width**2 for width in widths]
+
+    def _header(self) -> Any:
+        parameters = self.get_params(deep=False)
+        del parameters["width"]
+        return {self._core_name: {"inverse_square_widths": self._inverse_squares(), **parameters}}
+
+    def _has_one_scale(self) -> bool:
+        return np.size(self.width) == 1
+
+    def _squares(self, x: FloatArray, z: FloatArray) -> FloatArray:
+        """Return v; by differences, because the expanded square cancels for points far from the origin."""
+        v = np.zeros((len(x), len(z)))
+        weights = np.broadcast_to(self._inverse_squares(), x.shape[1])
+        with np.errstate(over="ignore"):
+            for column_x, column_z, weight in zip(x.T, z.T, weights, strict=True):
+                v += weight * np.subtract.outer(column_x, column_z) ** 2
+        return v
+
+    def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
+        return self._profile(self._squares(x, z))[0]
+
+    def _natural(self, X: FloatArray, weights: FloatArray | None = None) -> FloatArray:
+        stds = column_stds(X, weights)
+        if not isinstance(self.width, tuple):
+            widths = np.log([2.0 * (np.sqrt(np.sum(stds**2)) or 1.0)])
+        else:
+            stds[stds == 0.0] = 1.0  # a constant input has any width
+            widths = np.log(2.0 * np.sqrt(X.shape[1]) * stds)
+            widths = widths if len(self.width) == X.shape[1] else np.atleast_1d(widths.mean())
+        return np.concatenate([widths, self._log_parameters()[len(widths) :]])
+
+    def _forward(self, X: FloatArray, Z: FloatArray) -> tuple[FloatArray, Pull]:
+        from scipy.spatial.distance import cdist
+
+        # dk / d ln w_d = 2 (-dk/dv) (x_d - z_d)^2 / w_d^2.
+        width = np.asarray(self.width, dtype=np.float64)
+        centre = X.mean(axis=0)  # the expanded square below would cancel for numbers far from 0
+        x, z = (X - centre) / width, (Z - centre) / width
+        v = cdist(x, z, "sqeuclidean")
+        K, slope = self._profile(v)
+
+        def pull(D: FloatArray) -> FloatArray:
+            M = D * slope
+            squares = M.sum(axis=1) @ x**2 + M.sum(axis=0) @ z**2 - 2.0 * np.sum(x * (M @ z), axis=0)
+            widths = 2.0 * (squares if width.size == X.shape[1] > 1 else np.atleast_1d(squares.sum()))
+            return np.append(widths, [np.sum(D * other) for other in self._other_slopes(v)])
+
+        return K, pull
+
+    def _c(self, source: Source) -> tuple[str, str, str]:
+        widths = np.atleast_1d(self.width)
+        if len(widths) == 1:
+            v = f"{source.number('kernel parameter 1 / width^2', float(widths[0]) ** -2)} * s"
+            difference = "x[$d] - z[$d]"
+        else:
+            # Scale before squaring: the square of a width can be out of range where the width is not.
+            source.real.check("a kernel width", [widths, 1.0 / widths])
+            v, inverse = "s", source.table("inverse_widths", 1.0 / widths).name
+            difference = f"(x[$d] - z[$d]) * {inverse}[d]"
+        return "0.0$f", f"const $REAL t = {difference}; s += t * t;", self._c_profile(source, v)
+
+    def _onnx(self, x: Value, points: FloatArray) -> Value:
+        inverse = 1.0 / np.broadcast_to(self.width, points.shape[1])
+        v = x.over_inputs(points, lambda x, z, at: ((x - z) * inverse[at]).squared().sum(-1))
+        return self._onnx_profile(v)
+
+
+@dataclass(frozen=True, slots=True)
+class Gaussian(Radial):
+    """The Gaussian (radial basis function) kernel, ``exp(-|x - z|^2 / width^2)``.
+
+    With one width per input, ``exp(-sum_d (x_d - z_d)^2 / width_d^2)``. In scikit-learn's terms gamma = 1 /
+    width^2.
+
+    Parameters
+    ----------
+    width : positive float, or one per input
+
+    Examples
+    --------
+    >>> Gaussian(2.0)([[0.0], [2.0]], [[0.0]]).round(3)
+    array([[1.   ],
+           [0.368]])
+    """
+
+    width: float | tuple[float, ...]
+
+    _core_name = "gaussian"
+
+    def _profile(self, v: FloatArray) -> tuple[FloatArray, FloatArray]:
+        K = np.exp(-v)
+        return K, K
+
+    def _c_profile(self, source: Source, v: str) -> str:
+        return f"return $exp(-{v});"
+
+    def _onnx_profile(self, v: Value) -> Value:
+        return (-v).map("Exp")
+
+
+class _Matern(Radial):
+    """(1 + r + b r^2) exp(-r) with r = sqrt(a v)."""
+
+    __slots__ = ()
+
+    _a: ClassVar[float]
+    _b: ClassVar[float]
+
+    def _profile(self, v: FloatArray) -> tuple[FloatArray, FloatArray]:
+        r = np.sqrt(self._a * v)
+        near, decay = np.minimum(r, _MAX_RADIUS), np.exp(-r)
+        slope = 0.5 * self._a * (1.0 - 2.0 * self._b + self._b * near) * decay
+        return (1.0 + near + self._b * near**2) * decay, slope
+
+    def _c_profile(self, source: Source, v: str) -> str:
+        a, b = source.real.literal(self._a), source.real.literal(self._b)
+        return f"s = $fmin($sqrt({a} * {v}), 1000.0$f); return (1.0$f + s + {b} * s * s) * $exp(-s);"
+
+    def _onnx_profile(self, v: Value) -> Value:
+        r = (v * self._a).map("Sqrt")
+        near = r.minimum(_MAX_RADIUS)
+        return (near + near.squared() * self._b + 1.0) * (-r).map("Exp")
+
+
+@dataclass(frozen=True, slots=True)
+class Matern32(_Matern):
+    """The Matern kernel of order 3/2, ``(1 + r) exp(-r)`` with ``r = sqrt(6) |x - z| / width``.
+
+    For rough functions, which can be differentiated only once. With one width per input, ``r^2 = 6 sum_d (x_d
+    - z_d)^2 / width_d^2``. Rasmussen & Williams (2006), equation 4.17, with l = width / sqrt(2).
+
+    Parameters
+    ----------
+    width : positive float, or one per input
+    """
+
+    width: float | tuple[float, ...]
+
+    _core_name, _a, _b = "matern32", 6.0, 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Matern52(_Matern):
+    """The Matern kernel of order 5/2, ``(1 + r + r^2 / 3) exp(-r)`` with ``r = sqrt(10) |x - z| / width``.
+
+    Between `Matern32` and `Gaussian` in smoothness. With one width per input, ``r^2 = 10 sum_d (x_d - z_d)^2
+    / width_d^2``. Rasmussen & Williams (2006), equation 4.17, with l = width / sqrt(2).
+
+    Parameters
+    ----------
+    width : positive float, or one per input
+    """
+
+    width: float | tuple[float, ...]
+
+    _core_name, _a, _b = "matern52", 10.0, 1.0 / 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class RationalQuadratic(Radial):
+    """The rational quadratic kernel, ``(1 + |x - z|^2 / (alpha width^2))^-alpha``.
+
+    An average of Gaussian kernels of many widths; they differ more for a smaller alpha. With one width per
+    input the square is ``sum_d (x_d - z_d)^2 / width_d^2``. Rasmussen & Williams (2006), equation 4.19, with
+    l = width / sqrt(2).
+
+    Parameters
+    ----------
+    width : positive float, or one per input
+    alpha : positive float, default=1.0
+    """
+
+    width: float | tuple[float, ...]
+    alpha: float = 1.0
+
+    _core_name = "rational_quadratic"
+    _learned: ClassVar = {"width": 1, "alpha": 0}
+
+    def __post_init__(self) -> None:
+        Radial.__post_init__(self)
+        object.__setattr__(self, "alpha", check_real("alpha", self.alpha, positive=True))
+
+    def _profile(self, v: FloatArray) -> tuple[FloatArray, FloatArray]:
+        K = np.exp(-self.alpha * np.log1p(v / self.alpha))
+        return K, K / (1.0 + v / self.alpha)
+
+    def _other_slopes(self, v: FloatArray) -> list[FloatArray]:
+        share = v / self.alpha
+        return [self.alpha * self._profile(v)[0] * (share / (1.0 + share) - np.log1p(share))]
+
+    def _c_profile(self, source: Source, v: str) -> str:
+        alpha = source.number("kernel parameter alpha", self.alpha)
+        return f"return $exp(-{alpha} * $log1p({v} / {alpha}));"
+
+    def _onnx_profile(self, v: Value) -> Value:
+        return ((v * (1.0 / self.alpha)).log1p() * -self.alpha).map("Exp")
+
+
+@dataclass(frozen=True, slots=True)
+class Periodic(Kernel):
+    """The periodic kernel, ``exp(-(period / (pi width))^2 sum_d sin^2(pi (x_d - z_d) / period))``.
+
+    It is the `Gaussian` kernel on a circle with the period as circumference, for functions that repeat. Use
+    `OnColumns` to apply it to the column of time, and multiply it by a wide `Gaussian` if the cycles change
+    slowly. MacKay (1998); Rasmussen & Williams (2006), equation 4.31, with l = sqrt(2) pi width / period.
+
+    Parameters
+    ----------
+    period, width : positive float
+        In the units of the inputs.
+
+    References
+    ----------
+    D. J. C. MacKay (1998). Introduction to Gaussian processes. In: Neural Networks and Machine Learning.
+
+    Examples
+    --------
+    >>> Periodic(period=7.0, width=2.0)([[0.0], [3.5], [14.0]], [[0.0]]).round(3)
+    array([[1.   ],
+           [0.289],
+           [1.   ]])
+    """
+
+    period: float
+    width: float
+
+    _core_name = "periodic"
+    _learned: ClassVar = {"period": 0, "width": 1}
+    _max_log_changes: ClassVar = {"period": 0.2}
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "period", _length("period", self.period))
+        object.__setattr__(self, "width", _length("width", self.width))
+
+    def _factor(self) -> float:
+        return (self.period / (np.pi * self.width)) ** 2
+
+    def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
+        total = np.zeros((len(x), len(z)))
+        for column_x, column_z in zip(x.T, z.T, strict=True):
+            turns = np.subtract.outer(column_x, column_z) / self.period
+            total += np.sin(np.pi * (turns - np.round(turns))) ** 2
+        return np.exp(-self._factor() * total)
+
+    def _natural(self, X: FloatArray, weights: FloatArray | None = None) -> FloatArray:
+        # The given period, and a standard deviation of each input no larger than the circle.
+        stds = np.minimum(column_stds(X, weights), self.period / (2.0 * np.pi))
+        return np.log([self.period, 2.0 * (np.sqrt(np.sum(stds**2)) or 1.0)])
+
+    def _forward(self, X: FloatArray, Z: FloatArray) -> tuple[FloatArray, Pull]:
+        # With angles a_d = pi (x_d - z_d) / period, S = sum_d sin^2 a_d and dS / d ln period = -T.
+        S, T = np.zeros((len(X), len(Z))), np.zeros((len(X), len(Z)))
+        for column_x, column_z in zip(X.T, Z.T, strict=True):
+            angle = np.pi / self.period * np.subtract.outer(column_x, column_z)
+            S += np.sin(angle) ** 2
+            T += angle * np.sin(2.0 * angle)
+        factor = self._factor()
+        K = np.exp(-factor * S)
+
+        def pull(D: FloatArray) -> FloatArray:
+            slope = factor * D * K
+            return np.array([np.sum(slope * (T - 2.0 * S)), 2.0 * np.sum(slope * S)])
+
+        return K, pull
+
+    def _c(self, source: Source) -> tuple[str, str, str]:
+        rate = source.number("kernel parameter pi / period", np.pi / self.period)
+        factor = source.number("kernel parameter (period / (pi width))^2", self._factor())
+        sine = f"const $REAL t = $sin({rate} * (x[$d] - z[$d]));"
+        return "0.0$f", f"{sine} s += t * t;", f"return $exp(-{factor} * s);"
+
+    def _onnx(self, x: Value, points: FloatArray) -> Value:
+        def squares(x: Value, z: FloatArray, at: slice) -> Value:
+            return ((x - z) * (np.pi / self.period)).map("Sin").squared().sum(-1)
+
+        return (x.over_inputs(points, squares) * -self._factor()).map("Exp")
+
+
+@dataclass(frozen=True, slots=True)
+class Laplacian(Kernel):
+    """The Laplacian kernel, ``exp(-gamma sum_d |x_d - z_d|)``.
+
+    Parameters
+    ----------
+    gamma : positive float
+    """
+
+    gamma: float
+
+    _core_name = "laplacian"
+    _learned: ClassVar = {"gamma": -1}
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "gamma", check_real("gamma", self.gamma, positive=True))
+
+    def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
+        distance = np.zeros((len(x), len(z)))
+        for column_x, column_z in zip(x.T, z.T, strict=True):
+            distance += np.abs(np.subtract.outer(column_x, column_z))
+        return np.exp(-self.gamma * distance)
+
+    def _natural(self, X: FloatArray, weights: FloatArray | None = None) -> FloatArray:
+        # The mean distance of two normal numbers is 2 / sqrt(pi) of their standard deviation.
+        total = float(column_stds(X, weights).sum()) or 1.0
+        return -np.log([total * 4.0 / np.sqrt(np.pi)])
+
+    def _forward(self, X: FloatArray, Z: FloatArray) -> tuple[FloatArray, Pull]:
+        from scipy.spatial.distance import cdist
+
+        exponent = -self.gamma * cdist(X, Z, "cityblock")
+        K: FloatArray = np.exp(exponent)
+        return K, lambda D: np.atleast_1d(np.sum(D * K * exponent))
+
+    def _c(self, source: Source) -> tuple[str, str, str]:
+        gamma = source.number("kernel parameter gamma", self.gamma)
+        return "0.0$f", "s += $fabs(x[$d] - z[$d]);", f"return $exp(-{gamma} * s);"
+
+    def _onnx(self, x: Value, points: FloatArray) -> Value:
+        distance = x.over_inputs(points, lambda x, z, _: (x - z).map("Abs").sum(-1))
+        return (distance * -self.gamma).map("Exp")
+
+
+#: Kernels by name, from (gamma, degree, coef0).
+NAMED: Final[dict[str, Callable[[float, int, float], Kernel]]] = {
+    "rbf": lambda gamma, *_: Gaussian(gamma**-0.5),
+    "matern32": lambda gamma, *_: Matern32(gamma**-0.5),
+    "matern52": lambda gamma, *_: Matern52(gamma**-0.5),
+    "rational_quadratic": lambda gamma, *_: RationalQuadratic(gamma**-0.5),
+    "laplacian": lambda gamma, *_: Laplacian(gamma),
+}
+
+
+def _length(name: str, value: object) -> float:
+    length = check_real(name, value, positive=True)
+    if not 1e-150 <= length <= 1e150:  # so that its square and the inverse of the square are finite
+        raise ValueError(f"{name} must be between 1e-150 and 1e150, got {length}; rescale X")
+    return length
