@@ -94,7 +94,7 @@ pub mod internal {
     pub use crate::likelihood::Working;
     pub use crate::likelihood::probit::{Expectations, Probit};
     #[cfg(feature = "fit")]
-    pub use crate::linalg::{Cholesky, LowerTriangle};
+    pub use crate::linalg::Cholesky;
     #[cfg(feature = "fit")]
     pub use crate::model::OutputPosterior;
     pub use crate::parallel::run_alongside;

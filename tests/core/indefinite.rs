@@ -4,7 +4,6 @@ use std::cell::Cell;
 use std::ops::ControlFlow;
 
 use nalgebra::DMatrix;
-use sparsebayes::internal::LowerTriangle;
 use sparsebayes::{Facts, Observations, Result, Settings, Statistics, Status, Sweep, fit};
 
 use crate::problems::{Problem, counts, labels};
@@ -62,7 +61,7 @@ impl Statistics for Brittle<'_> {
         active: &[usize],
         mu: &[f64],
         js: &[usize],
-    ) -> Result<(LowerTriangle, Vec<f64>)> {
+    ) -> Result<(DMatrix<f64>, Vec<f64>)> {
         self.rows.among(active, mu, js)
     }
 }

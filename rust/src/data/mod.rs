@@ -9,7 +9,6 @@ mod column_cache;
 mod design;
 mod part;
 mod provider;
-mod row_blocks;
 mod row_subsample;
 mod rows;
 mod softmax;
@@ -33,7 +32,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use nalgebra::DMatrix;
 
-use crate::linalg::LowerTriangle;
+use crate::linalg::vector::mirrored;
 use crate::{Error, Result};
 
 /// [`Error::Interrupted`] if the caller has raised the flag.
@@ -149,7 +148,7 @@ pub trait Statistics {
         gradient: &mut [f64],
     ) -> Result<f64> {
         let deviances = self.gradient(active, mu, gradient)?;
-        let own = self.among(active, mu, active)?.0.whole();
+        let own = mirrored(self.among(active, mu, active)?.0);
         gram.view_mut((0, 0), own.shape()).copy_from(&own);
         Ok(deviances.iter().sum())
     }
@@ -176,13 +175,13 @@ pub trait Statistics {
     /// One pass over the dictionary.
     fn sweep(&mut self, active: &[usize], mu: &[f64], wanted: &[usize]) -> Result<Sweep>;
 
-    /// The lower triangle of the Gram matrix of `js` (|js| x |js|), and the gradient of each.
+    /// The Gram matrix of `js` (|js| x |js|), and the gradient of each. Elements above the diagonal have no meaning.
     fn among(
         &mut self,
         active: &[usize],
         mu: &[f64],
         js: &[usize],
-    ) -> Result<(LowerTriangle, Vec<f64>)>;
+    ) -> Result<(DMatrix<f64>, Vec<f64>)>;
 
     /// The gradient of each of `js`.
     fn project(&mut self, active: &[usize], mu: &[f64], js: &[usize]) -> Result<Vec<f64>> {

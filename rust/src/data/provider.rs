@@ -7,13 +7,13 @@ use std::sync::atomic::AtomicBool;
 
 use nalgebra::DMatrix;
 
+use crate::data::column_cache::Sums;
 use crate::data::column_cache::{lengths, over_norm, unit_columns};
 use crate::data::design::Design;
-use crate::data::row_blocks::Sums;
 use crate::data::rows::Observations;
 use crate::data::targets::deviation_or_size;
 use crate::data::{Facts, Statistics, Sweep};
-use crate::linalg::LowerTriangle;
+use crate::linalg::vector::mirrored;
 use crate::{Error, Likelihood, Result};
 
 /// Sums for a few functions: `gradient` and `gram` as in [`Sweep`], for these functions only.
@@ -133,9 +133,7 @@ impl<R: RowProvider> ProviderStatistics<R> {
         let weight = self.rows.likelihood().working(0.0, 0.0).weight;
         let squares: Vec<f64> = start.diag.iter().map(|d| d / weight).collect();
         self.facts.norms = lengths(&squares)?;
-        let start = self.to_units(start);
-        self.remember(start.deviances[0]);
-        self.start = Some(start);
+        self.start = Some(self.to_units(start));
         Ok(())
     }
 
@@ -207,6 +205,11 @@ impl<R: RowProvider> Statistics for ProviderStatistics<R> {
 
     fn deviance(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
         self.move_to(active, mu)?;
+        if active.is_empty()
+            && let Some(start) = &self.start
+        {
+            return Ok(start.deviances[0]);
+        }
         let mut recent = self.recent.iter();
         if let Some(known) = recent.find(|known| known.0 == self.active && known.1 == self.mu) {
             return Ok(known.2);
@@ -300,10 +303,10 @@ impl<R: RowProvider> Statistics for ProviderStatistics<R> {
         active: &[usize],
         mu: &[f64],
         js: &[usize],
-    ) -> Result<(LowerTriangle, Vec<f64>)> {
+    ) -> Result<(DMatrix<f64>, Vec<f64>)> {
         self.move_to(active, mu)?;
         let (gram, gradient) = self.unit_products(js)?;
-        Ok((LowerTriangle::of(&gram), gradient))
+        Ok((gram, gradient))
     }
 }
 
@@ -470,7 +473,7 @@ impl RowProvider for RowPart<'_> {
             self.rows.local(active, mu, &mut gram, &mut gradient)?
         } else {
             let among = self.rows.among(active, mu, js)?;
-            (gram, gradient) = (among.0.whole(), among.1);
+            (gram, gradient) = (mirrored(among.0), among.1);
             self.rows.deviance(active, mu)?
         };
         Ok(CandidateProducts {

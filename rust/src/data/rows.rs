@@ -10,18 +10,17 @@ use nalgebra::{DMatrix, DVector};
 use crate::data::column_cache::{
     ActiveColumns, add_squares, column_into, columns_into_strips, lengths, unit_columns,
 };
+use crate::data::column_cache::{
+    GRAM_COLUMNS, GRAM_ROWS, ROW_BLOCK, Sums, over_blocks, sum_over_rows,
+};
 use crate::data::design::{DenseDesign, Design};
 use crate::data::low_rank::bounds::FamilyBasis;
 use crate::data::low_rank::features::{LowRankFeatures, LowRankPolicy};
 use crate::data::low_rank::statistics::LowRankStatistics;
-use crate::data::row_blocks::{
-    GRAM_COLUMNS, GRAM_ROWS, ROW_BLOCK, Sums, over_blocks, sum_over_rows,
-};
 use crate::data::row_subsample::RowSubsample;
 use crate::data::targets::{check_rows, common_scale, total_weight};
 use crate::data::{Facts, Statistics, Sweep, no_bound};
 use crate::likelihood::WorkingRows;
-use crate::linalg::LowerTriangle;
 use crate::linalg::columns::Table;
 use crate::linalg::columns::{AlignedColumns, stride};
 use crate::linalg::gemm::{TallMatrix, add_lower_transpose_product, add_transpose_product};
@@ -463,34 +462,22 @@ impl<'a> Observations<'a> {
         let m = columns.len();
         let work = m * m * rows.len();
         fill_pieces_of(work, out, GRAM_COLUMNS * m, |start, out| {
+            if self.facts.check_cancelled().is_err() {
+                return;
+            }
             let (first, width) = (start / m, out.len() / m);
-            self.add_gram_columns(columns, rows, first..first + width, &mut out[first..], m);
+            let below = &columns[first..];
+            let weighted;
+            let right = if self.weights.is_none() && self.likelihood.is_linear() {
+                // All working weights are 1.
+                TallMatrix::listed(&below[..width])
+            } else {
+                weighted = self.weighted(&below[..width], rows);
+                TallMatrix::new(&weighted, stride(rows.len()), width)
+            };
+            let below = TallMatrix::listed(below);
+            add_lower_transpose_product(below, right, rows.len(), &mut out[first..], m);
         });
-    }
-
-    /// Adds to some columns of the Gram matrix, from the row of the first of them down, `out_stride` apart.
-    fn add_gram_columns(
-        &self,
-        columns: &[&[f64]],
-        rows: &Range<usize>,
-        these: Range<usize>,
-        out: &mut [f64],
-        out_stride: usize,
-    ) {
-        if self.facts.check_cancelled().is_err() {
-            return;
-        }
-        let (below, width) = (&columns[these.start..], these.len());
-        let weighted;
-        let right = if self.weights.is_none() && self.likelihood.is_linear() {
-            // All working weights are 1.
-            TallMatrix::listed(&below[..width])
-        } else {
-            weighted = self.weighted(&below[..width], rows);
-            TallMatrix::new(&weighted, stride(rows.len()), width)
-        };
-        let below = TallMatrix::listed(below);
-        add_lower_transpose_product(below, right, rows.len(), out, out_stride);
     }
 }
 
@@ -706,7 +693,7 @@ impl Statistics for Observations<'_> {
         active: &[usize],
         mu: &[f64],
         js: &[usize],
-    ) -> Result<(LowerTriangle, Vec<f64>)> {
+    ) -> Result<(DMatrix<f64>, Vec<f64>)> {
         /// Columns that one thread multiplies with the residual.
         const COLUMNS: usize = 32;
         self.move_to(active, mu)?;
@@ -723,16 +710,13 @@ impl Statistics for Observations<'_> {
         // Most functions of a working set are never added to the model, so their columns are not kept.
         let (mut strips, mut gradient) = (Vec::new(), vec![0.0; m * self.variances.len()]);
         if self.target.is_empty() {
-            return Ok((LowerTriangle::of(&DMatrix::zeros(m, m)), gradient));
+            return Ok((DMatrix::zeros(m, m), gradient));
         }
-        let mut gram = LowerTriangle::zeros(m);
+        let mut gram = DMatrix::zeros(m, m);
         for rows in pieces(self.n_rows(), GRAM_ROWS) {
             let columns =
                 columns_into_strips(&*self.design, &self.facts.norms, js, &rows, &mut strips);
-            gram.add(m * m * rows.len(), |strip, out| {
-                let height = m - strip.start;
-                self.add_gram_columns(&columns, &rows, strip, out, height);
-            });
+            self.add_gram(&columns, &rows, gram.as_mut_slice());
             for (c, gradient) in gradient.chunks_exact_mut(m.max(1)).enumerate() {
                 let residual = &self.residual_of(c)[rows.clone()];
                 fill_pieces_of(m * rows.len(), gradient, COLUMNS, |first, out| {

@@ -15,13 +15,12 @@ use nalgebra::DMatrix;
 use crate::data::column_cache::{
     ActiveColumns, columns_into_strips, divide_by_norms, lengths, unit_columns, unit_square,
 };
-use crate::data::design::Design;
-use crate::data::row_blocks::{
+use crate::data::column_cache::{
     GRAM_COLUMNS, GRAM_ROWS, ROW_BLOCK, Sums, over_blocks, sum_over_rows,
 };
+use crate::data::design::Design;
 use crate::data::targets::{check_rows, total_weight};
 use crate::data::{Facts, Statistics, Sweep};
-use crate::linalg::LowerTriangle;
 use crate::linalg::gemm::{TallMatrix, add_lower_transpose_product, add_transpose_product};
 use crate::linalg::vector::{axpy, column_dot, mirror};
 use crate::parallel::{fill_pieces_of, map_pieces, pieces};
@@ -566,7 +565,7 @@ impl Statistics for SoftmaxStatistics<'_> {
         active: &[usize],
         mu: &[f64],
         js: &[usize],
-    ) -> Result<(LowerTriangle, Vec<f64>)> {
+    ) -> Result<(DMatrix<f64>, Vec<f64>)> {
         self.move_to(active, mu)?;
         let groups = ByClass::new(js, self.design.n_basis(), self.n_classes);
         let m = js.len();
@@ -585,7 +584,7 @@ impl Statistics for SoftmaxStatistics<'_> {
                 }
             }
         }
-        Ok((LowerTriangle::of(&groups.unsorted(gram)), gradient))
+        Ok((groups.unsorted(gram), gradient))
     }
 }
 
@@ -744,7 +743,6 @@ mod tests {
             let sweep = stats.sweep(active, mu, active).unwrap();
             let all: Vec<usize> = (0..K * CLASSES).rev().collect();
             let (gram, gradient) = stats.among(active, mu, &all).unwrap();
-            let gram = gram.whole();
             for (a, &i) in all.iter().enumerate() {
                 assert!((sweep.diag[i] - gram[(a, a)]).abs() < 1e-12);
                 assert!((sweep.gradient[i] - gradient[a]).abs() < 1e-12);

@@ -11,7 +11,6 @@ use crate::data::design::BLOCK_BUFFER;
 use crate::data::design::Design;
 use crate::data::targets::{check_values, deviation_or_size};
 use crate::data::{Facts, Statistics, Sweep, check_flag};
-use crate::linalg::LowerTriangle;
 use crate::linalg::double_double::DoubleDouble;
 use crate::linalg::double_double::{Gram, STRIP, Strip};
 use crate::parallel::{map_pieces, pieces};
@@ -491,13 +490,10 @@ impl Statistics for SumStatistics<'_> {
         active: &[usize],
         mu: &[f64],
         js: &[usize],
-    ) -> Result<(LowerTriangle, Vec<f64>)> {
+    ) -> Result<(DMatrix<f64>, Vec<f64>)> {
         self.move_to(active, mu)?;
         let gram = DMatrix::from_fn(js.len(), js.len(), |a, b| self.unit_gram(js[a], js[b]));
-        Ok((
-            LowerTriangle::of(&gram),
-            js.iter().map(|&j| self.unit_residual(j)).collect(),
-        ))
+        Ok((gram, js.iter().map(|&j| self.unit_residual(j)).collect()))
     }
 }
 

@@ -14,7 +14,7 @@ use crate::fit::settings::{Rules, check_noise_scale, check_scale, check_units};
 use crate::fit::tuning::{Effort, Tuning};
 use crate::linalg::Cholesky;
 use crate::linalg::columns::stride;
-use crate::linalg::vector::{axpy, bilinear, dot, head, leading, rank_one, sum_of_ln};
+use crate::linalg::vector::{axpy, bilinear, dot, head, leading, mirrored, rank_one, sum_of_ln};
 
 /// Active functions, hyperparameters and the Gaussian posterior over the weights of C outputs.
 ///
@@ -185,7 +185,7 @@ impl Model {
         }
         let mut gradient = start.clone();
         let deviances = stats.gradient(functions, &start, &mut gradient)?;
-        let gram = stats.among(functions, &start, functions)?.0.whole();
+        let gram = mirrored(stats.among(functions, &start, functions)?.0);
         self.set_data(&start, &gradient, &deviances, Some(&gram))
     }
 

@@ -6,7 +6,6 @@ use crate::Result;
 use crate::data::{Facts, Statistics, Sweep};
 use crate::fit::evidence::Priors;
 use crate::fit::model::{Candidate, Model};
-use crate::linalg::LowerTriangle;
 use crate::linalg::symmetric::SymmetricMatrix;
 use crate::linalg::vector::{axpy, dot};
 
@@ -196,7 +195,7 @@ impl Statistics for &WorkingSet {
         active: &[usize],
         mu: &[f64],
         js: &[usize],
-    ) -> Result<(LowerTriangle, Vec<f64>)> {
+    ) -> Result<(DMatrix<f64>, Vec<f64>)> {
         let gram = DMatrix::from_fn(js.len(), js.len(), |a, b| self.gram[(js[a], js[b])]);
         let (m, set): (usize, &WorkingSet) = (active.len(), self);
         let of_output = |c: usize| {
@@ -205,6 +204,6 @@ impl Statistics for &WorkingSet {
                 .map(move |&j| set.residual_product(j, c, active, mu))
         };
         let gradient = (0..set.target_sq.len()).flat_map(of_output).collect();
-        Ok((LowerTriangle::of(&gram), gradient))
+        Ok((gram, gradient))
     }
 }

@@ -20,5 +20,3 @@ pub(crate) mod vector;
 pub(crate) use crate::error::FactorizationError;
 #[cfg(feature = "fit")]
 pub use crate::linalg::cholesky::Cholesky;
-#[cfg(feature = "fit")]
-pub use crate::linalg::symmetric::LowerTriangle;

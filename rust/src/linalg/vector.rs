@@ -129,6 +129,12 @@ pub(crate) fn mirror(matrix: &mut DMatrix<f64>) {
     each_below_diagonal(size, |i, j| values[i * size + j] = values[j * size + i]);
 }
 
+/// [`mirror`] of a matrix that is not needed otherwise.
+pub(crate) fn mirrored(mut matrix: DMatrix<f64>) -> DMatrix<f64> {
+    mirror(&mut matrix);
+    matrix
+}
+
 /// Calls `f` with the indices (row, column) of each element below the diagonal, tile by tile to stay in the cache.
 pub(crate) fn each_below_diagonal(size: usize, mut f: impl FnMut(usize, usize)) {
     const TILE: usize = 16;

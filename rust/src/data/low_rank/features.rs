@@ -7,17 +7,18 @@
 
 use std::ops::Range;
 
+use nalgebra::DMatrix;
+
 use crate::Points;
+use crate::data::column_cache::{Sums, sum_over_rows};
 use crate::data::design::{Design, Family};
 use crate::data::low_rank::pivoted_cholesky::{PivotedCholesky, sample};
-use crate::data::row_blocks::{Sums, sum_over_rows};
-use crate::linalg::LowerTriangle;
 use crate::linalg::columns::{AlignedColumns, COLUMNS, Table, stride};
 use crate::linalg::gemm::{
     TallMatrix, add_lower_transpose_product, add_product, add_transpose_product,
 };
 use crate::linalg::vector::{axpy, dot, mirror, multiply_into, weighted_square};
-use crate::parallel::{map_pieces, pieces};
+use crate::parallel::{fill_pieces_of, map_pieces, pieces};
 
 /// Error of a kernel value, relative to the largest, that counts as rounding.
 pub(crate) const EXACT: f64 = 1e-12;
@@ -406,15 +407,21 @@ impl LowRankFeatures {
         right: &[f64],
         js: &[usize],
         norms: &[f64],
-    ) -> (LowerTriangle, Vec<f64>) {
+    ) -> (DMatrix<f64>, Vec<f64>) {
         let (p, rank, rows) = (js.len(), self.rank(), self.rows_of(js, norms));
         let products = times(gram, &rows);
-        let mut out = LowerTriangle::zeros(p);
-        out.add(p * p * rank, |columns, out| {
-            let first = columns.start;
-            let below = rows.tall(&(first..p), 0);
-            add_lower_transpose_product(below, products.tall(&columns, 0), rank, out, p - first);
-        });
+        let mut out = DMatrix::zeros(p, p);
+        fill_pieces_of(
+            p * p * rank,
+            out.as_mut_slice(),
+            COLUMNS * p,
+            |start, out| {
+                let (first, width) = (start / p, out.len() / p);
+                let below = rows.tall(&(first..p), 0);
+                let right = products.tall(&(first..first + width), 0);
+                add_lower_transpose_product(below, right, rank, &mut out[first..], p);
+            },
+        );
         (out, rows.products(right))
     }
 
