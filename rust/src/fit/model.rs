@@ -448,23 +448,32 @@ impl Model {
         self.outputs.iter().enumerate().map(of_output).sum()
     }
 
-    /// Calls [`Model::centre`] if round-off matters, and returns whether it did.
+    /// Moves the reference of the quadratic model to the posterior mean if round-off matters, and returns whether it did.
     ///
-    /// For other likelihoods than the Gaussian the quadratic model holds at its reference only and stays.
+    /// The factors stay as they are, because they solve only for the remaining correction of the means, as in iterative refinement. For
+    /// other likelihoods than the Gaussian the quadratic model holds at its reference only and stays.
     pub(crate) fn recentre(&mut self, stats: &mut dyn Statistics) -> Result<bool> {
         if self.round_off() <= self.max_round_off || !stats.facts().is_linear {
             return Ok(false);
         }
-        self.centre(stats)?;
+        self.move_reference(stats)?;
+        self.solve_for_means();
         Ok(true)
     }
 
-    /// Moves the reference of the quadratic model to the posterior mean, with the residual computed from the data.
+    /// Moves the reference of the quadratic model to the posterior mean, and recomputes factors that were updated in place.
     pub(crate) fn centre(&mut self, stats: &mut dyn Statistics) -> Result<()> {
+        self.move_reference(stats)?;
+        self.renew_factors()
+    }
+
+    /// Makes the posterior mean the reference, with the residual there computed from the data.
+    fn move_reference(&mut self, stats: &mut dyn Statistics) -> Result<()> {
         let mu = self.means();
         let mut gradient = vec![0.0; mu.len()];
         let deviances = stats.gradient(&self.active, &mu, &mut gradient)?;
-        self.set_data(&mu, &gradient, &deviances, None)
+        self.set_reference(&mu, &gradient, &deviances);
+        Ok(())
     }
 
     /// Replaces the quadratic model of the data, of one output, by the one about `mu`.
@@ -698,6 +707,18 @@ impl Model {
         deviances: &[f64],
         gram: Option<&DMatrix<f64>>,
     ) -> Result<()> {
+        self.set_reference(reference, gradient, deviances);
+        let Some(gram) = gram else {
+            return self.renew_factors();
+        };
+        let m = self.len();
+        self.gram
+            .view_mut((0, 0), (m, m))
+            .copy_from(&gram.view((0, 0), (m, m)));
+        self.recompute()
+    }
+
+    fn set_reference(&mut self, reference: &[f64], gradient: &[f64], deviances: &[f64]) {
         let m = self.len();
         for (c, output) in self.outputs.iter_mut().enumerate() {
             let own = c * m..(c + 1) * m;
@@ -705,19 +726,16 @@ impl Model {
             output.gradient.copy_from_slice(&gradient[own]);
             output.deviance = deviances[c];
         }
-        if let Some(gram) = gram {
-            self.gram
-                .view_mut((0, 0), (m, m))
-                .copy_from(&gram.view((0, 0), (m, m)));
-        } else if self
-            .levels
-            .iter()
-            .all(|l| l.from_scratch_at == Some(l.noise.beta))
-        {
-            (0..self.levels.len()).for_each(|l| self.solve_for_means(l));
-            return Ok(());
+    }
+
+    /// Computes the means, and factors from scratch unless they are.
+    fn renew_factors(&mut self) -> Result<()> {
+        let is_new = |level: &Level| level.from_scratch_at == Some(level.noise.beta);
+        if !self.levels.iter().all(is_new) {
+            return self.recompute();
         }
-        self.recompute()
+        self.solve_for_means();
+        Ok(())
     }
 
     /// Factors, covariances and means from scratch.
@@ -732,15 +750,15 @@ impl Model {
             })?;
             level.chol.inverse_into(&mut level.sigma)?;
             level.from_scratch_at = Some(beta);
-            self.solve_for_means(l);
         }
+        self.solve_for_means();
         Ok(())
     }
 
-    fn solve_for_means(&mut self, l: usize) {
-        let range = self.outputs_of(l);
-        let level = &self.levels[l];
-        for output in &mut self.outputs[range] {
+    fn solve_for_means(&mut self) {
+        for c in 0..self.outputs.len() {
+            let l = self.level_of(c);
+            let (level, output) = (&self.levels[l], &mut self.outputs[c]);
             let terms = self
                 .alpha
                 .iter()
@@ -950,7 +968,8 @@ mod tests {
                 gradient.extend(model.active.iter().map(|&j| dot(&self.phi[j], &residual)));
                 deviances.push(dot(&residual, &residual));
             }
-            model.set_data(&mu, &gradient, &deviances, None).unwrap();
+            model.set_reference(&mu, &gradient, &deviances);
+            model.solve_for_means();
         }
     }
 
