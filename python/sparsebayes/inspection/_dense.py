@@ -24,8 +24,8 @@ _SCANNED = 128
 #: Newton steps at most; and the squared distance, in posterior deviations, below which steps are not halved.
 _NEWTON_STEPS = 500
 _CLOSE = 1e-10
-#: ln(alpha / s) of the scan for the best precision, and the bisections that follow it.
-_LOG_RATIOS = np.linspace(-40.0, 40.0, 1601)
+#: Moves of ln alpha of the scan for the best precision, and the bisections that follow it.
+_SCAN = np.linspace(-40.0, 40.0, 1601)
 _BISECTIONS = 60
 #: Distances in ln alpha at which the nearest maximum is looked for.
 _DISTANCES = np.append(0.0, np.geomspace(1e-10, 60.0, 120))
@@ -280,64 +280,71 @@ def bisect(
 # --- gains of single changes ----------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class Evidence:
-    r"""The log evidence of n basis functions as a function of the precision of each.
+    r"""The log evidence F of n basis functions as the log precision of each moves by x.
 
     The C outputs of a model share the precisions, so it is the sum over the outputs (Tipping & Faul 2003,
-    equation 18), and with different noise levels it may have several maxima:
+    equations 18 and 23), and with different noise levels it may have several maxima:
 
-    .. math:: F(\alpha) = \sum_c \tfrac{1}{2} [\ln \alpha - \ln(\alpha + s_c) + q_c^2 / (\alpha + s_c)]
-        + \ln p(\ln \alpha)
+    .. math:: F(x) - F(0) = \sum_c \tfrac{1}{2} [x - \ln (D / D_0) - (Q^2 / \alpha) (e^x - 1) / (D D_0)]
+        + \ln p(\ln \alpha + x) - \ln p(\ln \alpha), \quad D = S / \alpha + p e^x
+
+    with :math:`p = \alpha \Sigma_{jj}`, or 1 for an inactive function. The ratios do not depend on the units
+    of columns and targets. s and q (equation 23) are not formed: alpha - S, which is alpha p, would be lost
+    to round-off for a weight that the data determine well, and so would F(x) - F(0), with little noise.
     """
 
-    #: Sparsity factors (positive) and squared quality factors (equation 19), n x C.
-    s: FloatArray
-    power: FloatArray
-    #: Gamma(shape, rate) of alpha.
-    prior: tuple[float, float]
+    def __init__(
+        self, S: FloatArray, Q: FloatArray, p: FloatArray, alpha: FloatArray, prior: tuple[float, float]
+    ) -> None:
+        """``S`` (positive), ``Q`` and ``p`` are n x C; ``prior`` is Gamma(shape, rate) of alpha."""
+        self.free = S / alpha[:, np.newaxis]
+        self.power = (Q / np.sqrt(alpha)[:, np.newaxis]) ** 2
+        self.p, self.alpha, self.prior = p, alpha, prior
 
-    def gain(self, alpha: FloatArray) -> FloatArray:
-        """Return F relative to the model without the function."""
-        a = alpha[..., np.newaxis]
-        terms = self.power / (a + self.s) - np.log1p(self.s / a)
-        return np.asarray(0.5 * terms.sum(axis=-1) + log_prior(alpha, self.prior))
+    def value(self, x: FloatArray) -> FloatArray:
+        """Return F(x) - F(0)."""
+        (shape, rate), now = self.prior, self.free + self.p
+        D = self.free + self.p * np.exp(x)[..., np.newaxis]
+        terms = x[..., np.newaxis] - np.log(D / now) - self.power * np.expm1(x)[..., np.newaxis] / (D * now)
+        return np.asarray(0.5 * terms.sum(axis=-1) + shape * x - rate * self.alpha * np.expm1(x))
 
-    def rises(self, alpha: FloatArray) -> NDArray[np.bool_]:
-        """Return whether F increases with ln alpha."""
-        a, (shape, rate) = alpha[..., np.newaxis], self.prior
-        terms = (self.s**2 - a * (self.power - self.s)) / (a + self.s) ** 2
-        return np.asarray(0.5 * terms.sum(axis=-1) + shape - rate * alpha > 0.0)
+    def deletion(self) -> FloatArray:
+        """Return the log evidence without the function - F(0)."""
+        now = self.free + self.p
+        terms = np.log(now / self.p) - self.power / (self.p * now)
+        return np.asarray(0.5 * terms.sum(axis=-1) - log_prior(self.alpha, self.prior))
+
+    def rises(self, x: FloatArray) -> NDArray[np.bool_]:
+        """Return whether F increases."""
+        e, (shape, rate) = np.exp(x), self.prior
+        D = self.free + self.p * e[..., np.newaxis]
+        terms = self.free / D - self.power * e[..., np.newaxis] / D**2
+        return np.asarray(0.5 * terms.sum(axis=-1) + shape - rate * self.alpha * e > 0.0)
 
     def best(self) -> tuple[FloatArray, FloatArray]:
-        """Return the alpha of the largest F and its gain, by a scan of ln alpha and bisection."""
-        unit = self.s.max(axis=1)
-        at = np.argmax(self.gain(np.exp(_LOG_RATIOS)[:, np.newaxis] * unit), axis=0)
-        at = np.clip(at, 1, len(_LOG_RATIOS) - 2)
+        """Return the x of the largest F and its value, by a scan and bisection."""
+        at = np.clip(np.argmax(self.value(_SCAN[:, np.newaxis]), axis=0), 1, len(_SCAN) - 2)
+        x = bisect(_SCAN[at - 1], _SCAN[at + 1], self.rises)
+        return x, self.value(x)
 
-        def rising(x: FloatArray) -> NDArray[np.bool_]:
-            return self.rises(np.exp(x) * unit)
-
-        alpha = np.exp(bisect(_LOG_RATIOS[at - 1], _LOG_RATIOS[at + 1], rising)) * unit
-        return alpha, self.gain(alpha)
-
-    def change(self, alpha: FloatArray) -> FloatArray:
-        """Return |move| of each ln alpha to the maximum of F; inf if the function should be deleted.
+    def change(self) -> FloatArray:
+        """Return |x| at the maximum of F; inf if the function should be deleted.
 
         The nearest maximum uphill, unless another one is better.
         """
-        sign = np.where(self.rises(alpha), 1.0, -1.0)
+        sign = np.where(self.rises(np.zeros(len(self.alpha))), 1.0, -1.0)
 
         def uphill(x: FloatArray) -> NDArray[np.bool_]:
-            return np.asarray(self.rises(alpha * np.exp(sign * x)) == (sign > 0.0))
+            return np.asarray(self.rises(sign * x) == (sign > 0.0))
 
-        downhill = np.array([~uphill(np.full(len(alpha), x)) for x in _DISTANCES[1:]])
+        downhill = np.array([~uphill(np.full(len(sign), x)) for x in _DISTANCES[1:]])
         first, exists = np.argmax(downhill, axis=0), downhill.any(axis=0)
-        near = np.where(exists, bisect(_DISTANCES[first], _DISTANCES[first + 1], uphill), np.inf)
-        here = np.where(exists, self.gain(alpha * np.exp(np.where(exists, sign * near, 0.0))), 0.0)
+        near, deletion = bisect(_DISTANCES[first], _DISTANCES[first + 1], uphill), self.deletion()
+        here = np.where(exists, self.value(sign * near), deletion)
         best, value = self.best()
-        moves = np.where(value > here + _BETTER, np.abs(np.log(best / alpha)), near)
-        return np.where(np.maximum(value, here) + _BETTER < 0.0, np.inf, moves)
+        moves = np.where(value > here + _BETTER, np.abs(best), np.where(exists, near, np.inf))
+        return np.where(np.maximum(value, here) + _BETTER < deletion, np.inf, moves)
 
 
 def max_log_alpha_change(
@@ -345,31 +352,29 @@ def max_log_alpha_change(
 ) -> float:
     """Return the largest |ln(new alpha / alpha)| (equation 20); inf if a function should be deleted (21).
 
-    ``S``, ``Q`` and ``variance``, alpha_j Sigma_jj, are M x C. In s = alpha S / (alpha - S) and q = alpha Q /
-    (alpha - S) (equation 23) alpha - S would be lost to round-off for a weight that the data determine well;
-    it is alpha times ``variance``.
+    ``S``, ``Q`` and ``variance``, alpha_j Sigma_jj, are M x C.
     """
     if (S <= 0.0).any():
         return np.inf
     largest = 0.0
     for block in blocks(len(alpha), _SCANNED):
-        s, q = S[block] / variance[block], Q[block] / variance[block]
-        largest = max(largest, float(Evidence(s, q**2, prior).change(alpha[block]).max()))
+        evidence = Evidence(S[block], Q[block], variance[block], alpha[block], prior)
+        largest = max(largest, float(evidence.change().max()))
     return largest
 
 
 def addition_gains(S: FloatArray, Q: FloatArray, prior: tuple[float, float]) -> FloatArray:
     """Return the gain of adding functions (n x C) with their best precision; 0 if they vanish."""
-    power = Q**2
     gains = np.zeros(len(S))
-    usable = np.flatnonzero((S > 0.0).all(axis=1) & (power > S).any(axis=1))
+    usable = np.flatnonzero((S > 0.0).all(axis=1) & (np.abs(Q) > np.sqrt(S)).any(axis=1))
     if S.shape[1] == 1 and prior == (0.0, 0.0):
-        excess = power[usable, 0] / S[usable, 0] - 1.0
+        excess = (Q[usable, 0] / np.sqrt(S[usable, 0])) ** 2 - 1.0
         gains[usable] = 0.5 * (excess - np.log1p(excess))  # equation 27
         return gains
     for block in blocks(len(usable), _SCANNED):
-        at = usable[block]
-        gains[at] = Evidence(S[at], power[at], prior).best()[1]
+        s, q = S[usable[block]], Q[usable[block]]
+        evidence = Evidence(s, q, np.ones_like(s), s.max(axis=1), prior)
+        gains[usable[block]] = evidence.best()[1] - evidence.deletion()
     return gains
 
 
@@ -400,7 +405,7 @@ def max_gain_exchange(
         s = S[block, np.newaxis] + u**2 / variance
         q = fit.Q[block, np.newaxis] + u * (fit.mean / variance)
         usable = inactive[block, np.newaxis] & (s > _RESOLVED * np.sum(columns**2, axis=0)[:, np.newaxis])
-        usable &= q**2 > s
+        usable &= np.abs(q) > np.sqrt(s)
         gains = addition_gains(s[usable, np.newaxis], q[usable, np.newaxis], prior)
         gains = gains + np.broadcast_to(deletion, s.shape)[usable]
         largest = max(largest, float(np.max(gains, initial=0.0)))
