@@ -110,7 +110,7 @@ impl Hyperparameters {
         }
     }
 
-    /// Those after one update of a scheme, where beta changes by at most a factor.
+    /// The hyperparameters after one update of a scheme, where beta changes by at most a factor.
     pub(crate) fn updated(model: &Model, scheme: Scheme, max_growth: f64) -> Self {
         let alpha = (0..model.len()).map(|k| {
             let most = Tuning::INFINITE_RATIO * model.alpha[k];
