@@ -168,14 +168,14 @@ def test_ctrl_c_ends_a_fit_inside_a_call_of_lapack(kind, monkeypatch):
     """The fit ends before the call returns."""
     go_on, after = threading.Event(), []
 
-    def axes(Phi, weights, pulse):
+    def of(Phi, weights, pulse):
         press()
         go_on.wait()
         pulse()
         after.append("the work continues")
 
     model = kind(gamma=0.1)
-    monkeypatch.setattr("sparsebayes.revm.axes", axes)
+    monkeypatch.setattr("sparsebayes.revm.Axes.of", of)
     with pressed_and_heard() as press:
         model.fit(X, Y > 0)
     assert not hasattr(model, "dual_coef_")

@@ -38,7 +38,7 @@ CASES = {
     "softmax of columns": (SparseBayesClassifier(multi_class="softmax"), PLANE, THREE),
     "mRVM1": (MRVM1(NARROW, convergence="conv1"), PLANE, THREE),
     "mRVM2": (MRVM2(NARROW), PLANE, THREE),
-    "mRVM1 of two kernels": (MRVM1([NARROW, Gaussian(2.0)], convergence="conv1"), PLANE, THREE),
+    "mRVM1 of two kernels": (MRVM1([NARROW, Gaussian(1.5)], convergence="conv1"), PLANE, THREE),
     "mRVM2 of two kernels": (MRVM2([NARROW, Gaussian(2.0)]), PLANE, THREE),
 }
 #: Models without steps.

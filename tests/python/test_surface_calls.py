@@ -302,6 +302,8 @@ def test_methods_of_predictors(name, capfd, tmp_path):
 KERNEL_ARGUMENTS = {
     "width": some(1.0, [1.0, 2.0], 1e-150, 1e151, [], [[1.0]], [1.0, "a"]),
     "gamma": some(1.0, 0.1, 1e300),
+    "period": some(1.0, [1.0, 2.0], 1e-150, 1e151, [], [[1.0]], [1.0, "a"]),
+    "alpha": some(1.0, 1e-150, 1e300),
     "degree": some(1, 3, 10**6),
     "coef0": some(0.0, 1.0, -1e300),
     "offset": some(None, [1.0, 2.0], [1.0], [np.nan], [[1.0]], [1.0, "a"]),

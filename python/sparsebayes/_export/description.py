@@ -147,7 +147,7 @@ def factor(covariance: FloatArray) -> FloatArray:
 def describe(est: Any) -> ServedModel:
     """Return the description of a fitted estimator; ValueError if only Python can evaluate its functions."""
     est = est.to_local() if hasattr(est, "to_local") else est  # on Dask
-    if not hasattr(est, "to_predictor"):
+    if isinstance(est, type) or not hasattr(est, "to_predictor"):
         raise TypeError(f"est must be a fitted estimator of sparsebayes, got {type(est).__name__}")
     check_is_fitted(est)
     return _describe_posterior(est) if hasattr(est, "_basis") else _describe_dense(est)

@@ -152,7 +152,8 @@ def minimise_on_simplex(Omega: ArrayLike, f: ArrayLike) -> FloatArray:
     weights. With :math:`y = L^{-1} f` it is the shortest vector :math:`L^T c - y` on the simplex, and as
     :math:`units^T c = 1` the shortest :math:`(L^T - y\, units^T) c`. Non-negative least squares finds it up
     to a factor: v = t c that minimises :math:`\|(L^T - y\, units^T) v\|^2 + s^2 (1 - units^T v)^2` for any
-    s. Last, the equations of the minimum are solved for the variables that are not 0.
+    s. Last, the shortest solution of the equations of the minimum in the variables that are not 0 removes
+    what the addition and rounding changed.
     """
     Omega, f = np.asarray(Omega, dtype=np.float64), np.asarray(f, dtype=np.float64)
     size = max(np.abs(Omega).max(), np.abs(f).max()) or 1.0  # a common factor does not change the minimum
@@ -165,16 +166,15 @@ def minimise_on_simplex(Omega: ArrayLike, f: ArrayLike) -> FloatArray:
         design = np.vstack([L.T - np.outer(y, units), s * units])
         v, _ = nnls(design, np.append(np.zeros(n), s), maxiter=100 * n)
         c = v / (units @ v)
-    c[c < _RANK_RTOL * c.max()] = 0.0
-    at = np.flatnonzero(c)
-    bordered = np.block([[H[np.ix_(at, at)], units[at, np.newaxis]], [units[at], 0.0]])
+    at, total = np.flatnonzero(c > _RANK_RTOL * c.max()), np.linalg.norm(units)
+    bordered = np.block([[H[np.ix_(at, at)], units[at, np.newaxis] / total], [units[at] / total, 0.0]])
+    x = np.zeros(len(at) + 1)
     for _ in range(2):  # the second corrects the rounding of the first
-        slopes = H @ c - linear
-        slopes -= (c @ slopes) * units
-        step = np.linalg.lstsq(bordered, np.append(-slopes[at], 0.0), rcond=_RANK_RTOL)[0][:-1]
-        if (c[at] + step).min() < 0.0:
-            break
-        c[at] += step
+        x += np.linalg.lstsq(bordered, np.append(linear[at], 1.0 / total) - bordered @ x, rcond=_RANK_RTOL)[0]
+    smallest = _RANK_RTOL * x[:-1].max()
+    if x[:-1].min() > -smallest:
+        c = np.zeros(n)
+        c[at] = np.where(x[:-1] > smallest, x[:-1], 0.0)
     b: FloatArray = units * c / (units @ c)
     return b
 
