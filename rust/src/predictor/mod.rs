@@ -310,7 +310,7 @@ impl Predictor {
     /// Reads a model file.
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io) if it cannot be read, [`Error::Format`](crate::Error::Format) if it is not a valid model of a supported version.
+    /// [`Error::Io`] if it cannot be read, [`Error::Format`] if it is not a valid model of a supported version.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let file = File::open(path)?;
         let meta = file.metadata()?;
@@ -332,7 +332,7 @@ impl Predictor {
     /// Reads the bytes of a model file.
     ///
     /// # Errors
-    /// [`Error::Format`](crate::Error::Format) if they are not a valid model of a supported version.
+    /// [`Error::Format`] if they are not a valid model of a supported version.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let broken = |error: safetensors::SafeTensorError| {
             wrong(format!("this is not a whole safetensors file: {error:?}"))
@@ -353,7 +353,7 @@ impl Predictor {
     /// The bytes of a model file.
     ///
     /// # Errors
-    /// [`Error::Format`](crate::Error::Format) if the header cannot be written as JSON, which does not happen for loaded models.
+    /// [`Error::Format`] if the header cannot be written as JSON, which does not happen for loaded models.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let parts = self.parts();
         let header =
@@ -381,7 +381,7 @@ impl Predictor {
     /// Writes a model file atomically: to a temporary file in the same folder, which is then renamed.
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io); an existing file is then unchanged.
+    /// [`Error::Io`]; an existing file is then unchanged.
     #[cfg(feature = "save")]
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         use std::io::Write;
