@@ -6,10 +6,9 @@ use nalgebra::DMatrix;
 
 use crate::Result;
 use crate::data::{Facts, Statistics, Sweep};
-use crate::fit::candidates::{FactorTable, load_lanes};
+use crate::fit::candidates::{FactorTable, first, load_lanes, ranked};
 use crate::fit::evidence::{Factors, Priors, Term};
 use crate::fit::model::{Level, Model};
-use crate::fit::ranking::{first, ranked};
 use crate::fit::settings::Rules;
 use crate::fit::tuning::Tuning;
 use crate::fit::working_set::WorkingSet;

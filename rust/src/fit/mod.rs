@@ -15,14 +15,13 @@
 //! * `model`: the active set and its posterior, for one output or several that share their alphas;
 //! * `evidence`: the marginal likelihood as a function of one alpha;
 //! * `dictionary`: S and Q of all functions, and the choice of working sets;
-//! * `working_set`: exact statistics of part of the dictionary; `ranking`: the best few of many;
+//! * `working_set`: exact statistics of part of the dictionary;
 //! * `settings`: what a caller sets, its checks, and noise levels; `tuning`: constants; `record`: steps, trace and callback.
 
 mod candidates;
 mod context;
 mod dictionary;
 mod evidence;
-mod exchange;
 mod full_basis;
 mod greedy;
 mod laplace;
@@ -31,7 +30,6 @@ mod model;
 mod mrvm;
 mod newton;
 mod plan;
-mod ranking;
 mod record;
 mod refine;
 mod rollback;

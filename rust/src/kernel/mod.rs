@@ -1,7 +1,6 @@
 //! Kernels and their values.
 
 mod eval;
-mod points;
 #[cfg(test)]
 mod tests;
 
@@ -9,8 +8,8 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::kernel::eval::Points;
 use crate::kernel::eval::{CHUNK, Run};
-pub use crate::kernel::points::Points;
 
 /// A kernel k(x, z). The set is closed, so that fits and predictors can evaluate every kernel without Python.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

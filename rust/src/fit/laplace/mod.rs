@@ -14,13 +14,13 @@ pub(crate) mod mode;
 
 use crate::fit::context::Fit;
 use crate::fit::dictionary::Dictionary;
-use crate::fit::exchange::SearchBudget;
 use crate::fit::laplace::fixed_point::Residual;
 use crate::fit::model::Model;
 use crate::fit::record::{Action, Stop};
 use crate::fit::refine;
 use crate::fit::refine::Refined;
 use crate::fit::rollback::unless_indefinite;
+use crate::fit::search::SearchBudget;
 use crate::fit::search::lns::Opening;
 use crate::fit::settings::Search;
 use crate::fit::tuning::{Effort, Tuning};

@@ -8,9 +8,9 @@
 use std::collections::BTreeSet;
 
 use crate::Error;
+use crate::fit::candidates::most_aligned;
 use crate::fit::greedy::LocalFit;
 use crate::fit::model::Model;
-use crate::fit::ranking::most_aligned;
 use crate::fit::record::{Recorder, Stop};
 use crate::fit::settings::NoisePrecision;
 use crate::fit::tuning::Tuning;

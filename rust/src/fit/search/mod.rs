@@ -1,4 +1,399 @@
-//! Searches for a better model than the greedy optimum.
+//! Exchange search: from an optimum of the greedy algorithm to better ones by exchanging, merging and splitting functions.
+//!
+//! Tipping & Faul (2003) note that their algorithm may converge to a poor local maximum. Here functions of a converged
+//! model are exchanged for others on a working set; what is found there converges on all of the data like any other model,
+//! and the result is never worse than the start.
+//!
+//! For other likelihoods than the Gaussian the working set is linearised at the posterior mode. The gain of a move there is
+//! a prediction: the mode is recomputed, the fit converges, and the move is kept if the Laplace evidence is higher. Large
+//! moves leave the region where the linearisation is accurate; so if several moves fail together, the first is tried alone.
 
 pub(crate) mod lns;
 pub(crate) mod moves;
+
+use std::collections::BTreeSet;
+
+use crate::fit::context::Fit;
+use crate::fit::greedy::LocalFit;
+use crate::fit::model::Model;
+use crate::fit::record::{Action, Recorder, Stop};
+use crate::fit::rollback::unless_indefinite;
+use crate::fit::search::moves::{Move, Moves};
+use crate::fit::sequential::Start;
+use crate::fit::settings::Search;
+use crate::fit::tuning::Tuning;
+use crate::fit::working_set::WorkingSet;
+use crate::model::Status;
+use crate::parallel::map_pieces;
+
+/// Limits of a search on working sets.
+pub(crate) struct SearchBudget {
+    moves: Moves,
+    /// Remaining trials of moves that gain nothing by themselves, but may after re-estimation of the other functions.
+    trials: usize,
+    /// Moves that may still be made.
+    moves_left: usize,
+}
+
+impl SearchBudget {
+    fn new(moves: Moves, trials: usize) -> Self {
+        Self {
+            moves,
+            trials,
+            moves_left: usize::MAX,
+        }
+    }
+
+    /// The budget for a setting.
+    pub(crate) fn of(search: Search) -> Self {
+        let trials = match search {
+            Search::Exchange => 160,
+            Search::Greedy => 24,
+        };
+        Self::new(Moves::All, trials)
+    }
+
+    /// The budget for restarts, and for models with many functions.
+    fn short() -> Self {
+        Self::new(Moves::Exchanges, 24)
+    }
+}
+
+impl Fit<'_, '_> {
+    /// Continues from an optimum if the settings ask for a search. Returns the status of the better model.
+    pub(crate) fn exchange(&mut self, found: Status) -> Result<Status, Stop> {
+        if self.rules.search == Search::Greedy || self.model.len() == 0 {
+            return Ok(found);
+        }
+        let greedy = self.model.clone();
+        self.clear_dictionary();
+        let outcome = if self.stats.facts().is_linear {
+            self.exchange_on_rows()
+        } else {
+            self.exchange_at_modes()
+        };
+        let status = unless_indefinite(outcome)?.flatten();
+        if let Some(status) = status
+            && self.model.log_posterior() >= greedy.log_posterior()
+        {
+            return Ok(status);
+        }
+        let moved = self.model.log_posterior().to_bits() != greedy.log_posterior().to_bits();
+        self.model.clone_from(&greedy);
+        if moved {
+            self.record(Action::Search, None)?;
+        }
+        Ok(found)
+    }
+
+    /// Alternates between searches on a working set and convergence on all data; `None` if no better model was found.
+    fn exchange_on_rows(&mut self) -> Result<Option<Status>, Stop> {
+        let mut budget = SearchBudget::of(self.rules.search);
+        self.refresh()?;
+        let loose = self.rules.loosened();
+        let whole = self.dictionary.n_candidates() <= Tuning::MAX_WHOLE_DICTIONARY;
+        let mut status = None;
+        for round in 0..Tuning::MAX_WORKING_SETS {
+            if whole && round > 0 {
+                // The working set is the same as before, and with it most trials.
+                budget.trials = 0;
+            }
+            let set = self.exchange_set(whole)?;
+            if !self.on(&set, |local, _| local.explore(&mut budget, round == 0))? {
+                break;
+            }
+            self.model.centre(self.stats)?;
+            self.record(Action::Search, None)?;
+            self.refresh_or_update(None)?;
+            let rules = if whole { self.rules } else { &loose };
+            status = Some(self.with_rules(rules).sequential(Start::warm(0))?);
+        }
+        if status.is_some() && !whole {
+            status = Some(self.sequential(Start::warm(0))?);
+        }
+        Ok(status)
+    }
+
+    /// The working set of the whole dictionary, or of the active functions and their substitutes.
+    fn exchange_set(&mut self, whole: bool) -> Result<WorkingSet, Stop> {
+        let members = if whole {
+            self.dictionary.sample(0, usize::MAX)
+        } else {
+            let mut members = self.dictionary.substitutes(self.model);
+            let near = self
+                .dictionary
+                .near_candidates(self.model, Tuning::SAMPLE_SIZE);
+            members.extend(near);
+            members
+        };
+        Ok(self.working_set(&members)?)
+    }
+
+    /// Searches on linearisations of the likelihood, each at the mode of the model found before.
+    fn exchange_at_modes(&mut self) -> Result<Option<Status>, Stop> {
+        let mut status = None;
+        let mut budget = SearchBudget::of(self.rules.search);
+        for _ in 0..Tuning::MAX_WORKING_SETS {
+            let mut better = None;
+            for max_moves in [usize::MAX, 1] {
+                budget.moves_left = max_moves;
+                better = self.exchange_at_mode(&mut budget)?;
+                // With at most one move made, a limit of one move would give the same result.
+                if better.is_some() || max_moves - budget.moves_left <= 1 {
+                    break;
+                }
+            }
+            if better.is_none() {
+                break;
+            }
+            status = better;
+        }
+        Ok(status)
+    }
+
+    /// Makes moves on the linearisation at the mode, and continues the fit from there. Returns `None`, with the model restored,
+    /// if it does not converge to a better model.
+    fn exchange_at_mode(&mut self, budget: &mut SearchBudget) -> Result<Option<Status>, Stop> {
+        let before = self.model.clone();
+        self.clear_dictionary();
+        self.find_mode()?;
+        self.refresh()?;
+        let members = self.dictionary.substitutes(self.model);
+        let set = self.working_set(&members)?;
+        let moved = self.on(&set, |local, _| local.improve(budget));
+        let outcome = match moved {
+            Ok(true) => self.continue_from_moves(&before),
+            moved => moved.map(|_| None),
+        };
+        let status = unless_indefinite(outcome)?.flatten();
+        if status.is_none() {
+            self.model.clone_from(&before);
+        }
+        Ok(status)
+    }
+
+    /// Fits to convergence after moves; `None` if the result is not better than `before`.
+    fn continue_from_moves(&mut self, before: &Model) -> Result<Option<Status>, Stop> {
+        self.find_mode()?;
+        if self.model.log_posterior() + Tuning::MAX_TRIAL_DEFICIT < before.log_posterior() {
+            return Ok(None);
+        }
+        self.record(Action::Search, None)?;
+        self.clear_dictionary();
+        let status = self.converge_at_modes(&mut self.model.clone(), 0)?;
+        let better =
+            self.model.log_posterior() > before.log_posterior() + Tuning::MIN_EXCHANGE_GAIN;
+        if better && status == Status::Converged {
+            return Ok(Some(status));
+        }
+        // The model before is restored: record its evidence.
+        self.recorder.step(Action::Search, None, before)?;
+        Ok(None)
+    }
+}
+
+impl LocalFit<'_> {
+    /// Runs every search on this working set; returns whether one of them found a better model.
+    fn explore(&mut self, budget: &mut SearchBudget, first: bool) -> Result<bool, Stop> {
+        // Early additions may have led the greedy algorithm far from the best model.
+        let crowded =
+            Tuning::MIN_ROWS_PER_FUNCTION * self.model.len() as f64 > self.set.facts.n_obs;
+        let mut found = false;
+        if first && crowded && self.set.len() <= Tuning::MAX_WHOLE_DICTIONARY {
+            found |= self.eliminate()?;
+        }
+        if crowded {
+            // In so large a model few exchanges beat the elimination, and each takes long.
+            *budget = SearchBudget::short();
+        }
+        found |= self.improve(budget)?;
+        // On larger working sets restarts take a large part of the time of a fit.
+        if first && !crowded && self.set.len() <= Tuning::SAMPLE_SIZE {
+            found |= self.restart()?;
+            found |= self.improve(budget)?;
+        }
+        Ok(found)
+    }
+
+    /// Tries promising moves until none of them leads to a better model; returns whether there was one, which is converged to a loose
+    /// tolerance.
+    pub(crate) fn improve(&mut self, budget: &mut SearchBudget) -> Result<bool, Stop> {
+        let mut best = self.clone();
+        best.renew();
+        let mut rejected = BTreeSet::new();
+        while budget.moves_left > 0 {
+            // Merges and splits are many: they are tried once no exchange leads to a better model.
+            let mut better = None;
+            for kind in [Moves::Exchanges, Moves::All] {
+                if better.is_none() && (kind == Moves::Exchanges || budget.moves == Moves::All) {
+                    better = best.best_of_batch(kind, budget, &mut rejected)?;
+                }
+            }
+            let Some(better) = better else { break };
+            best = better;
+            budget.moves_left -= 1;
+        }
+        Ok(self.replace_by(best))
+    }
+
+    /// Takes the other model if it is better; returns whether it is.
+    fn replace_by(&mut self, other: Self) -> bool {
+        let better = other.evidence() > self.evidence() + Tuning::MIN_EXCHANGE_GAIN;
+        if better {
+            *self = other;
+        }
+        better
+    }
+
+    /// The best model from the first batch of moves in which one leads to a better model.
+    fn best_of_batch(
+        &mut self,
+        kind: Moves,
+        budget: &mut SearchBudget,
+        rejected: &mut BTreeSet<(Vec<usize>, Vec<usize>)>,
+    ) -> Result<Option<Self>, Stop> {
+        let key = |change: &Move| (change.deleted.clone(), change.added.clone());
+        let mut moves = self.moves(kind, -Tuning::MAX_TRIAL_DEFICIT)?;
+        moves.retain(|change| !rejected.contains(&key(change)));
+        for batch in moves.chunks(Tuning::TRIAL_BATCH) {
+            self.set.facts.check_cancelled()?;
+            let predicted_better = batch[0].gain > Tuning::MIN_EXCHANGE_GAIN;
+            if !predicted_better {
+                if budget.trials == 0 {
+                    break;
+                }
+                budget.trials -= batch.len().min(budget.trials);
+            }
+            // All moves of a batch start from the same model, so the result does not depend on the number of threads.
+            let outcomes = map_pieces(batch.len(), 1, |range| {
+                let mut trial = self.clone();
+                trial.make(&batch[range.start])?;
+                trial.recompute()?;
+                self.refined(trial, &mut Recorder::silent())
+            });
+            let (mut better, mut bar) = (None, self.evidence() + Tuning::MIN_EXCHANGE_GAIN);
+            for outcome in outcomes {
+                if let Some(other) = unless_indefinite(outcome)?.flatten()
+                    && other.evidence() > bar
+                {
+                    bar = other.evidence();
+                    better = Some(other);
+                }
+            }
+            if better.is_some() {
+                return Ok(better);
+            }
+            rejected.extend(batch.iter().map(key));
+        }
+        Ok(None)
+    }
+
+    /// Restarts: a random third of the functions is deleted, and the model is grown again without them. Takes the best of several results
+    /// if that is better; returns whether it is.
+    fn restart(&mut self) -> Result<bool, Stop> {
+        // All restarts begin with the same model, so the result does not depend on the number of threads.
+        let outcomes = map_pieces(Tuning::TRIAL_BATCH, 1, |range| {
+            let mut trial = self.without_a_third(&mut SplitMix::of(range.start))?;
+            trial.renew();
+            trial.maximize(Tuning::COARSE_EFFORT, &mut Recorder::silent())?;
+            trial.improve(&mut SearchBudget::short())?;
+            Ok(trial)
+        });
+        let mut found = false;
+        for outcome in outcomes {
+            if let Some(other) = unless_indefinite(outcome)? {
+                found |= self.replace_by(other);
+            }
+        }
+        Ok(found)
+    }
+
+    /// The model after about a third of its functions is deleted and others are added instead; the deleted ones stay excluded.
+    fn without_a_third(&self, random: &mut SplitMix) -> Result<Self, Stop> {
+        let mut trial = self.clone();
+        trial.renew();
+        for &i in &self.model.active {
+            if random.draw().is_multiple_of(3) {
+                trial.delete(i);
+                trial.candidates.exclude(i);
+            }
+        }
+        trial.recompute()?;
+        trial.maximize(Tuning::COARSE_EFFORT, &mut Recorder::silent())?;
+        Ok(trial)
+    }
+
+    /// Backward elimination: starts with all functions of the working set and prunes them. Takes the result if it is better; returns whether
+    /// it is.
+    ///
+    /// Where a model has almost as many functions as there are rows, early additions may have led the greedy algorithm far
+    /// from the best model, and exchanges do not lead back; in compressed sensing near its limits, for example.
+    fn eliminate(&mut self) -> Result<bool, Stop> {
+        let attempt = || {
+            let mut other = Self::new(self.set, self.pruned_from_all()?);
+            let silent = &mut Recorder::silent();
+            other.maximize(Tuning::COARSE_EFFORT, silent)?;
+            other.renew();
+            other.maximize(Tuning::TRIAL_EFFORT, silent)?;
+            Ok(other)
+        };
+        let other = unless_indefinite(attempt())?;
+        self.set.facts.check_cancelled()?;
+        Ok(other.is_some_and(|other| self.replace_by(other)))
+    }
+
+    /// The model of the whole working set after pruning, at the present noise level.
+    ///
+    /// MacKay's update is `alpha' = gamma / mu^2`. Its geometric mean with alpha is the update of Wipf & Nagarajan (2010), which
+    /// maximises a bound on the evidence (ln|C| is concave in the variances 1 / alpha, so its tangent is an upper bound). It
+    /// never lowers the evidence.
+    fn pruned_from_all(&self) -> Result<Model, Stop> {
+        let with = |functions: &[usize], alpha: &[f64]| -> Result<Model, Stop> {
+            let mut model = self.set.empty_model(&self.model);
+            model.start(&mut &*self.set, functions, alpha, &self.set.priors)?;
+            model.recentre(&mut &*self.set)?;
+            Ok(model)
+        };
+        let all: Vec<usize> = (0..self.set.len()).collect();
+        let mut model = with(&all, &vec![Tuning::INITIAL_ALPHA; all.len()])?;
+        for _ in 0..Tuning::MAX_STEPS {
+            self.set.facts.check_cancelled()?;
+            let next: Vec<f64> = (0..model.len()).map(|k| model.concave_update(k)).collect();
+            let is_kept = |&k: &usize| {
+                let factors = model.factors(k);
+                next[k] < Tuning::PRUNE_RATIO * factors.first.s || factors.optimal_alpha().is_some()
+            };
+            let kept: Vec<usize> = (0..next.len()).filter(is_kept).collect();
+            let change = |&k: &usize| (next[k] / model.alpha[k]).ln().abs();
+            let largest = kept.iter().map(change).fold(0.0, f64::max);
+            let near = largest <= Tuning::COARSE_TOL && kept.len() == model.len();
+            let functions: Vec<usize> = kept.iter().map(|&k| model.active[k]).collect();
+            let alpha: Vec<f64> = kept.iter().map(|&k| next[k]).collect();
+            model = with(&functions, &alpha)?;
+            if near {
+                break;
+            }
+        }
+        Ok(model)
+    }
+}
+
+/// The pseudo-random generator `SplitMix64` (Steele, Lea & Flood 2014).
+struct SplitMix(u64);
+
+impl SplitMix {
+    /// The generator of one restart. Its seed is fixed, so that fits are reproducible.
+    fn of(restart: usize) -> Self {
+        let mut this = Self(0);
+        this.0 = this.draw() ^ restart as u64;
+        this
+    }
+
+    fn draw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}

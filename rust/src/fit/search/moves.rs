@@ -15,10 +15,10 @@
 //! The gain of adding i at its best precision is equation (27) at these factors. Both gains are exact. With several outputs the gains
 //! are sums over them, and the outputs of one noise level share S, s and Sigma.
 
+use crate::fit::candidates::most_aligned;
 use crate::fit::evidence::Factors;
 use crate::fit::greedy::LocalFit;
 use crate::fit::model::Model;
-use crate::fit::ranking::most_aligned;
 use crate::fit::record::{Recorder, Stop};
 use crate::fit::tuning::Tuning;
 use crate::linalg::vector::dot;
