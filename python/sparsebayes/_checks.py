@@ -324,10 +324,10 @@ def refuse_mask(name: str, values: Any) -> None:
         raise ValueError(f"{name} holds masked values; fill them, or leave their rows out")
 
 
-def check_predictions(name: str, *parts: FloatArray) -> None:
-    """Raise ValueError if predictions overflowed."""
+def check_predictions(*parts: FloatArray) -> None:
+    """Raise ValueError if predictions for X overflowed."""
     if not all(np.isfinite(part).all() for part in parts):
-        raise ValueError(f"{name} holds rows so large that predictions overflow; rescale X")
+        raise ValueError("X holds rows so large that predictions overflow; rescale X")
 
 
 def column_means(X: FloatArray, weights: FloatArray | None) -> FloatArray:

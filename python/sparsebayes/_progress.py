@@ -76,7 +76,6 @@ class FitReporter:
     n_basis: int
     has_noise: bool
     n_fits: int = 1
-    n_rows: int = 0
     noise: KnownNoise | None = None
     stopped: bool = False
 

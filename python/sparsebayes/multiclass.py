@@ -164,7 +164,7 @@ class ProbitModel(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit-le
             part = slice(start, start + _PREDICT_ROWS)
             with np.errstate(over="ignore", invalid="ignore"):  # check_predictions reports it
                 scores[part] = self._relevance_functions(values[part]) @ self.dual_coef_.T + self._bias
-        check_predictions("X", scores)
+        check_predictions(scores)
         return scores
 
     def _relevance_functions(self, X: FloatArray) -> FloatArray:

@@ -141,7 +141,7 @@ def _predictors(
         with np.errstate(over="ignore", invalid="ignore"):
             eta[part] = phi @ est.dual_coef_.T + est._bias
             along[part] = phi @ directions[n_bias:] + directions[:n_bias].sum(axis=0)
-    check_predictions("X", eta, along)
+    check_predictions(eta, along)
     return eta, along
 
 
@@ -301,7 +301,7 @@ class EigenRegressor(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-
             return mean[:, 0]
         with np.errstate(over="ignore", invalid="ignore"):
             std = np.sqrt(self.noise_variance_ + along**2 @ self._variances)
-        check_predictions("X", std)
+        check_predictions(std)
         return mean[:, 0], std
 
 

@@ -36,7 +36,7 @@ class Survey:
 
     def __init__(self, est: Any, n_features: int) -> None:
         size, needs_moments = first_pass(est, n_features, check_memory_limit(est.memory_limit))
-        self.n_rows, self.weight, self._n_features = 0, 0.0, n_features
+        self.n_rows, self.weight = 0, 0.0
         self.classes: NDArray[Any] = np.empty(0)
         self._has_labels = est._labels
         self.sample: RowSample | None = None

@@ -49,7 +49,7 @@ def moments(est: Any, X: ArrayLike, *, variance: bool) -> tuple[FloatArray, Floa
                     v[part, output] = np.maximum(((phi @ sigma) * phi).sum(axis=1), 0.0)
                 # Outputs with the same noise have the same covariance.
                 v[part, len(sigmas) :] = v[part, :1]
-    check_predictions("X", *(values for values in (mean, v) if values is not None))
+    check_predictions(*(values for values in (mean, v) if values is not None))
     return mean, v
 
 

@@ -66,7 +66,6 @@ def run(est: Any, tasks: Iterable[Task]) -> tuple[Task, list[Any]]:
             task.n_basis,
             has_noise=task.likelihood.name == "gaussian",
             n_fits=len(task.fits),
-            n_rows=0 if task.training is None else task.training.n_samples,
             noise=task.noise,
             stopped=task.stopped,
         )

@@ -136,7 +136,7 @@ def build(graph: Graph, model: ServedModel, *, flat: bool) -> dict[str, Value]:
 def _regression(graph: Graph, model: ServedModel) -> tuple[Value, Value]:
     """Return mean and standard deviation, each (n, n_outputs)."""
     basis = Basis(graph, model.blocks)
-    eta, v = _predictors(basis, model), _variances(graph, basis, model)
+    eta, v = _predictors(basis, model), _variances(basis, model)
     if model.link == "log":
         return eta.map("Exp"), _std_of_counts(eta, v)
     assert model.noise_variance is not None
@@ -167,7 +167,7 @@ def _classification(graph: Graph, model: ServedModel) -> tuple[Value, Value]:
     if model.link == "softmax":
         p = _moderated_softmax(graph, basis, model, eta).map("Softmax", axis=1)
         return _winner(p), p
-    v = _variances(graph, basis, model, unit=np.pi / 8.0)
+    v = _variances(basis, model, unit=np.pi / 8.0)
     z = eta if v is None else eta / (v + 1.0).map("Sqrt")
     if len(model.classes) == 2:
         both = graph.join([-z, z], 1)
@@ -195,7 +195,7 @@ def _predictors(basis: Basis, model: ServedModel) -> Value:
     return basis.linear(np.column_stack([basis.placed(at.functions, at.weights) for at in model.outputs]))
 
 
-def _variances(graph: Graph, basis: Basis, model: ServedModel, *, unit: float = 1.0) -> Value | None:
+def _variances(basis: Basis, model: ServedModel, *, unit: float = 1.0) -> Value | None:
     """Return the variances of the linear predictors, (n, n_outputs) or (n, 1) for all; None: they are 0.
 
     They are multiplied by ``unit``. It scales the weights, because onnxruntime fuses a scalar factor into the
