@@ -32,10 +32,10 @@ TEXTS: Final = {
     # Groups of parameters.
     "kernel_parameters": r"""{kernel}
 gamma : {"scale", "auto", "learn", "ard"} or positive float, default="scale"
-    Parameter of the kernels named ``"rbf"``, ``"laplacian"``, ``"poly"`` and ``"sigmoid"``. ``"scale"`` is
-    1 / (n_features * variance of X), ``"auto"`` 1 / n_features. ``"ard"`` learns one width of ``"rbf"`` for
-    each input, and so finds out which inputs matter (``inputs_``). ``"learn"`` learns one width for all
-    inputs, of ``"rbf"`` or ``"laplacian"``. See Notes.
+    Parameter of kernels given by name; 1 / width^2 of those that have a width. ``"scale"`` is
+    1 / (n_features * variance of X), ``"auto"`` 1 / n_features. ``"ard"`` learns one width for each input,
+    and so finds out which inputs matter (``inputs_``); it is for ``"rbf"``, ``"matern32"``, ``"matern52"``
+    and ``"rational_quadratic"``. ``"learn"`` learns one for all inputs, also of ``"laplacian"``. See Notes.
 {degree_coef0}
 {fit_intercept}
 optimize_kernel : bool, default=False
