@@ -207,8 +207,9 @@ class DaskRVR(_OnDask):
         Client that runs the tasks; None: the current client, or Dask's configured scheduler. Clones share it;
         pickles do not contain it.
     **arguments
-        The other arguments of `RVR`, except ``kernel="precomputed"``, ``optimize_kernel``, ``keep_rows``, and
-        an ``extra_basis`` that is an unfitted transformer.
+        The other arguments of `RVR`, except ``kernel="precomputed"``, learned widths (``gamma="ard"``,
+        ``"learn"``, ``optimize_kernel``), ``keep_rows``, ``memory_limit``, ``checkpoint``, and an
+        ``extra_basis`` that is an unfitted transformer.
 
     Attributes
     ----------
@@ -276,8 +277,9 @@ class DaskRVC(_OnDask):
     candidates, random_state, n_jobs, client
         As for `DaskRVR`.
     **arguments
-        The other arguments of `RVC`, except ``kernel="precomputed"``, ``optimize_kernel``, an ``extra_basis``
-        that is an unfitted transformer, ``scheme="variational"`` and, with more than two classes,
+        The other arguments of `RVC`, except ``kernel="precomputed"``, learned widths (``gamma="ard"``,
+        ``"learn"``, ``optimize_kernel``), ``memory_limit``, ``checkpoint``, an ``extra_basis`` that is an
+        unfitted transformer, ``scheme="variational"`` and, with more than two classes,
         ``multi_class="softmax"``.
 
     Attributes
