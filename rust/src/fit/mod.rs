@@ -3,7 +3,7 @@
 //! `context` is a fit: data, model, dictionary, rules and record. The schemes are its methods:
 //! * `sequential`: Tipping & Faul (2003) for a Gaussian likelihood, on working sets of the dictionary; `laplace`: other likelihoods;
 //! * `full_basis` (MacKay and EM updates); `variational`; `mrvm` (probit classification);
-//! * `large` (dictionaries in blocks); `exchange` (a search after a fit, with `search::moves`); `search::lns` (the search within a fit);
+//! * `large` (dictionaries in blocks); `search` (exchanges after a fit, with `search::moves`); `search::lns` (the search within a fit);
 //! * `plan`: the cheaper data from which a fit finds its first model;
 //! * `rollback`: return to the last converged model where round-off prevails.
 //!
