@@ -41,7 +41,8 @@ class Progress:
     Attributes
     ----------
     what : str
-        ``"looking for centres"``, ``"looking at classes"``, ``"summing"``, or ``"sweeping"`` over candidates.
+        ``"looking for centres"``, ``"looking at classes"``, ``"measuring X"`` or ``"summing"`` for rows;
+        ``"sweeping"`` for candidates.
     done, total : int, int or None
         Rows or candidates done in this pass, and their total number, if known.
     """
