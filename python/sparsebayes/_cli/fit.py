@@ -23,7 +23,9 @@ _DONE: Final = 0
 _DOUBTFUL: Final = 3
 _KERNELS: Final = (*NAMED, "linear")
 #: Kernels whose parameters are learned by default.
-_LEARNED: Final = {"rbf": "ard", "laplacian": "learn"}
+_LEARNED: Final = dict.fromkeys(("rbf", "matern32", "matern52", "rational_quadratic"), "ard") | {
+    "laplacian": "learn"
+}
 _CHOSEN: Final = {"ard": "a width for each input, learned", "learn": "its width learned"}
 #: Above `_MANY_ROWS` rows, this number of rows are the candidate centres.
 _MANY_ROWS: Final = 5000
