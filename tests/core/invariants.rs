@@ -20,7 +20,8 @@ fn gains_are_kept(trace: &[f64], steps: &[Step]) {
             Action::Add(_) | Action::Delete(_) | Action::Reestimate(_)
         ) {
             let achieved = step.log_evidence - before;
-            let slack = 1e-8 * step.gain.abs().max(1.0) + 1e-11 * before.abs();
+            // For nearly dependent functions; debug assertions allow as much only where a pivot of the factor is small.
+            let slack = 1e-8 * step.gain.abs().max(1.0) + 1e-7 * before.abs();
             assert!(
                 (achieved - step.gain).abs() <= slack,
                 "{step:?} achieved {achieved}"
@@ -37,6 +38,12 @@ fn a_function_next_to_its_prior_is_judged_by_the_data() {
     for pair in posterior.trace.windows(2) {
         assert!(pair[1] >= pair[0] - 1e-9, "{pair:?}");
     }
+    gains_are_kept(&posterior.trace, &steps);
+}
+
+#[test]
+fn gains_of_nearly_dependent_functions_are_achieved_to_their_digits() {
+    let (posterior, steps) = counts(5, 9, 8_280_889_448_001_062_670).fit(Settings::default());
     gains_are_kept(&posterior.trace, &steps);
 }
 

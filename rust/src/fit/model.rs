@@ -450,14 +450,17 @@ impl Model {
 
     /// Moves the reference of the quadratic model to the posterior mean if round-off matters, and returns whether it did.
     ///
-    /// The factors stay as they are, because they solve only for the remaining correction of the means, as in iterative refinement. For
-    /// other likelihoods than the Gaussian the quadratic model holds at its reference only and stays.
+    /// The factors stay as they are if the correction of the means raises the evidence by no more than round-off; otherwise they have
+    /// lost too many digits and are recomputed. For other likelihoods than the Gaussian the quadratic model holds at its reference
+    /// only and stays.
     pub(crate) fn recentre(&mut self, stats: &mut dyn Statistics) -> Result<bool> {
         if self.round_off() <= self.max_round_off || !stats.facts().is_linear {
             return Ok(false);
         }
         self.move_reference(stats)?;
-        self.solve_for_means();
+        if self.solve_for_means() > self.max_round_off {
+            self.recompute()?;
+        }
         Ok(true)
     }
 
@@ -755,7 +758,9 @@ impl Model {
         Ok(())
     }
 
-    fn solve_for_means(&mut self) {
+    /// Moves the means from the references to the maximum of the quadratic models; returns by how much that raises twice the evidence.
+    fn solve_for_means(&mut self) -> f64 {
+        let mut raised = 0.0;
         for c in 0..self.outputs.len() {
             let l = self.level_of(c);
             let (level, output) = (&self.levels[l], &mut self.outputs[c]);
@@ -767,12 +772,15 @@ impl Model {
             for (offset, ((a, g), r)) in output.offset.iter_mut().zip(terms) {
                 *offset = level.noise.beta * g - a * r;
             }
+            let slope = output.offset.clone();
             level.chol.solve_in_place(&mut output.offset);
+            raised += dot(&slope, &output.offset);
             let about = output.reference.iter().zip(&output.offset);
             for (mu, (r, offset)) in output.mu.iter_mut().zip(about) {
                 *mu = r + offset;
             }
         }
+        raised
     }
 
     /// Reserves capacity for `m` functions in total.

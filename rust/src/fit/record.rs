@@ -189,9 +189,10 @@ impl<'w> Recorder<'w> {
     fn check_gain(&mut self, action: Action, predicted: Option<f64>, achieved: f64, model: &Model) {
         let pivot = model.least_pivot();
         if let Some(gain) = predicted {
-            // Nearly dependent functions have small pivots with fewer correct digits.
-            let digits = 1e-8 + 64.0 * f64::EPSILON / pivot.min(self.least_pivot);
-            let slack = digits * gain.abs().max(1.0) + 1e-11 * self.trace[self.n_iter()].abs();
+            // Nearly dependent functions have small pivots, and the evidence fewer correct digits.
+            let lost = 1024.0 * f64::EPSILON / pivot.min(self.least_pivot);
+            let (gain_size, size) = (gain.abs().max(1.0), self.trace[self.n_iter()].abs());
+            let slack = (1e-8 + lost) * gain_size + (1e-11 + lost) * size;
             debug_assert!(
                 (achieved - gain).abs() <= slack,
                 "{action:?}: predicted {gain}, achieved {achieved}"
