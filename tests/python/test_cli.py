@@ -180,7 +180,7 @@ def test_text_becomes_indicators_and_many_gaps_medians(mixed, tmp_path, capsys):
 
 
 def test_rows_with_gaps_are_left_out(mixed, capsys):
-    # Those that lack a number: there are no predictions for such rows either.
+    # Rows that lack a number get no predictions either.
     fit(mixed, "--target", "y")
     said = capsys.readouterr().out
     assert "left out 2 rows with missing inputs, of x" in said

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
     from .._types import FloatArray
 
-#: Exit codes: success; an error that the user can correct.
-_DONE: Final = 0
+#: Exit code: an error that the user can correct.
 _FAILED: Final = 1
 
 
@@ -40,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(error, BrokenPipeError):
             # The reader of the output has closed it; the flush at exit must not fail again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return _DONE
+            return _fit.DONE
         sys.stderr.write(f"sparsebayes: {error}\n")
         return _FAILED
     except KeyboardInterrupt:
@@ -104,7 +103,7 @@ def _predict(options: argparse.Namespace) -> int:
         for name, values in _outputs(model, np.where(missing, 0.0, X)).items()
     }
     _tables.write(found, options.output)
-    return _DONE
+    return _fit.DONE
 
 
 def _outputs(model: Predictor, X: FloatArray) -> dict[str, NDArray[Any]]:

@@ -19,7 +19,7 @@ from . import tables as _tables
 from .tables import Column, Table, TableError, counted, listed
 
 #: Exit codes: success; a model that was saved but is not reliable.
-_DONE: Final = 0
+DONE: Final = 0
 _DOUBTFUL: Final = 3
 _KERNELS: Final = (*NAMED, "linear")
 #: Kernels whose parameters are learned by default.
@@ -101,7 +101,7 @@ def run(options: argparse.Namespace) -> int:
         lines += [f"warning       {problem}" for problem in problems]
         lines.append(f"saved to      {'standard output' if options.output == '-' else options.output}")
         (sys.stderr if options.output == "-" else sys.stdout).write("\n".join(lines) + "\n")
-    return _DOUBTFUL if any(issubclass(one.category, ConvergenceWarning) for one in caught) else _DONE
+    return _DOUBTFUL if any(issubclass(one.category, ConvergenceWarning) for one in caught) else DONE
 
 
 def _progress(*, quiet: bool) -> Callable[[str], None]:

@@ -19,7 +19,7 @@ from .. import _core
 from .._checks import check_file
 
 #: Bytes of a digest.
-_DIGEST: Final = 32
+DIGEST_BYTES: Final = 32
 #: Bytes hashed at a time.
 _CHUNK: Final = 1 << 22
 #: Least time between two saves: in seconds, and as a multiple of the time that a save takes.
@@ -52,9 +52,9 @@ class Checkpoint:
         except FileNotFoundError:
             return None
         with file:
-            if file.read(_DIGEST) != _digest_of_rest(file):
+            if file.read(DIGEST_BYTES) != _digest_of_rest(file):
                 raise self._refusal("is damaged, or not a checkpoint of a fit")
-            file.seek(_DIGEST)
+            file.seek(DIGEST_BYTES)
             with np.load(file, allow_pickle=False) as saved:
                 arrays = dict(saved)
         if arrays.pop("problem").item() != self._problem:
@@ -66,9 +66,9 @@ class Checkpoint:
         began = time.monotonic()
         try:
             with open(self._part, "w+b") as file:
-                file.write(bytes(_DIGEST))
+                file.write(bytes(DIGEST_BYTES))
                 np.savez(file, **{**arrays, "problem": np.array(self._problem)})  # type: ignore[arg-type] # no flag
-                file.seek(_DIGEST)
+                file.seek(DIGEST_BYTES)
                 state = _digest_of_rest(file)
                 file.seek(0)
                 file.write(state)
@@ -103,7 +103,7 @@ class Checkpoint:
 
 
 def _digest_of_rest(file: BinaryIO) -> bytes:
-    state = hashlib.blake2b(digest_size=_DIGEST)
+    state = hashlib.blake2b(digest_size=DIGEST_BYTES)
     while part := file.read(_CHUNK):
         state.update(part)
     return state.digest()
@@ -129,7 +129,7 @@ def digest(*values: Any) -> str:
 
     Functions and other objects enter with their names, random number generators with their type.
     """
-    state = hashlib.blake2b(digest_size=_DIGEST)
+    state = hashlib.blake2b(digest_size=DIGEST_BYTES)
     _feed(state, *values)
     return state.hexdigest()
 

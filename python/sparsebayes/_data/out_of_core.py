@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +18,10 @@ from .._types import FloatArray
 from . import candidates as _candidates
 from .basis import Basis, basis_of, block_rows, first_pass, sized, without_rows
 from .candidates import RowSample, seed_of
-from .checkpoint import Checkpoint, open_checkpoint
+from .checkpoint import DIGEST_BYTES, Checkpoint, open_checkpoint
 from .chunks import Chunks, Rows, located
 from .statistics import SufficientStatistics, check_memory_limit, check_room
 
-#: Bytes of a digest of rows.
-_DIGEST: Final = 32
 #: Results of a first pass by name, as a checkpoint stores them.
 Facts = dict[str, NDArray[Any]]
 
@@ -138,7 +136,7 @@ def gather(est: Any, chunks: Chunks) -> Gathered:
 
 
 def _first_pass(est: Any, chunks: Chunks, reading: ReadReporter) -> Facts:
-    survey, digest = Survey(est, chunks.n_features), hashlib.blake2b(digest_size=_DIGEST)
+    survey, digest = Survey(est, chunks.n_features), hashlib.blake2b(digest_size=DIGEST_BYTES)
     if not survey.needs_rows:
         return {}
     chunks.check_passes("an integer in candidates" if survey.sample is not None else "gamma='scale'")
@@ -159,7 +157,7 @@ def _sum(
     checkpoint: Checkpoint | None,
 ) -> None:
     """Add all rows; with a checkpoint those after its rows, if the rows before have the same digest."""
-    digest, rows, done = hashlib.blake2b(digest_size=_DIGEST), 0, int(facts.get("rows", 0))
+    digest, rows, done = hashlib.blake2b(digest_size=DIGEST_BYTES), 0, int(facts.get("rows", 0))
     if "parts" in facts:
         stats._core = _core.SufficientStatistics.from_parts(basis.n_summed, done, facts.pop("parts"))
 

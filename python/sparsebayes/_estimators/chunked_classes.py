@@ -24,7 +24,7 @@ from .run import Task
 from .status import RowSummary
 
 #: Number of active functions to expect: rows are kept if there is memory for so many columns.
-_TYPICAL_ACTIVE: Final = 100
+TYPICAL_ACTIVE: Final = 100
 #: Largest number of values in a block of rows (a block has a minimum number of rows): the core copies some of
 #: them, and the allocator does not return the memory of all blocks at once.
 _MAX_BLOCK_VALUES: Final = 3 << 18
@@ -119,7 +119,7 @@ def by_passes(est: Any, chunks: Chunks, settings: Settings) -> Task:
             f"memory_limit of {in_words(limit)} is too small: a block of rows takes {in_words(needed)} "
             "here; raise memory_limit"
         )
-    values_per_row = d + width + 6 + 2 * min(functions.n_basis, _TYPICAL_ACTIVE)
+    values_per_row = d + width + 6 + 2 * min(functions.n_basis, TYPICAL_ACTIVE)
     kept = 8.0 * survey.n_rows * values_per_row <= limit
 
     def provider_of(label: Any) -> PyStatistics:

@@ -33,7 +33,7 @@ from .._hyper import LearningData, check_learnable, check_model, learn
 from .._types import FloatArray, Settings
 from .._types import Likelihood as Name
 from ..kernels._resolve import is_precomputed, measures_inputs
-from .chunked_classes import by_passes
+from .chunked_classes import TYPICAL_ACTIVE, by_passes
 from .likelihoods import Classes, Likelihood, Numbers, check_single, fit_of_outputs
 from .probabilities import check_multi_class
 from .run import Task
@@ -42,9 +42,8 @@ from .variational import check_variational
 
 #: Name of this kind of fit in error messages.
 CHUNKED_FIT: Final = "a fit that reads its rows in chunks"
-#: Bytes of a row for each function in a model, and the number of functions to expect.
+#: Bytes of a row for each function in a model.
 _ACTIVE_BYTES: Final = 24
-_TYPICAL_ACTIVE: Final = 100
 #: Learned kernels that are tried, best first, until a fit converges.
 _MAX_KERNELS_TRIED: Final = 3
 
@@ -75,7 +74,7 @@ def _is_too_large(est: Any, X: Any, y: Any, limit: int) -> bool:
     """Tell whether an array is to be read in chunks, as a fit in memory would exceed the limit."""
     if not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind not in "fiub" or X.size == 0:
         return False
-    n_active = min(sized(est, *X.shape).n_summed, _TYPICAL_ACTIVE)
+    n_active = min(sized(est, *X.shape).n_summed, TYPICAL_ACTIVE)
     needed = 16.0 * X.size + _ACTIVE_BYTES * len(X) * n_active
     if needed <= limit:
         return False
