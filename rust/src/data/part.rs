@@ -67,7 +67,7 @@ impl Observations<'_> {
             }
             *norm = *known;
         }
-        let fixed = !varies && !self.keeps_units;
+        let fixed = !varies && !self.inexact_norms;
         Ok(unit_columns(sums, &norms, fixed, deviances))
     }
 

@@ -56,8 +56,8 @@ pub struct Observations<'a> {
     skew: Vec<f64>,
     evaluation: Option<Evaluation>,
     constant_deviance: f64,
-    /// Whether columns keep their units: the norms are all 1, and the columns have lengths of their own.
-    pub(crate) keeps_units: bool,
+    /// Whether columns divided by their norms have lengths other than 1, because the norms are approximate or all 1.
+    pub(crate) inexact_norms: bool,
     /// For each row, the linear predictor at which the bound that replaces the log-likelihood is tangent to it.
     xi: Option<Vec<f64>>,
     /// The pass at mu = 0, made together with the norms.
@@ -66,6 +66,8 @@ pub struct Observations<'a> {
     pub(crate) bases: Vec<FamilyBasis>,
     /// Features that represent the design to rounding, if their number is small.
     factor: Option<WeightedFeatures>,
+    /// Approximate statistics in a few features, if the dictionary has them.
+    low_rank: Option<LowRankStatistics>,
 }
 
 /// Weights of some functions, and the deviance of each output there.
@@ -213,7 +215,7 @@ impl<'a> Observations<'a> {
         let targets = Targets::of_one_output(target, weights, false);
         let mut this = Self::unmeasured(Arc::from(design), likelihood, targets)?;
         this.facts.norms = vec![1.0; this.design.n_basis()];
-        this.keeps_units = true;
+        this.inexact_norms = true;
         Ok(this)
     }
 
@@ -264,11 +266,12 @@ impl<'a> Observations<'a> {
             residual: target.clone(),
             skew: vec![0.0; n],
             evaluation: None,
-            keeps_units: false,
+            inexact_norms: false,
             xi: None,
             start: None,
             bases: Vec::new(),
             factor: None,
+            low_rank: None,
             target,
         })
     }
@@ -296,7 +299,7 @@ impl<'a> Observations<'a> {
             *t /= self.facts.target_scale;
         }
         self.target = targets;
-        (self.evaluation, self.start) = (None, None);
+        (self.evaluation, self.start, self.low_rank) = (None, None, None);
         Ok(())
     }
 
@@ -324,18 +327,9 @@ impl<'a> Observations<'a> {
         product(TallMatrix::listed(&columns), mu, n, self.variances.len())
     }
 
-    /// Approximate statistics in a few low-rank features, for one Gaussian output; `None` if the dictionary has no such features.
-    pub(crate) fn low_rank(&self) -> Result<Option<LowRankStatistics>> {
-        if !self.facts.is_linear || self.variances.len() > 1 {
-            return Ok(None);
-        }
-        let weights = self.weights.as_deref();
-        let features = LowRankPolicy::coarse(&*self.design)
-            .and_then(|policy| LowRankFeatures::of(&*self.design, weights, policy));
-        self.facts.check_cancelled()?;
-        let (scale, cancel) = (self.facts.target_scale, self.facts.cancel.clone());
-        let on = |features| LowRankStatistics::new(features, &self.target, weights, scale, cancel);
-        features.map(on).transpose()
+    /// Approximate statistics in a few low-rank features, for a Gaussian likelihood; `None` if the dictionary has no such features.
+    pub(crate) fn low_rank(&self) -> Option<LowRankStatistics> {
+        self.low_rank.clone()
     }
 
     /// One row in `share`, evenly distributed over all rows; `None` if this makes fewer than `least` rows.
@@ -482,11 +476,11 @@ impl<'a> Observations<'a> {
 }
 
 impl Observations<'_> {
-    /// Computes the norms by a pass over the rows, or from low-rank features that are exact to rounding.
+    /// Computes the norms by a pass over the rows, or from low-rank features where these suffice.
     fn measured(mut self, cancel: Option<Arc<AtomicBool>>) -> Result<Self> {
         self.facts.cancel = cancel;
         let deviances = self.move_to(&[], &[])?;
-        if self.measure_by_factor(deviances[0])? {
+        if self.measure_by_factor(deviances[0])? || self.measure_approximately()? {
             return Ok(self);
         }
         let n_values = self.design.n_rows().saturating_mul(self.design.n_basis());
@@ -550,6 +544,28 @@ impl Observations<'_> {
             self.factor = Some(factor);
         }
         Ok(exact)
+    }
+
+    /// Computes approximate norms from a few features; returns whether these are close enough.
+    ///
+    /// Any number near the length of a column serves as its unit, because later passes compute the squared lengths as well.
+    fn measure_approximately(&mut self) -> Result<bool> {
+        let weights = self.weights.as_deref();
+        let for_one = self.facts.is_linear && self.variances.len() == 1;
+        let features = (LowRankPolicy::coarse(&*self.design).filter(|_| for_one))
+            .and_then(|policy| LowRankFeatures::of(&*self.design, weights, policy));
+        self.facts.check_cancelled()?;
+        let Some(features) = features else {
+            return Ok(false);
+        };
+        let (scale, cancel) = (self.facts.target_scale, self.facts.cancel.clone());
+        let low_rank = LowRankStatistics::new(features, &self.target, weights, scale, cancel)?;
+        self.inexact_norms = low_rank.norms_are_close();
+        if self.inexact_norms {
+            self.facts.norms.clone_from(&low_rank.facts().norms);
+        }
+        self.low_rank = Some(low_rank);
+        Ok(self.inexact_norms)
     }
 }
 
@@ -648,7 +664,7 @@ impl Statistics for Observations<'_> {
             .columns
             .columns(&*self.design, &self.facts.norms, wanted);
         let n_products = wanted.len() + deviances.len();
-        let fixed = self.facts.is_linear && !self.keeps_units;
+        let fixed = self.facts.is_linear && !self.inexact_norms;
         let check = || self.facts.check_cancelled();
         let sums = over_blocks(&*self.design, n_products, check, |block, diag, products| {
             let rows = &block.rows;

@@ -52,7 +52,7 @@ impl<'d> FirstStage<'d> {
         let is_too_precise = rules.noise != Noise::Estimated && beta > Tuning::MAX_LOW_RANK_BETA;
         if !is_too_precise
             && rules.max_iter >= 1000
-            && let Some(features) = rows.low_rank()?
+            && let Some(features) = rows.low_rank()
         {
             return Ok(Self(Stage::LowRankFeatures(features)));
         }

@@ -116,7 +116,7 @@ impl Clone for AlignedColumns {
 pub(crate) const COLUMNS: usize = 24;
 
 /// A matrix stored as aligned columns.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Table {
     pub(crate) height: usize,
     pub(crate) width: usize,

@@ -293,10 +293,15 @@ impl LowRankFeatures {
 
     /// Whether the error of each column, given its length, is rounding.
     pub(crate) fn is_exact(&self, norms: &[f64]) -> bool {
+        self.error_within(EXACT_COLUMN, norms)
+    }
+
+    /// Whether the error of each column is at most this fraction of its length.
+    pub(crate) fn error_within(&self, fraction: f64, norms: &[f64]) -> bool {
         self.parts.iter().all(|part| {
             let norms = &norms[part.functions.clone()];
             let mut functions = part.powers.iter().zip(norms);
-            functions.all(|(power, norm)| power * part.error <= EXACT_COLUMN * norm)
+            functions.all(|(power, norm)| power * part.error <= fraction * norm)
         })
     }
 

@@ -13,8 +13,9 @@ use crate::linalg::columns::Table;
 use crate::linalg::vector::{axpy, dot};
 
 /// [`Statistics`] of a dictionary that is replaced by its low-rank features. No field has the length of the rows.
+#[derive(Clone)]
 pub(crate) struct LowRankStatistics {
-    features: LowRankFeatures,
+    features: Arc<LowRankFeatures>,
     /// F^T W F, F^T W t and t^T W t.
     gram: Table,
     projections: Vec<f64>,
@@ -50,13 +51,20 @@ impl LowRankStatistics {
                 target_scale,
                 cancel,
             },
-            features,
+            features: Arc::new(features),
             gram,
             gradient: projections.clone(),
             projections,
             target_sq,
             deviance: target_sq,
         })
+    }
+
+    /// Whether the norms are near those of the original columns.
+    pub(crate) fn norms_are_close(&self) -> bool {
+        /// Largest error of a column, relative to its norm.
+        const MAX_ERROR: f64 = 0.5;
+        self.features.error_within(MAX_ERROR, &self.facts.norms)
     }
 
     fn move_to(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
@@ -197,5 +205,45 @@ mod tests {
         let mut rows = points(3000, 1.0);
         rows[2..4].copy_from_slice(&[3.0, -3.5]);
         check(&rows, &rows[..800], vec![gaussian(0.2)], true);
+    }
+
+    /// In the units of the original columns, sums do not depend on the approximation of the norms.
+    #[test]
+    fn approximate_norms_serve_as_units() {
+        let square = |i: usize| (i * i) as f64;
+        let rows: Vec<f64> = (0..2600).map(|i| 3.0 * (0.37 * square(i)).sin()).collect();
+        let design = KernelDesign::new(&rows, &rows, 2, vec![gaussian(1.0)], true).unwrap();
+        let dense = stored(&design);
+        let (mut nearly, mut exactly) = (observations(&design), observations(&dense));
+        let off = |(a, b): (&f64, &f64)| (a / b - 1.0).abs();
+        let worst = nearly.facts.norms.iter().zip(&exactly.facts.norms).map(off);
+        let worst = worst.fold(0.0, f64::max);
+        assert!(1e-9 < worst && worst < 0.1, "{worst}");
+        let (active, mu) = ([7, 900], [3.0, -2.0]);
+        for _ in 0..2 {
+            let sums = |stats: &mut Observations<'_>| {
+                let norms = stats.facts().norms.clone();
+                let mu: Vec<f64> = active.iter().zip(mu).map(|(&j, m)| m * norms[j]).collect();
+                let sweep = stats.sweep(&active, &mu, &[900]).unwrap();
+                let mut all = sweep.deviances.clone();
+                for (i, norm) in norms.iter().enumerate() {
+                    let gram = sweep.gram[0][i] * norms[900];
+                    all.extend([sweep.diag[i] * norm, sweep.gradient[i], gram].map(|v| v * norm));
+                }
+                all
+            };
+            assert_near(&sums(&mut nearly), &sums(&mut exactly), 1e-9);
+        }
+        // A pass over some functions uses the same norms.
+        let js = [1, 900];
+        let whole = nearly.sweep(&active, &mu, &[900]).unwrap();
+        let some = nearly.sweep_of(&js, &active, &mu, &[900]).unwrap();
+        for (some, whole) in [
+            (&some.diag, &whole.diag),
+            (&some.gradient, &whole.gradient),
+            (&some.gram[0], &whole.gram[0]),
+        ] {
+            assert_near(some, &js.map(|j| whole[j]), 1e-9);
+        }
     }
 }
