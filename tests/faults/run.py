@@ -173,7 +173,7 @@ class Checkpoints:
 
 def rows_in(path: Path) -> int:
     """Return how many rows a state has seen; an error if it is damaged."""
-    with np.load(BytesIO(path.read_bytes()[sparsebayes._data.checkpoint._DIGEST :])) as state:
+    with np.load(BytesIO(path.read_bytes()[sparsebayes._data.checkpoint.DIGEST_BYTES :])) as state:
         problem = state["problem"].item()
     found = Checkpoint(path, problem).load() or {}
     return int(found.get("rows", 0))
