@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._types import FloatArray, Likelihood, Scheme, Search, Settings
+from ._types import FloatArray, Scheme, Search, Settings
 
 #: Types that Python or NumPy register as numbers but that are not: booleans and time spans.
 NOT_NUMBERS: Final = (bool, np.bool_, np.timedelta64)
@@ -78,13 +78,6 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> Any:
     kind = ValueError if isinstance(value, str) else TypeError
     first, last = ", ".join(map(repr, choices[:-1])), choices[-1]
     raise kind(f"{name} must be {first} or {last!r}, got {value!r}")
-
-
-def check_row_likelihood(value: object) -> Likelihood:
-    """Return the likelihood of a provider."""
-    known = [name for name in get_args(Likelihood) if name != "multinomial"]
-    likelihood: Likelihood = check_choice("likelihood", value, known)
-    return likelihood
 
 
 def check_file(name: str, value: object) -> str:

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.intp]
-Likelihood: TypeAlias = Literal["gaussian", "bernoulli", "poisson", "multinomial"]
+#: A key of `ROW_LIKELIHOODS`, or "multinomial".
+Likelihood: TypeAlias = str
+#: How the mean of a target, or class probabilities, follow from the linear predictors.
+Link: TypeAlias = Literal["identity", "log", "logistic", "softmax", "probit"]
 Scheme: TypeAlias = Literal["sequential", "mackay", "em", "variational"]
 Search: TypeAlias = Literal["greedy", "exchange"]
 KernelFunction: TypeAlias = Callable[[FloatArray, FloatArray], ArrayLike]

@@ -24,10 +24,10 @@ from ._checks import (
     check_integer,
     check_n_jobs,
     check_real,
-    check_row_likelihood,
     real_array,
 )
 from ._data.design import evaluate
+from ._row_likelihoods import check_row_likelihood
 from ._types import FloatArray, Likelihood
 from .kernels import Kernel
 

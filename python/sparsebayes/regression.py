@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
-from sklearn.metrics import d2_tweedie_score
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -25,6 +24,7 @@ from ._estimators.healing import healed_moments
 from ._estimators.likelihoods import Numbers, can_have_outputs
 from ._estimators.posterior import kernel_contribution, moments, problems
 from ._estimators.run import publish, run
+from ._row_likelihoods import OF_NUMBERS, ROW_LIKELIHOODS
 from ._types import (
     Callback,
     Candidates,
@@ -407,14 +407,14 @@ class SparseBayesRegressor(Regression):
     array([ 0.,  0.,  3.,  0.,  0., -1.,  0.,  0.,  0.,  0.])
     """
 
-    likelihood: Literal["gaussian", "poisson"] = "gaussian"
+    likelihood: str = "gaussian"
 
     # After a fit.
     X_offset_: FloatArray = field(init=False)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.target_tags.positive_only = self.likelihood == "poisson"
+        tags.target_tags.positive_only = self.likelihood != "gaussian"
         return tags
 
     def fit_statistics(self, stats: SufficientStatistics) -> Self:
@@ -442,27 +442,25 @@ class SparseBayesRegressor(Regression):
         return self
 
     def _likelihood_of(self, y: NDArray[Any] | None) -> Numbers:
-        check_choice("likelihood", self.likelihood, ("gaussian", "poisson"))
-        if self.likelihood == "gaussian":
-            return Numbers()
-        if self.noise_variance is not None:
+        name = check_choice("likelihood", self.likelihood, OF_NUMBERS)
+        if name != "gaussian" and self.noise_variance is not None:
             raise ValueError(
-                "noise_variance must be None with likelihood='poisson', which has its own noise; "
+                f"noise_variance must be None with likelihood={name!r}, which has its own noise; "
                 f"got {self.noise_variance}"
             )
-        if check_prior("noise_prior", self.noise_prior) != (0.0, 0.0):
+        if name != "gaussian" and check_prior("noise_prior", self.noise_prior) != (0.0, 0.0):
             raise ValueError(
-                "noise_prior must be (0, 0) with likelihood='poisson', which has no beta; "
+                f"noise_prior must be (0, 0) with likelihood={name!r}, which has no beta; "
                 f"got {self.noise_prior!r}"
             )
-        return Numbers("poisson")
+        return Numbers(name)
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> float:
         """Return R^2, or with a Poisson likelihood the fraction of deviance explained, D^2.
 
         1 is best; 0 is as good as the mean of y. With several outputs the average over them.
         """
-        if self.likelihood != "poisson":
+        targets = ROW_LIKELIHOODS[self.likelihood].targets
+        if targets is None:
             return float(super().score(X, y, sample_weight))
-        mean = np.clip(self.predict(X), np.finfo(np.float64).tiny, None)
-        return float(d2_tweedie_score(y, mean, sample_weight=sample_weight, power=1))
+        return targets.score(np.asarray(y), self.predict(X), sample_weight)

@@ -13,7 +13,8 @@ from .. import _core
 from .._arrays import check_y_std, learn_classes
 from .._checks import check_flag, is_learned
 from .._data.design import Design, Layout
-from .._types import FloatArray, IntArray, PerRow, Settings
+from .._row_likelihoods import ROW_LIKELIHOODS, Targets
+from .._types import FloatArray, IntArray, Link, PerRow, Settings
 from .._types import Likelihood as Name
 from .probabilities import check_multi_class, weights_in_order
 
@@ -23,20 +24,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Numbers:
-    """Numbers with Gaussian noise, of one output or several, or counts with a Poisson distribution."""
+    """Numbers: with Gaussian noise, of one output or several, or with noise of their own (counts)."""
 
     name: Name = "gaussian"
 
+    @property
+    def link(self) -> Link:
+        """How the mean follows from the linear predictor."""
+        return ROW_LIKELIHOODS[self.name].link
+
+    @property
+    def _own(self) -> Targets | None:
+        return ROW_LIKELIHOODS[self.name].targets
+
     def targets(self, y: FloatArray) -> list[FloatArray]:
         """Return the target of each fit; all outputs are fitted together."""
-        if self.name == "poisson" and y.ndim == 2:
+        if (own := self._own) is not None and y.ndim == 2:
             raise ValueError(
-                f"y must have one column with likelihood='poisson', got an array of shape {y.shape}; fit "
+                f"y must have one column with likelihood={self.name!r}, got an array of shape {y.shape}; fit "
                 "each column separately"
             )
-        if self.name == "poisson" and (y < 0.0).any():
+        if own is not None and not own.is_valid(y):
             raise ValueError(
-                "y must not be negative with likelihood='poisson'; use likelihood='gaussian' for such y"
+                f"y must {own.must_be} with likelihood={self.name!r}; use likelihood='gaussian' for such y"
             )
         return [y]
 
@@ -46,7 +56,7 @@ class Numbers:
         publish_one(est, posterior, layout)
         for name in ("beta_", "noise_variance_"):
             est.__dict__.pop(name, None)  # left by an earlier fit with another likelihood
-        if self.name == "poisson":
+        if self._own is not None:
             return
         est.beta_ = posterior.beta
         if isinstance(posterior, _core.OutputPosterior):
@@ -71,20 +81,14 @@ class Numbers:
         """
         if est.mu_.ndim == 1:
             mean, variance = mean[:, 0], None if variance is None else variance[:, 0]
-        if self.name == "gaussian":
+        if self._own is None:
             if variance is None:
                 return mean
             return mean, np.sqrt(_noise_of(est, y_std, len(mean)) + variance)
         if y_std is not None:
-            raise ValueError("y_std must be None with likelihood='poisson', which has its own noise")
-        # Far from the data the expected count may overflow.
-        with np.errstate(over="ignore", divide="ignore"):
-            if variance is None:
-                return np.exp(mean)
-            # The variance is exp(log_mean) + (e^v - 1) exp(2 log_mean): terms may overflow, roots not.
-            log_mean = mean + variance / 2
-            dispersion = np.exp(log_mean + np.log(np.expm1(variance)) / 2)
-            return np.exp(mean), np.hypot(np.exp(log_mean / 2), dispersion)
+            raise ValueError(f"y_std must be None with likelihood={self.name!r}, which has its own noise")
+        moments: FloatArray | tuple[FloatArray, FloatArray] = self._own.predict(mean, variance)
+        return moments
 
 
 @dataclass(frozen=True)
@@ -100,6 +104,11 @@ class Classes:
         softmax, classes = check_multi_class(multi_class), learn_classes(labels)
         # For two classes both are the same model: the difference of the two logits is the Bernoulli logit.
         return cls(classes, "multinomial" if softmax and len(classes) > 2 else "bernoulli")
+
+    @property
+    def link(self) -> Link:
+        """How probabilities follow from the linear predictors."""
+        return "softmax" if self.name == "multinomial" else ROW_LIKELIHOODS[self.name].link
 
     @property
     def positive(self) -> NDArray[Any]:

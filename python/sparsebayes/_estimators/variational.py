@@ -13,6 +13,7 @@ from numpy.linalg import svd
 from scipy.linalg import solve_triangular
 from scipy.special import gammaln
 
+from .._row_likelihoods import ROW_LIKELIHOODS
 from .._types import FloatArray, Likelihood, Settings
 
 if TYPE_CHECKING:
@@ -27,10 +28,11 @@ def check_variational(settings: Settings, likelihood: Likelihood, *, learning: b
     """Raise ValueError if scheme="variational" is not available for this fit."""
     if settings.scheme != "variational":
         return
-    needs = {
-        "poisson": "likelihood='gaussian', got 'poisson'",
-        "multinomial": "multi_class='ovr' for more than two classes, got 'softmax'",
-    }.get(likelihood)
+    needs = None
+    if likelihood == "multinomial":
+        needs = "multi_class='ovr' for more than two classes, got 'softmax'"
+    elif not ROW_LIKELIHOODS[likelihood].has_bound:
+        needs = f"likelihood='gaussian', got {likelihood!r}"
     if needs is None and learning:
         needs = "given kernel parameters: learn a kernel with scheme='sequential', and pass its kernel_"
     if needs is not None:

@@ -10,29 +10,19 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, cast
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from .. import _core
-from .._types import FloatArray, IntArray
+from .._types import FloatArray, IntArray, Link
 from ..kernels import Kernel, OnColumns
 from ..kernels._base import Combination
 from ..kernels._resolve import is_precomputed
 from ..predictor import Predictor
 
-#: How means or probabilities follow from the linear predictors eta: see `ServedModel`.
-Link: TypeAlias = Literal["identity", "log", "logistic", "softmax", "probit"]
-
-#: Links of the likelihoods.
-_LINKS: Final[dict[str, Link]] = {
-    "gaussian": "identity",
-    "poisson": "log",
-    "bernoulli": "logistic",
-    "multinomial": "softmax",
-}
 #: Which covariances there are: see `ServedModel`.
 Uncertainty: TypeAlias = Literal["none", "shared", "each", "joint", "directions"]
 
@@ -182,7 +172,7 @@ def _describe_posterior(est: Any) -> ServedModel:
         flat=est.mu_.ndim == 1,
         blocks=blocks,
         outputs=[Output(at, mu[at, c]) for c, at in enumerate(used)],
-        link=_LINKS[est._likelihood.name],
+        link=est._likelihood.link,
         uncertainty=cast(Uncertainty, uncertainty),
         covariances=covariances,
         noise_variance=None if noise is None else np.atleast_1d(np.asarray(noise, dtype=np.float64)),

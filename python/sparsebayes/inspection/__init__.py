@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from .._arrays import last_step
 from .._estimators.variational import bounded, constants, per_function
+from .._row_likelihoods import ROW_LIKELIHOODS
 from .._types import FloatArray, OutputsProblem, PerRow, Problem
 from ._dense import (
     DenseFit,
@@ -227,7 +228,7 @@ def _fit(problem: Problem, Phi: FloatArray, t: FloatArray, w: FloatArray) -> Den
         )
     if problem.likelihood == "multinomial":
         return fit_laplace(Softmax(Phi, t.astype(np.intp), w), active, alpha)
-    return fit_laplace(OnePredictor(Phi, t, w, problem.likelihood), active, alpha)
+    return fit_laplace(OnePredictor(Phi, t, w, ROW_LIKELIHOODS[problem.likelihood]), active, alpha)
 
 
 def _log_beta_residual(problem: Problem | OutputsProblem, fits: list[DenseFit]) -> float:

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.linalg import svd  # SciPy's refuses empty models before 1.14
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
-from scipy.special import expit, gammaln
 
-from .._types import FloatArray, IntArray, Likelihood
+from .._row_likelihoods import RowLikelihood
+from .._types import FloatArray, IntArray
 
 #: Columns of the dictionary, and functions with unknown precisions, evaluated at a time: bounds the memory.
 _BLOCK = 512
@@ -130,12 +130,12 @@ def fit_regression(
 
 @dataclass(frozen=True)
 class OnePredictor:
-    """Rows of positive weight with a Bernoulli or Poisson likelihood."""
+    """Rows of positive weight with one linear predictor each."""
 
     Phi: FloatArray
     t: FloatArray
     w: FloatArray
-    likelihood: Likelihood
+    likelihood: RowLikelihood
 
     def predictors(self, active: IntArray, weights: FloatArray) -> FloatArray:
         """Return the linear predictors eta."""
@@ -143,26 +143,16 @@ class OnePredictor:
 
     def log_likelihood(self, eta: FloatArray) -> float:
         """Return the log likelihood of all rows."""
-        t = self.t
-        if self.likelihood == "bernoulli":
-            terms = -t * np.logaddexp(0.0, -eta) - (1.0 - t) * np.logaddexp(0.0, eta)
-        else:
-            with np.errstate(over="ignore"):
-                terms = t * eta - np.exp(eta) - gammaln(t + 1.0)
-        return float(self.w @ terms)
+        return float(self.w @ self.likelihood.log_likelihood(eta, self.t))
 
     def slopes(self, eta: FloatArray) -> FloatArray:
         """Return the slope of the log likelihood in the weight of each function of the dictionary."""
-        if self.likelihood == "bernoulli":
-            pull = self.t * expit(-eta) - (1.0 - self.t) * expit(eta)
-        else:
-            pull = self.t - np.exp(eta)
-        return np.asarray(self.Phi.T @ (self.w * pull))
+        return np.asarray(self.Phi.T @ (self.w * self.likelihood.slope(eta, self.t)))
 
     def whitened(self, functions: IntArray, eta: FloatArray) -> FloatArray:
         """Return columns whose products are the negative Hessian in the weights of these functions."""
-        curvature = expit(-eta) * expit(eta) if self.likelihood == "bernoulli" else np.exp(eta)
-        return np.asarray(np.sqrt(self.w * curvature)[:, np.newaxis] * self.Phi[:, functions])
+        root = np.sqrt(self.w * self.likelihood.curvature(eta, self.t))
+        return np.asarray(root[:, np.newaxis] * self.Phi[:, functions])
 
 
 class Softmax:

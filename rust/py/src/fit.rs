@@ -156,24 +156,21 @@ fn search(name: &str) -> PyResult<Search> {
 
 fn likelihood(name: &str) -> PyResult<Kind> {
     match name {
-        "gaussian" => Ok(Kind::Scalar(Likelihood::Gaussian)),
-        "bernoulli" => Ok(Kind::Scalar(Likelihood::Bernoulli)),
-        "poisson" => Ok(Kind::Scalar(Likelihood::Poisson)),
         "multinomial" => Ok(Kind::Classes),
-        _ => Err(invalid(format!(
-            "likelihood must be 'gaussian', 'bernoulli', 'poisson' or 'multinomial', got {name:?}"
-        ))),
+        _ => scalar_likelihood(name).map(Kind::Scalar),
     }
 }
 
 /// A likelihood with one linear predictor per row.
 pub(crate) fn scalar_likelihood(name: &str) -> PyResult<Likelihood> {
-    match likelihood(name) {
-        Ok(Kind::Scalar(likelihood)) => Ok(likelihood),
-        _ => Err(invalid(format!(
-            "likelihood of a provider must be 'gaussian', 'bernoulli' or 'poisson', got {name:?}"
-        ))),
-    }
+    let found = Likelihood::NAMED.iter().find(|(known, _)| *known == name);
+    found.map(|(_, likelihood)| *likelihood).ok_or_else(|| {
+        let known = Likelihood::NAMED.map(|(known, _)| format!("'{known}'"));
+        invalid(format!(
+            "likelihood must be one of {}, got {name:?}",
+            known.join(", ")
+        ))
+    })
 }
 
 /// Fits a model whose basis functions are the columns of `Phi`.

@@ -1,5 +1,6 @@
 //! Likelihoods: the distribution of a target given its linear predictors. They know eta and t, never Phi.
 
+pub(crate) mod link;
 pub(crate) mod probit;
 #[cfg(feature = "fit")]
 mod univariate;

@@ -4,6 +4,7 @@
 //! second derivative and the first derivative of its log-likelihood in eta. The evidence loop sees only sums weighted by
 //! these.
 
+use crate::likelihood::link::Link;
 use crate::linalg::simd::{Simd, WithSimd, dispatch, exp, is_fused, ln_1p};
 use crate::{Error, Result};
 
@@ -32,6 +33,23 @@ pub struct Working {
 }
 
 impl Likelihood {
+    /// All likelihoods by name.
+    pub const NAMED: [(&'static str, Self); 3] = [
+        ("gaussian", Self::Gaussian),
+        ("bernoulli", Self::Bernoulli),
+        ("poisson", Self::Poisson),
+    ];
+
+    /// The link from eta to the mean of the target.
+    #[must_use]
+    pub fn link(self) -> Link {
+        match self {
+            Self::Gaussian => Link::Identity,
+            Self::Bernoulli => Link::Logistic,
+            Self::Poisson => Link::Log,
+        }
+    }
+
     /// Whether the working weights do not depend on eta, so that Gram columns can be reused.
     #[must_use]
     pub fn is_linear(self) -> bool {

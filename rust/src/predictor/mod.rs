@@ -84,7 +84,6 @@
 //! # Ok::<(), Error>(())
 //! ```
 
-mod link;
 #[cfg(feature = "fit")]
 mod of_posterior;
 mod predict;
@@ -103,7 +102,7 @@ use crate::kernel::Points;
 use crate::likelihood::probit::Probit;
 use crate::{Error, Kernel, Result};
 
-pub use crate::predictor::link::Link;
+pub use crate::likelihood::link::Link;
 pub use crate::predictor::schema::{
     BlockHeader, Classes, FORMAT_VERSION, Header, Parts, Table, Uncertainty,
 };

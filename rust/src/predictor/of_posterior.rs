@@ -107,11 +107,7 @@ impl Posterior {
         table("weights.0", &[m], self.mu.clone());
         // Exactly symmetric, so the storage order does not matter.
         table("covariance.0", &[m, m], self.sigma.as_slice().to_vec());
-        let link = match likelihood {
-            Likelihood::Gaussian => Link::Identity,
-            Likelihood::Bernoulli => Link::Logistic,
-            Likelihood::Poisson => Link::Log,
-        };
+        let link = likelihood.link();
         if link == Link::Identity {
             table("noise_variance", &[1], vec![1.0 / self.beta]);
         }

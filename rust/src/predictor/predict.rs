@@ -6,9 +6,9 @@ use std::cell::Cell;
 use std::ops::Range;
 
 use crate::kernel::Points;
+use crate::likelihood::link::{Link, logistic, softmax};
 use crate::likelihood::probit::Workspace;
 use crate::linalg::simd::dispatch;
-use crate::predictor::link::{Link, logistic, softmax};
 use crate::predictor::variance::{Functions, axpy};
 use crate::predictor::{Block, Output, Predictor};
 use crate::{Error, Result};

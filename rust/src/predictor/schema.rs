@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::predictor::link::Link;
+use crate::likelihood::link::Link;
 use crate::{Error, Kernel, Result};
 
 /// The format version that this library writes; it reads this version and all earlier ones.
