@@ -138,6 +138,7 @@ class _Settings(TypedDict, total=False):
     alpha_prior: Sequence[float]
     noise_prior: Sequence[float]
     search: str
+    flat_intercept: bool
 
 # iteration, action, column index (-1: none), gain, log evidence, number of active functions, beta
 _Callback = Callable[[int, str, int, float, float, int, float], object]
@@ -191,6 +192,7 @@ def fit_dense_outputs(
     *,
     noise_variance: Sequence[float] | None = None,
     shared_noise: bool = False,
+    flat_intercept: bool = False,
     tol: float = 1e-6,
     max_iter: int = 100_000,
     n_threads: int | None = None,
@@ -207,6 +209,7 @@ def fit_kernel_outputs(
     extra: NDArray[np.float64] | None = None,
     noise_variance: Sequence[float] | None = None,
     shared_noise: bool = False,
+    flat_intercept: bool = False,
     tol: float = 1e-6,
     max_iter: int = 100_000,
     n_threads: int | None = None,

@@ -48,6 +48,7 @@ class Classification(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit
     _labels = True
 
     multi_class: str = "ovr"
+    penalize_intercept: bool = True
     scheme: Scheme = "sequential"
     alpha_prior: tuple[float, float] = (0.0, 0.0)
     memory_limit: int | str | None = None
@@ -175,6 +176,7 @@ class RVC(Classification):
     {kernel_parameters}
     {multi_class}
     {extra_basis}
+    {penalize_intercept}
     {scheme}
     {alpha_prior}
     {candidates}
@@ -269,6 +271,7 @@ class SparseBayesClassifier(Classification):
     ----------
     {column_intercept}
     {multi_class}
+    {penalize_intercept}
     {scheme}
     {alpha_prior}
     {memory_limit}

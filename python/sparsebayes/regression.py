@@ -61,6 +61,7 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
     noise_variance: float | ArrayLike | None = None
     shared_noise: bool = False
     noise_prior: tuple[float, float] = (0.0, 0.0)
+    penalize_intercept: bool = True
     scheme: Scheme = "sequential"
     alpha_prior: tuple[float, float] = (0.0, 0.0)
     memory_limit: int | str | None = None
@@ -204,6 +205,7 @@ class RVR(Regression):
     Parameters
     ----------
     {kernel_parameters}
+    {penalize_intercept}
     {noise_variance}
     {shared_noise}
     {extra_basis}
@@ -357,6 +359,7 @@ class SparseBayesRegressor(Regression):
     likelihood : {"gaussian", "poisson"}, default="gaussian"
         Distribution of y given the linear predictor. Parameters of the noise are for ``"gaussian"`` only.
     {column_intercept}
+    {penalize_intercept}
     {noise_variance}
     {shared_noise}
     {scheme}

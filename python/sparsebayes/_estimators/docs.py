@@ -117,6 +117,10 @@ coef0 : float, default=0.0
     "column_intercept": r"""fit_intercept : bool, default=True
     Whether the model has a constant function, the intercept. The columns are then centred by their weighted
     mean, so that a constant added to a column changes nothing but ``intercept_``.""",
+    "penalize_intercept": r"""penalize_intercept : bool, default=True
+    Whether the intercept has a prior precision of its own and may be pruned, as in Tipping (2001). False: its
+    prior is flat, so it is always in the model, and adding a constant to y changes nothing but the intercept.
+    Not for a softmax, whose intercepts always have precisions.""",
     "noise_variance": r"""noise_variance : positive float or array-like of shape (n_outputs,), optional
     Variance of the noise, of every output or of each. None: estimated, with the lower bound var(y) / 1e6.""",
     "shared_noise": r"""shared_noise : bool, default=False

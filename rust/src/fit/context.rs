@@ -89,6 +89,32 @@ impl<'w> Fit<'_, 'w> {
             .collect()
     }
 
+    /// Adds the intercept to an empty model, if it has a flat prior.
+    pub(crate) fn add_flat_intercept(&mut self) -> crate::Result<()> {
+        if self.is_unpenalized(0) && self.stats.facts().norms[0] > 0.0 {
+            self.fill(&[0], &[0.0])?;
+            self.recorder.amend(self.model);
+        }
+        Ok(())
+    }
+
+    /// Whether function `j` of the dictionary has a flat prior.
+    fn is_unpenalized(&self, j: usize) -> bool {
+        j == 0 && self.rules.flat_intercept && self.stats.facts().n_predictors == 1
+    }
+
+    /// The alphas with which schemes start from a model of these functions.
+    pub(crate) fn initial_alphas(&self, functions: &[usize]) -> Vec<f64> {
+        let initial = |&j: &usize| {
+            if self.is_unpenalized(j) {
+                0.0
+            } else {
+                Tuning::INITIAL_ALPHA
+            }
+        };
+        functions.iter().map(initial).collect()
+    }
+
     /// Adds up to a block of candidates of the dictionary, each the best one given the additions before it, and returns how many.
     pub(crate) fn add_block(&mut self) -> Result<usize, Stop> {
         let list = self
@@ -148,11 +174,10 @@ impl<'w> Fit<'_, 'w> {
             ..
         } = self.model.published(trace, status, self.stats.facts());
         let model = &*self.model;
-        // The density of t / c is c^N times that of t.
-        let unit = self.stats.facts().target_scale.ln();
         let log_evidence = match (self.rules.scheme, trace.last()) {
             (Scheme::Variational, Some(&bound)) => bound,
-            _ => model.log_evidence() - model.n_noise() * unit,
+            // The density of t / c is c^n times that of t.
+            _ => model.log_evidence() - model.n_contrasts() * self.stats.facts().target_scale.ln(),
         };
         let posterior = Posterior {
             gamma: model.order().iter().map(|&k| model.gamma(k, 0)).collect(),

@@ -78,7 +78,10 @@ pub(crate) fn converge(
         apply_best_changes(stats, model, effort, recorder)?;
         update_noise(stats, model, effort, recorder)?;
         // At the new noise some functions may have to be deleted.
-        if (0..model.len()).any(|k| model.factors(k).optimal_alpha().is_none()) {
+        if model
+            .penalized()
+            .any(|k| model.factors(k).optimal_alpha().is_none())
+        {
             continue;
         }
         if residual(model, effort) <= effort.tol {
@@ -103,7 +106,7 @@ pub(crate) fn converge(
 /// The largest distance of a ln alpha or ln beta from its own optimum; infinite if a function should be deleted.
 pub(crate) fn residual(model: &Model, effort: Effort) -> f64 {
     let change = |k: usize| model.factors(k).change_from(model.alpha[k]);
-    let alphas = (0..model.len()).map(change).fold(0.0, f64::max);
+    let alphas = model.penalized().map(change).fold(0.0, f64::max);
     let free = model.free_levels(effort).into_iter();
     free.map(|l| model.noise_change(l).abs())
         .fold(alphas, f64::max)
@@ -112,7 +115,8 @@ pub(crate) fn residual(model: &Model, effort: Effort) -> f64 {
 /// The re-estimation or deletion with the largest gain. Re-estimations have to gain at least `effort.step`. Of equal gains the
 /// first in the model wins.
 pub(crate) fn best_change(model: &Model, effort: Effort) -> Option<Change> {
-    (0..model.len())
+    model
+        .penalized()
         .map(|k| Change::of(model, k))
         .filter(|change| change.gain >= effort.step || change.alpha == f64::INFINITY)
         .reduce(|best, next| if next.gain > best.gain { next } else { best })
@@ -146,6 +150,9 @@ pub(crate) fn reestimate_each(
     recorder: &mut Recorder<'_>,
 ) -> Result<(), Stop> {
     for k in 0..model.len() {
+        if model.is_unpenalized(k) {
+            continue;
+        }
         let change = Change::of(model, k);
         let distance = (change.alpha / model.alpha[k]).ln().abs();
         if change.alpha.is_finite() && distance > tol {
