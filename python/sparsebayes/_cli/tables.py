@@ -91,24 +91,19 @@ class Column:
             raise TableError(f"{self.at(rows[0])}, a date or time: {remedy}")
 
     def refuse_damaged_numbers(self, instead: str) -> None:
-        """Raise TableError for a column of text that resembles numbers but cannot be read as such.
-
-        ``instead``: the remedy if the column is text.
-        """
-        present = [int(i) for i in np.flatnonzero(~self.missing)]
-        if self.numbers is not None or any(_CODE.match(self.cells[i]) for i in present):
+        """Raise TableError if most values of a column of text are numbers; ``instead``: the remedy if not."""
+        cells = {int(i): self.cells[i] for i in np.flatnonzero(~self.missing)}
+        if self.numbers is not None or any(map(_CODE.match, cells.values())):
             return
-        grouped = [i for i in present if _THOUSANDS.fullmatch(self.cells[i])]
-        odd = [i for i in present if not _NUMBER.fullmatch(self.cells[i])]
-        damaged = [i for i in odd if not _COMMA_NUMBER.fullmatch(self.cells[i])]
-        if not damaged or 2 * len(grouped) >= len(present):
-            at = (grouped or odd)[0]
-            remedy = "write numbers with a decimal point and nothing between thousands"
-        elif 2 * len(damaged) <= len(present):
-            at, remedy = damaged[0], "most rows hold numbers; correct this one, or empty the cell"
-        else:
+        forms = (_NUMBER, _COMMA_NUMBER, _THOUSANDS)
+        others = [i for i, cell in cells.items() if not any(form.fullmatch(cell) for form in forms)]
+        if 2 * len(others) > len(cells):
             return
-        raise TableError(f"{self.at(at)}: {remedy}; {instead}")
+        row = others[0] if others else next(i for i, cell in cells.items() if not _NUMBER.fullmatch(cell))
+        raise TableError(
+            f"{self.at(row)}, where most rows hold numbers: correct it, or empty the cell, and write numbers "
+            f"with a decimal point and nothing between thousands; {instead}"
+        )
 
     def at(self, row: int) -> str:
         """Return the description of a cell for messages."""
