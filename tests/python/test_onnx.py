@@ -12,7 +12,7 @@ from export_problems import KERNELS, rows
 from exports import ONNX, run, same_regression
 from sparsebayes import GREVM, MRVM2, RVC, RVR, SparseBayesRegressor, to_onnx
 from sparsebayes._export import onnx_graph
-from sparsebayes.kernels import Gaussian, LinearSpline
+from sparsebayes.kernels import Gaussian
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -25,19 +25,10 @@ FOUR = np.digitize(X[:, 0] + 0.3 * NOISE, [-0.7, 0.0, 0.7])
 
 
 @pytest.mark.parametrize("export", ONNX)
-@pytest.mark.parametrize("name", ["widths", "laplacian", "spline", "in-sum"])
+@pytest.mark.parametrize("name", ["widths", "laplacian", "in-sum"])
 def test_inputs_may_be_taken_a_few_at_a_time(name, export, monkeypatch):
     monkeypatch.setattr(onnx_graph, "_MAX_DIFFERENCES", 1)
     same_regression(RVR(KERNELS[name]).fit(X, Y), NEW, export)
-
-
-@pytest.mark.parametrize("export", ONNX)
-@pytest.mark.parametrize("n_inputs", [1, 2, 4, 5, 7])
-def test_linear_splines_take_any_number_of_inputs(n_inputs, export):
-    rng = np.random.default_rng(0)
-    wide = rng.uniform(0, 1, (40, n_inputs))
-    est = RVR(LinearSpline()).fit(wide, wide.sum(axis=1) + 0.1 * rng.normal(size=40))
-    same_regression(est, rng.uniform(-0.5, 1, (20, n_inputs)), export)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

@@ -17,7 +17,7 @@ from .._types import FloatArray, IntArray
 from ..kernels import Kernel, OnColumns
 from ..kernels._base import Combination
 from . import c_templates as templates
-from .description import Centres, Columns, Constant, ServedModel, describe, factor
+from .description import Centres, Columns, Constant, ServedModel, describe, roots
 from .traced import Traced
 
 #: Integer types, the ranges that the C standard guarantees, and their usual sizes.
@@ -314,14 +314,14 @@ class Header:
         self._define(templates.ETA, starts=starts, weights=weights)
 
     def _define_variances(self) -> None:
-        roots = _roots(self._model)
+        factors = roots(self._model)
         joint, n = self._model.uncertainty == "joint", self._n_outputs
         self._names["variances"] = n * n if joint else n
-        packed = [root[np.triu_indices(len(root), 0, root.shape[1])] for root in roots]
+        packed = [R[np.triu_indices(len(R), 0, R.shape[1])] for R in factors]
         table = self._table("factors", np.concatenate(packed))
-        own, (n_rows, n_columns) = "${NAME}_starts_(c + 1) - ${NAME}_starts_(c)", roots[0].shape
+        own, (n_rows, n_columns) = "${NAME}_starts_(c + 1) - ${NAME}_starts_(c)", factors[0].shape
         rows = self.fill(own) if n_rows == n_columns else n_rows
-        parts = {"type": table.type, "factors": table.name, "matrices": len(roots), "rows": rows}
+        parts = {"type": table.type, "factors": table.name, "matrices": len(factors), "rows": rows}
         self._define(templates.JOINT_VARIANCES if joint else templates.VARIANCES, **parts)
 
     def _define_regression(self) -> None:
@@ -396,14 +396,6 @@ def _integers(values: FloatArray) -> tuple[str, int] | None:
         if lowest <= values.min() and values.max() <= highest:
             return type_, size
     return None
-
-
-def _roots(model: ServedModel) -> list[FloatArray]:
-    """Return R, upper triangular, with R^T R the covariance, for each covariance of the model."""
-    if model.uncertainty != "directions":
-        return [factor(covariance) for covariance in model.covariances]
-    # A row of zeros if there are no directions.
-    return [np.linalg.qr(D.T if D.size else np.zeros((1, len(D))))[1] for D in model.covariances]
 
 
 def probit_step(n_classes: int, real: str) -> float:

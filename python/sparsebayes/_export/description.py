@@ -126,8 +126,15 @@ class ServedModel:
         return np.array_equal(output.functions, np.arange(self.n_functions))
 
 
-def factor(covariance: FloatArray) -> FloatArray:
-    """Return R, upper triangular, with R^T R the covariance."""
+def roots(model: ServedModel) -> list[FloatArray]:
+    """Return R, upper triangular, with R^T R the covariance, for each covariance of the model."""
+    if model.uncertainty != "directions":
+        return [_root(covariance) for covariance in model.covariances]
+    # A row of zeros if there are no directions.
+    return [np.linalg.qr(D.T if D.size else np.zeros((1, len(D))))[1] for D in model.covariances]
+
+
+def _root(covariance: FloatArray) -> FloatArray:
     # By the correlations, because weights have very different scales.
     scale = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
     inverse = 1.0 / np.where(scale > 0.0, scale, 1.0)

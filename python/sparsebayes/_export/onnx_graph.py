@@ -1,8 +1,7 @@
 """A graph of ONNX operators under construction, as plain data: ONNX itself is not needed for it.
 
 Every operator used means the same since version 13 of the operator set, and onnxruntime implements it in
-single and in double precision. (Erf, Sinh and Softplus lack double precision; the reductions other than
-ReduceSum changed in version 18.)
+single and in double precision. (Erf, Sinh and Softplus lack double precision.)
 """
 
 from __future__ import annotations
@@ -55,28 +54,22 @@ class Value(Traced):
         return self.graph.apply(_OPERATORS.get(function, function.title()), *operands)
 
     def map(self, op: str, **attributes: Any) -> Value:
-        """Apply a unary operator."""
         return self.graph.apply(op, self, **attributes)
 
     def sum(self, axis: int, *, keep: bool = False) -> Value:
-        """Return the sum along an axis."""
         return self.graph.apply("ReduceSum", self, self.graph.integers([axis]), keepdims=int(keep))
 
     def take(self, indices: ArrayLike, axis: int) -> Value:
-        """Return the elements at these indices of an axis."""
         return self.graph.apply("Gather", self, self.graph.integers(indices), axis=axis)
 
     def part(self, start: int, stop: int, axis: int) -> Value:
-        """Return a slice along an axis."""
         bounds = [self.graph.integers([at]) for at in (start, stop, axis)]
         return self.graph.apply("Slice", self, *bounds)
 
     def expand_dims(self, axis: int) -> Value:
-        """Return this value with another axis, of length 1."""
         return self.graph.apply("Unsqueeze", self, self.graph.integers([axis]))
 
     def squeeze(self, axis: int) -> Value:
-        """Return this value without an axis of length 1."""
         return self.graph.apply("Squeeze", self, self.graph.integers([axis]))
 
     def _log1p(self) -> Value:
@@ -85,16 +78,6 @@ class Value(Traced):
         u = t + 1.0
         value: Value = np.log(u) + (t - (u - 1.0)) / u
         return value
-
-    def product_of_last(self, n: int) -> Value:
-        """Return the product along the last of three axes, of length n."""
-        factors = self
-        while n > 1:
-            half = n // 2
-            product = factors.part(0, half, 2) * factors.part(half, 2 * half, 2)
-            odd = [factors.part(2 * half, n, 2)] if n % 2 else []
-            factors, n = factors.graph.join([product, *odd], 2), half + n % 2
-        return factors.squeeze(2)
 
 
 def evaluate(kernel: Kernel, x: Value, points: FloatArray) -> Value:
@@ -110,13 +93,15 @@ def evaluate(kernel: Kernel, x: Value, points: FloatArray) -> Value:
     if isinstance(kernel, Affine):
         return cast(Value, kernel._profile(x @ (kernel.gamma * points.T) + kernel.coef0))
     constants, parts = kernel._per_input(), []
-    step = max(1, _MAX_DIFFERENCES // max(1, n_points))
+    # The reductions but ReduceSum changed in version 18 of the operator set.
+    step = max(1, _MAX_DIFFERENCES // max(1, n_points)) if operation is np.add else 1
     for start in range(0, n_inputs, step):
-        stop = min(start + step, n_inputs)
-        block = x if stop - start == n_inputs else x.part(start, stop, 1)
-        here = None if constants is None else constants[start:stop]
-        terms = kernel._term(block.expand_dims(1), points[np.newaxis, :, start:stop], here)
-        parts.append(terms.sum(2) if operation is np.add else terms.product_of_last(stop - start))
+        at = slice(start, min(start + step, n_inputs))
+        block = x if step >= n_inputs else x.part(at.start, at.stop, 1)
+        terms = kernel._term(
+            block.expand_dims(1), points[np.newaxis, :, at], None if constants is None else constants[at]
+        )
+        parts.append(terms.sum(2))
     return cast(Value, kernel._of_total(reduce(operation, parts)))
 
 
@@ -154,15 +139,12 @@ class Graph:
         return self.constant(stored)
 
     def integers(self, values: ArrayLike) -> Value:
-        """Return integers."""
         return self.constant(np.asarray(values, dtype=np.int64))
 
     def join(self, parts: list[Value], axis: int) -> Value:
-        """Concatenate values along an axis."""
         return parts[0] if len(parts) == 1 else self.apply("Concat", *parts, axis=axis)
 
     def repeat_rows(self, row: NDArray[Any]) -> Value:
-        """Repeat a row for each row of the input."""
         n_rows = self.x.map("Shape").part(0, 1, 0)
         return self.apply("Expand", self.real(row), self.join([n_rows, self.integers([len(row)])], 0))
 

@@ -13,7 +13,7 @@ from scipy.special import erfcx
 
 from .._checks import check_integer
 from .._core import __version__
-from .description import ServedModel, describe, factor
+from .description import ServedModel, describe, roots
 from .onnx_graph import Basis, Graph, Value
 
 if TYPE_CHECKING:
@@ -200,14 +200,8 @@ def _variances(basis: Basis, model: ServedModel, *, unit: float = 1.0) -> Value 
     They are multiplied by ``unit``. It scales the weights, because onnxruntime fuses a scalar factor into the
     preceding matrix product and keeps the scalar in single precision.
     """
-    if model.uncertainty == "directions":
-        factors = model.covariances
-    else:
-        outputs = model.outputs[: len(model.covariances)]
-        factors = [
-            basis.placed(output.functions, factor(sigma).T)
-            for output, sigma in zip(outputs, model.covariances, strict=True)
-        ]
+    pairs = zip(model.outputs, roots(model), strict=False)  # one root may be for all outputs
+    factors = [basis.placed(output.functions, R.T) for output, R in pairs]
     sizes = [factor.shape[1] for factor in factors]
     if sum(sizes) == 0:
         return None
@@ -220,22 +214,19 @@ def _variances(basis: Basis, model: ServedModel, *, unit: float = 1.0) -> Value 
 
 def _moderated_softmax(graph: Graph, basis: Basis, model: ServedModel, eta: Value) -> Value:
     """Return ln p_c up to a constant: 1 / p_c = sum_d exp(kappa_cd (eta_d - eta_c))."""
-    n_classes = len(model.outputs)
     if model.uncertainty == "none" or model.covariances[0].size == 0:
         return eta
-    root = np.sqrt(np.pi / 8.0) * factor(model.covariances[0]).T
+    root = np.sqrt(np.pi / 8.0) * roots(model)[0].T
     functions = [output.functions for output in model.outputs]
-    roots = np.split(root, np.cumsum([len(at) for at in functions])[:-1])
-    along = [basis.linear(basis.placed(at, rows)) for at, rows in zip(functions, roots, strict=True)]
+    of_classes = np.split(root, np.cumsum([len(at) for at in functions])[:-1])
+    along = [basis.linear(basis.placed(at, rows)) for at, rows in zip(functions, of_classes, strict=True)]
     G = graph.join([value.expand_dims(1) for value in along], 1)  # (n, n_classes, n_weights)
-    c, d = np.divmod(np.arange(n_classes**2), n_classes)
-    differences = G.take(c, 1) - G.take(d, 1)
-    v = (differences * differences).sum(2)
-    t = (eta.take(d, 1) - eta.take(c, 1)) / np.sqrt(v + 1.0)
+    differences = G.expand_dims(1) - G.expand_dims(2)
+    v = (differences * differences).sum(3)
+    t = (eta.expand_dims(1) - eta.expand_dims(2)) / np.sqrt(v + 1.0)
     # kappa_cd (eta_d - eta_c) is 0 at d = c, so that the log softmax of row c there is ln p_c.
-    table = graph.apply("Reshape", t, graph.integers([0, n_classes, n_classes])).map("LogSoftmax", axis=2)
-    flat = graph.apply("Reshape", table, graph.integers([0, n_classes**2]))
-    return flat.take(np.flatnonzero(c == d), 1)
+    table: Value = t.map("LogSoftmax", axis=2) * np.eye(len(model.outputs))
+    return table.sum(2)
 
 
 def log_cdf(x: Value) -> Value:
