@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import _core
-from .._checks import any_array, called, check_flag, column_means, real_array
+from .._checks import any_array, called, check_flag, check_integer, column_means, real_array
 from .._types import FloatArray, KernelFunction
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ class Kernel:
     _learned: ClassVar[Mapping[str, int]] = {}
     #: Largest changes of the logs of parameters whose value is known in advance but for a small error.
     _max_log_changes: ClassVar[Mapping[str, float]] = {}
+    #: Name of the parameter that may have a value for each input.
+    _input_parameter: ClassVar[str]
     #: Joins the terms of the inputs, or the parts of a combination.
     _operation: ClassVar[np.ufunc] = np.add
 
@@ -84,6 +86,12 @@ class Kernel:
 
     def check_features(self, n_features: int) -> None:
         """Raise ValueError if the kernel needs a number of inputs other than ``n_features``."""
+        n_features, constants = check_integer("n_features", n_features, least=0), self._per_input()
+        if constants is not None and len(constants) != n_features:
+            raise ValueError(
+                f"{self._input_parameter} has {len(constants)} values but X has {n_features} features; give "
+                "one per feature"
+            )
 
     def to_core(self) -> _core.Kernel | None:
         """Return this kernel as a kernel of the core, None if Python evaluates it."""

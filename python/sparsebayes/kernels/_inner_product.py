@@ -130,6 +130,8 @@ class Linear(Kernel):
 
     offset: tuple[float, ...] | None = None
 
+    _input_parameter = "offset"
+
     def __post_init__(self) -> None:
         if self.offset is not None:
             if any_array("offset", self.offset).ndim != 1:
@@ -148,14 +150,6 @@ class Linear(Kernel):
 
     def _term(self, x: Any, z: Any, constant: Any) -> Any:
         return x * z if constant is None else (x - constant) * (z - constant)
-
-    def check_features(self, n_features: int) -> None:
-        """Raise ValueError if there is an offset and not one for each of ``n_features`` inputs."""
-        n_features = check_integer("n_features", n_features, least=0)
-        if self.offset is not None and len(self.offset) != n_features:
-            raise ValueError(
-                f"offset has {len(self.offset)} values but X has {n_features} features; give one per feature"
-            )
 
     def _header(self) -> Any:
         return "linear" if self.offset is None else {"centred_linear": {"offset": list(self.offset)}}

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from .._checks import any_array, check_integer, check_real
+from .._checks import any_array, check_real
 from .._types import FloatArray
 from ._base import Kernel, Pull, column_stds
 
@@ -25,6 +25,7 @@ class Radial(Kernel):
     __slots__ = ()
 
     _learned: ClassVar = {"width": 1}
+    _input_parameter = "width"
     width: float | tuple[float, ...]
 
     def _profile(self, v: Any) -> Any:
@@ -49,15 +50,6 @@ class Radial(Kernel):
         else:
             raise ValueError(f"width must be a number or a sequence of one per input, got {width!r}")
         object.__setattr__(self, "width", value)
-
-    def check_features(self, n_features: int) -> None:
-        """Raise ValueError if there is one width per input and not ``n_features`` of them."""
-        n_features = check_integer("n_features", n_features, least=0)
-        if isinstance(self.width, tuple) and len(self.width) not in (1, n_features):
-            raise ValueError(
-                f"width has {len(self.width)} values but X has {n_features} features; "
-                "give one width, or one per feature"
-            )
 
     def _inverse_squares(self) -> list[float]:
         widths = self.width if isinstance(self.width, tuple) else (self.width,)
