@@ -187,7 +187,6 @@ class Predictor:
             return cls(_core.Predictor.from_bytes(bytes(content)))
 
     def _evaluate(self, method: Callable[..., Any], X: ArrayLike, n_jobs: int | None) -> Any:
-        """Return the result of a method of the core for these rows."""
         rows, n_threads = self._rows(X), check_n_jobs(n_jobs)
         with naming_column("X", X):
             return method(rows, n_threads=n_threads)

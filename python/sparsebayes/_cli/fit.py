@@ -49,7 +49,6 @@ _LINE_SECONDS: Final = 10.0
 
 
 def add_arguments(fit: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command to its parser."""
     add = fit.add_argument
     add("data", help="a CSV file, whose first line names the columns; - is standard input")
     target = "the column to predict; texts, or two integers such as 0 and 1, are classes"

@@ -62,7 +62,6 @@ class Column:
 
     @cached_property
     def missing(self) -> NDArray[np.bool_]:
-        """Rows without a value."""
         if self.numbers is not None:
             return np.isnan(self.numbers)
         return np.array([cell.lower() in _MISSING for cell in self.cells])
@@ -108,7 +107,6 @@ class Column:
         )
 
     def at(self, row: int) -> str:
-        """Return the description of a cell for messages."""
         return f"column {self.name!r} of {self.path} holds {self.cells[row]!r} in row {row + 1}"
 
     def finite(self) -> FloatArray:

@@ -106,7 +106,6 @@ class Real:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The NumPy dtype."""
         return np.dtype(np.float32 if self.name == "float" else np.float64)
 
     @property
@@ -187,7 +186,6 @@ class Header:
         return Template(template).substitute(self._names | parts)
 
     def write(self) -> str:
-        """Return the text."""
         self._define_basis()
         self._define_predictors()
         if self._model.classes is None:
@@ -366,7 +364,6 @@ class Header:
         self._define(templates.PROBABILITIES, prepare=prepare, weigh=weigh)
 
     def _about(self) -> list[str]:
-        """Return the lines of the first comment."""
         model, width = self._model, self.real.dtype.itemsize
         size = sum(table.size for table in self._tables.values())
         n_variances = int(self._names.get("variances", 0))  # type: ignore[call-overload] # an integer
@@ -422,7 +419,6 @@ _SAFE = frozenset(
 
 
 def encode(label: Any) -> bytes:
-    """Return a label in UTF-8."""
     return str(label).encode("utf-8", "backslashreplace")
 
 

@@ -32,8 +32,6 @@ _MAX_DIFFERENCES = 2**14
 
 
 class Node(NamedTuple):
-    """An operator with one output."""
-
     op: str
     inputs: list[str]
     output: str

@@ -311,7 +311,6 @@ def _model_proto(graph: Graph, model: ServedModel, opset: int) -> onnx.ModelProt
 
 
 def element_type(dtype: np.dtype[Any]) -> int:
-    """Return ONNX's number for a type."""
     from onnx import helper
 
     return int(helper.np_dtype_to_tensor_dtype(dtype))
