@@ -210,7 +210,6 @@ def _certify(problem: Problem | OutputsProblem, exchanges: bool | None) -> Certi
 
 
 def _fit(problem: Problem, Phi: FloatArray, t: FloatArray, w: FloatArray) -> DenseFit:
-    """Return the fit of one target."""
     active, alpha = problem.active, problem.alpha
     if problem.likelihood == "gaussian":
         return fit_regression(Phi, active, alpha, t, w, problem.beta, problem.noise_prior)
