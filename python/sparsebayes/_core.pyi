@@ -1,7 +1,7 @@
 """Types of the compiled core; checked against the binary by ``mypy.stubtest``."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypedDict, final, type_check_only
+from typing import Any, Final, TypeAlias, TypedDict, final, type_check_only
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,9 @@ __all__ = [
     "probit_probabilities",
 ]
 
+_Reals: TypeAlias = NDArray[np.float64]
+_Integers: TypeAlias = NDArray[np.int64]
+
 PROBIT_NODES: int
 __version__: str
 
@@ -42,90 +45,60 @@ class Kernel:
     """A kernel of the closed set the core evaluates itself."""
 
     def __new__(cls, json: str) -> Kernel: ...
-    def matrix(
-        self, X: NDArray[np.float64], Z: NDArray[np.float64], *, n_threads: int | None = None
-    ) -> NDArray[np.float64]: ...
+    def matrix(self, X: _Reals, Z: _Reals, *, n_threads: int | None = None) -> _Reals: ...
 
 @final
 class Predictor:
     """A fitted model without its estimator."""
 
     @staticmethod
-    def from_parts(header: str, tables: Mapping[str, NDArray[np.float64]]) -> Predictor: ...
+    def from_parts(header: str, tables: Mapping[str, _Reals]) -> Predictor: ...
     @staticmethod
     def load(path: str) -> Predictor: ...
     @staticmethod
     def from_bytes(bytes: bytes) -> Predictor: ...
     def to_bytes(self) -> bytes: ...
     def save(self, path: str) -> None: ...
-    @property
-    def header(self) -> str: ...
-    @property
-    def n_features(self) -> int: ...
-    @property
-    def n_functions(self) -> int: ...
-    def predict(self, X: NDArray[np.float64], *, n_threads: int | None = None) -> NDArray[np.float64]: ...
-    def predict_std(
-        self, X: NDArray[np.float64], *, n_threads: int | None = None
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
-    def decision(self, X: NDArray[np.float64], *, n_threads: int | None = None) -> NDArray[np.float64]: ...
-    def classify(self, X: NDArray[np.float64], *, n_threads: int | None = None) -> NDArray[np.uintp]: ...
-    def predict_into(
-        self, X: NDArray[np.float64], out: NDArray[np.float64], *, n_threads: int | None = None
-    ) -> None: ...
-    def predict_one(self, x: NDArray[np.float64], return_std: bool = False) -> Any: ...
+    header: Final[str]
+    n_features: Final[int]
+    n_functions: Final[int]
+    def predict(self, X: _Reals, *, n_threads: int | None = None) -> _Reals: ...
+    def predict_std(self, X: _Reals, *, n_threads: int | None = None) -> tuple[_Reals, _Reals]: ...
+    def decision(self, X: _Reals, *, n_threads: int | None = None) -> _Reals: ...
+    def classify(self, X: _Reals, *, n_threads: int | None = None) -> NDArray[np.uintp]: ...
+    def predict_into(self, X: _Reals, out: _Reals, *, n_threads: int | None = None) -> None: ...
+    def predict_one(self, x: _Reals, return_std: bool = False) -> Any: ...
 
 @final
 class Posterior:
     """What a fit returns, in the units of the columns and targets given."""
 
-    @property
-    def active(self) -> NDArray[np.int64]: ...
-    @property
-    def alpha(self) -> NDArray[np.float64]: ...
-    @property
-    def mu(self) -> NDArray[np.float64]: ...
-    @property
-    def sigma(self) -> NDArray[np.float64]: ...
-    @property
-    def means(self) -> NDArray[np.float64]: ...
-    @property
-    def gamma(self) -> NDArray[np.float64]: ...
-    @property
-    def beta(self) -> float: ...
-    @property
-    def log_evidence(self) -> float: ...
-    @property
-    def trace(self) -> NDArray[np.float64]: ...
-    @property
-    def n_iter(self) -> int: ...
-    @property
-    def status(self) -> str: ...
+    active: Final[_Integers]
+    alpha: Final[_Reals]
+    mu: Final[_Reals]
+    sigma: Final[_Reals]
+    means: Final[_Reals]
+    gamma: Final[_Reals]
+    beta: Final[float]
+    log_evidence: Final[float]
+    trace: Final[_Reals]
+    n_iter: Final[int]
+    status: Final[str]
 
 @final
 class OutputPosterior:
     """What a fit of several outputs returns, in the units of the columns and targets given."""
 
-    @property
-    def active(self) -> NDArray[np.int64]: ...
-    @property
-    def alpha(self) -> NDArray[np.float64]: ...
-    @property
-    def mu(self) -> NDArray[np.float64]: ...
-    @property
-    def sigma(self) -> list[NDArray[np.float64]]: ...
-    @property
-    def beta(self) -> NDArray[np.float64]: ...
-    @property
-    def at_floor(self) -> NDArray[np.bool_]: ...
-    @property
-    def log_evidence(self) -> float: ...
-    @property
-    def trace(self) -> NDArray[np.float64]: ...
-    @property
-    def n_iter(self) -> int: ...
-    @property
-    def status(self) -> str: ...
+    active: Final[_Integers]
+    alpha: Final[_Reals]
+    mu: Final[_Reals]
+    sigma: Final[list[_Reals]]
+    beta: Final[_Reals]
+    at_floor: Final[NDArray[np.bool_]]
+    log_evidence: Final[float]
+    trace: Final[_Reals]
+    n_iter: Final[int]
+    status: Final[str]
 
 @type_check_only
 class _Settings(TypedDict, total=False):
@@ -144,9 +117,9 @@ class _Settings(TypedDict, total=False):
 _Callback = Callable[[int, str, int, float, float, int, float], object]
 
 def fit_dense(
-    Phi: NDArray[np.float64],
-    target: NDArray[np.float64],
-    weights: NDArray[np.float64] | None = None,
+    Phi: _Reals,
+    target: _Reals,
+    weights: _Reals | None = None,
     *,
     likelihood: str = "gaussian",
     n_threads: int | None = None,
@@ -154,14 +127,14 @@ def fit_dense(
     **settings: Unpack[_Settings],
 ) -> Posterior: ...
 def fit_kernel(
-    X: NDArray[np.float64],
-    centres: NDArray[np.float64],
+    X: _Reals,
+    centres: _Reals,
     kernels: Sequence[Kernel],
-    target: NDArray[np.float64],
-    weights: NDArray[np.float64] | None = None,
+    target: _Reals,
+    weights: _Reals | None = None,
     *,
     bias: bool = True,
-    extra: NDArray[np.float64] | None = None,
+    extra: _Reals | None = None,
     lazy: bool | None = None,
     likelihood: str = "gaussian",
     n_threads: int | None = None,
@@ -169,14 +142,14 @@ def fit_kernel(
     **settings: Unpack[_Settings],
 ) -> Posterior: ...
 def fit_kernel_in_blocks(
-    X: NDArray[np.float64],
-    centres: NDArray[np.float64],
+    X: _Reals,
+    centres: _Reals,
     kernels: Sequence[Kernel],
-    target: NDArray[np.float64],
-    weights: NDArray[np.float64] | None = None,
+    target: _Reals,
+    weights: _Reals | None = None,
     *,
     bias: bool = True,
-    extra: NDArray[np.float64] | None = None,
+    extra: _Reals | None = None,
     likelihood: str = "gaussian",
     n_threads: int | None = None,
     sizes: Sequence[int] | None = None,
@@ -186,9 +159,9 @@ def fit_kernel_in_blocks(
     **settings: Unpack[_Settings],
 ) -> Posterior: ...
 def fit_dense_outputs(
-    Phi: NDArray[np.float64],
-    targets: NDArray[np.float64],
-    weights: NDArray[np.float64] | None = None,
+    Phi: _Reals,
+    targets: _Reals,
+    weights: _Reals | None = None,
     *,
     noise_variance: Sequence[float] | None = None,
     shared_noise: bool = False,
@@ -199,14 +172,14 @@ def fit_dense_outputs(
     callback: _Callback | None = None,
 ) -> OutputPosterior: ...
 def fit_kernel_outputs(
-    X: NDArray[np.float64],
-    centres: NDArray[np.float64],
+    X: _Reals,
+    centres: _Reals,
     kernels: Sequence[Kernel],
-    targets: NDArray[np.float64],
-    weights: NDArray[np.float64] | None = None,
+    targets: _Reals,
+    weights: _Reals | None = None,
     *,
     bias: bool = True,
-    extra: NDArray[np.float64] | None = None,
+    extra: _Reals | None = None,
     noise_variance: Sequence[float] | None = None,
     shared_noise: bool = False,
     flat_intercept: bool = False,
@@ -237,9 +210,9 @@ class RowPart:
 
     @staticmethod
     def dense(
-        Phi: Sequence[NDArray[np.float64]],
-        target: NDArray[np.float64],
-        weights: NDArray[np.float64] | None = None,
+        Phi: Sequence[_Reals],
+        target: _Reals,
+        weights: _Reals | None = None,
         *,
         bias: bool = False,
         likelihood: str = "gaussian",
@@ -247,84 +220,56 @@ class RowPart:
     ) -> RowPart: ...
     @staticmethod
     def kernel(
-        X: NDArray[np.float64],
-        centres: NDArray[np.float64],
+        X: _Reals,
+        centres: _Reals,
         kernels: Sequence[Kernel],
-        target: NDArray[np.float64],
-        weights: NDArray[np.float64] | None = None,
+        target: _Reals,
+        weights: _Reals | None = None,
         *,
         bias: bool = True,
         likelihood: str = "gaussian",
         n_threads: int | None = None,
     ) -> RowPart: ...
-    @property
-    def n_basis(self) -> int: ...
-    @property
-    def n_rows(self) -> int: ...
-    @property
-    def likelihood(self) -> str: ...
+    n_basis: Final[int]
+    n_rows: Final[int]
+    likelihood: Final[str]
     def listen(self, cancelled: Cancelled) -> None: ...
-    def target_moments(self, centre: float) -> NDArray[np.float64]: ...
-    def deviance(self, active: NDArray[np.int64], mu: NDArray[np.float64]) -> float: ...
-    def gradient(
-        self, active: NDArray[np.int64], mu: NDArray[np.float64]
-    ) -> tuple[float, NDArray[np.float64]]: ...
-    def among(
-        self, active: NDArray[np.int64], mu: NDArray[np.float64], js: NDArray[np.int64]
-    ) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]: ...
+    def target_moments(self, centre: float) -> _Reals: ...
+    def deviance(self, active: _Integers, mu: _Reals) -> float: ...
+    def gradient(self, active: _Integers, mu: _Reals) -> tuple[float, _Reals]: ...
+    def among(self, active: _Integers, mu: _Reals, js: _Integers) -> tuple[float, _Reals, _Reals]: ...
     def sweep(
-        self, active: NDArray[np.int64], mu: NDArray[np.float64], wanted: NDArray[np.int64]
-    ) -> tuple[float, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]: ...
-    def variance_drift(
-        self, active: NDArray[np.int64], mu: NDArray[np.float64], sigma: NDArray[np.float64]
-    ) -> NDArray[np.float64]: ...
+        self, active: _Integers, mu: _Reals, wanted: _Integers
+    ) -> tuple[float, _Reals, _Reals, _Reals]: ...
+    def variance_drift(self, active: _Integers, mu: _Reals, sigma: _Reals) -> _Reals: ...
 
 @final
 class RetargetedFit:
     def __new__(
         cls,
-        Phi: NDArray[np.float64],
-        targets: NDArray[np.float64],
-        weights: NDArray[np.float64] | None = None,
+        Phi: _Reals,
+        targets: _Reals,
+        weights: _Reals | None = None,
         *,
-        active: NDArray[np.int64],
-        alpha: NDArray[np.float64],
+        active: _Integers,
+        alpha: _Reals,
         n_threads: int | None = None,
     ) -> Self: ...
     def maximise(
-        self,
-        targets: NDArray[np.float64],
-        *,
-        gain: float,
-        tol: float,
-        max_iter: int,
-        callback: _Callback | None = None,
-    ) -> tuple[str, NDArray[np.float64], NDArray[np.int64]]: ...
+        self, targets: _Reals, *, gain: float, tol: float, max_iter: int, callback: _Callback | None = None
+    ) -> tuple[str, _Reals, _Integers]: ...
     def maximise_bound(
-        self,
-        labels: NDArray[np.int64],
-        *,
-        gain: float,
-        radius: float,
-        n_nodes: int | None = None,
-    ) -> NDArray[np.float64]: ...
-    def predictions(self) -> NDArray[np.float64]: ...
+        self, labels: _Integers, *, gain: float, radius: float, n_nodes: int | None = None
+    ) -> _Reals: ...
+    def predictions(self) -> _Reals: ...
     def log_occam_factor(self) -> float: ...
     def posterior(self) -> OutputPosterior: ...
 
 @final
 class TopDownFit:
-    def __new__(
-        cls,
-        Phi: NDArray[np.float64],
-        weights: NDArray[np.float64] | None = None,
-        *,
-        n_threads: int | None = None,
-    ) -> Self: ...
-    def solve(
-        self, targets: NDArray[np.float64], alpha: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
-    def keep(self, places: NDArray[np.int64]) -> None: ...
+    def __new__(cls, Phi: _Reals, weights: _Reals | None = None, *, n_threads: int | None = None) -> Self: ...
+    def solve(self, targets: _Reals, alpha: _Reals) -> tuple[_Reals, _Reals]: ...
+    def keep(self, places: _Integers) -> None: ...
 
 @final
 class SufficientStatistics:
@@ -332,38 +277,30 @@ class SufficientStatistics:
 
     def __new__(cls, n_basis: int) -> Self: ...
     def update(
-        self,
-        Phi: NDArray[np.float64],
-        target: NDArray[np.float64],
-        weights: NDArray[np.float64] | None = None,
-        *,
-        n_threads: int | None = None,
+        self, Phi: _Reals, target: _Reals, weights: _Reals | None = None, *, n_threads: int | None = None
     ) -> None: ...
     def update_kernel(
         self,
-        X: NDArray[np.float64],
-        centres: NDArray[np.float64],
+        X: _Reals,
+        centres: _Reals,
         kernels: Sequence[Kernel],
-        target: NDArray[np.float64],
-        weights: NDArray[np.float64] | None = None,
+        target: _Reals,
+        weights: _Reals | None = None,
         *,
-        extra: NDArray[np.float64] | None = None,
+        extra: _Reals | None = None,
         n_threads: int | None = None,
     ) -> None: ...
     def snapshot(self) -> SufficientStatistics: ...
     def merge(self, other: SufficientStatistics, *, n_threads: int | None = None) -> None: ...
-    @property
-    def n_basis(self) -> int: ...
-    @property
-    def n_rows(self) -> int: ...
-    @property
-    def weight(self) -> float: ...
-    def gram(self) -> NDArray[np.float64]: ...
-    def projections(self) -> NDArray[np.float64]: ...
+    n_basis: Final[int]
+    n_rows: Final[int]
+    weight: Final[float]
+    def gram(self) -> _Reals: ...
+    def projections(self) -> _Reals: ...
     def target_square(self) -> float: ...
-    def parts(self) -> tuple[int, NDArray[np.float64]]: ...
+    def parts(self) -> tuple[int, _Reals]: ...
     @staticmethod
-    def from_parts(n_basis: int, n_rows: int, parts: NDArray[np.float64]) -> SufficientStatistics: ...
+    def from_parts(n_basis: int, n_rows: int, parts: _Reals) -> SufficientStatistics: ...
     def fit(
         self,
         *,
@@ -375,15 +312,11 @@ class SufficientStatistics:
     ) -> Posterior: ...
 
 def probit_probabilities(
-    scores: NDArray[np.float64], *, n_nodes: int | None = None, n_threads: int | None = None
-) -> NDArray[np.float64]: ...
+    scores: _Reals, *, n_nodes: int | None = None, n_threads: int | None = None
+) -> _Reals: ...
 def probit_log_probabilities(
-    scores: NDArray[np.float64], *, n_nodes: int | None = None, n_threads: int | None = None
-) -> NDArray[np.float64]: ...
+    scores: _Reals, *, n_nodes: int | None = None, n_threads: int | None = None
+) -> _Reals: ...
 def probit_expectations(
-    scores: NDArray[np.float64],
-    labels: NDArray[np.int64],
-    *,
-    n_nodes: int | None = None,
-    n_threads: int | None = None,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+    scores: _Reals, labels: _Integers, *, n_nodes: int | None = None, n_threads: int | None = None
+) -> tuple[_Reals, _Reals]: ...

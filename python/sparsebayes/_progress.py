@@ -92,7 +92,6 @@ class FitReporter:
             yield None if self.estimator.callback is None and self._show is None else self._step
 
     def end(self, status: str, n_iter: int, n_active: int, log_evidence: float) -> None:
-        """Show and log the end of a fit."""
         note = _note(n_active, log_evidence + self._units.log_evidence)
         LOG.info("%s: %s after %d steps, %s", self._title, status, n_iter, note)
         if self._show is not None:

@@ -19,7 +19,7 @@ from ._types import FloatArray, Link, PerRow
 
 @dataclass(frozen=True)
 class Targets:
-    """Numbers with noise of their own, as targets of a `SparseBayesRegressor`: no noise variance is estimated."""
+    """Numbers with noise of their own: a `SparseBayesRegressor` estimates no noise variance."""
 
     #: A word for them in messages, and the test that they must pass.
     must_be: str

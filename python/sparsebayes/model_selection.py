@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
+from ._arrays import last_step
 from ._types import FloatArray
 
 __all__ = ["density_score"]
@@ -61,9 +62,7 @@ def density_score(est: Any, X: ArrayLike, y: ArrayLike) -> float:
     >>> search.fit(X[rows], y[rows]).best_params_
     {'gamma': 0.1}
     """
-    last = est
-    while hasattr(last, "steps"):
-        last = last.steps[-1][1]
+    last, _ = last_step(est)
     if not isinstance(last, BaseEstimator):
         raise TypeError(f"density_score takes a fitted estimator of this package, got {type(last).__name__}")
     check_is_fitted(last)

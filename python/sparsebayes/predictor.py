@@ -47,17 +47,6 @@ class Predictor:
     0.48
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_core",
-        "_flat",
-        "classes_",
-        "estimator",
-        "feature_names_in_",
-        "n_features_in_",
-        "n_functions_",
-    )
-
     _core: CorePredictor
     _flat: bool
     classes_: NDArray[Any] | None
@@ -69,10 +58,15 @@ class Predictor:
     def __init__(self, core: CorePredictor) -> None:
         header = json.loads(core.header)
         names = header["feature_names"]
-        names = None if names is None else _frozen(np.array(names, dtype=object))
-        values = (core, header["flat"], _labels(header["classes"]), header["estimator"], names)
-        for name, value in zip(self.__slots__[1:], (*values, core.n_features, core.n_functions), strict=True):
-            object.__setattr__(self, name, value)
+        vars(self).update(
+            _core=core,
+            _flat=header["flat"],
+            classes_=_labels(header["classes"]),
+            estimator=header["estimator"],
+            feature_names_in_=None if names is None else _frozen(np.array(names, dtype=object)),
+            n_features_in_=core.n_features,
+            n_functions_=core.n_functions,
+        )
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a Predictor is immutable: cannot set {name!r}")
@@ -193,7 +187,6 @@ class Predictor:
             return cls(_core.Predictor.from_bytes(bytes(content)))
 
     def _evaluate(self, method: Callable[..., Any], X: ArrayLike, n_jobs: int | None) -> Any:
-        """Return the result of a method of the core for these rows."""
         rows, n_threads = self._rows(X), check_n_jobs(n_jobs)
         with naming_column("X", X):
             return method(rows, n_threads=n_threads)

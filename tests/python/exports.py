@@ -9,7 +9,13 @@ from c_program import ask
 from sparsebayes import to_c, to_onnx
 
 #: Largest error relative to the scale of the results.
-TOLERANCE = {"c-double": 1e-12, "c-float": 1e-4, "onnx-float64": 1e-10, "onnx-float32": 1e-4}
+TOLERANCE = {
+    "predictor": 1e-10,
+    "c-double": 1e-12,
+    "c-float": 1e-4,
+    "onnx-float64": 1e-10,
+    "onnx-float32": 1e-4,
+}
 ONNX = ["onnx-float64", "onnx-float32"]
 
 
@@ -24,6 +30,8 @@ def run(model, at, dtype="float64"):
 
 def predictions(est, X, export, directory):
     """Return means and standard deviations, or labels and probabilities."""
+    if export == "predictor":
+        return of_predictor(est.to_predictor(), est, X)
     kind, dtype = export.split("-")
     if kind == "c":
         if shutil.which("cc") is None:
@@ -35,6 +43,25 @@ def predictions(est, X, export, directory):
     first, second = found.values()
     assert second.dtype == dtype
     return first, second
+
+
+def of_predictor(predictor, est, X):
+    """Return the predictions of a `Predictor`; they have the same bits one by one and on several threads."""
+    classes = predictor.classes_
+    together = predictor.predict(X) if classes is None else predictor.predict_proba(X)
+    np.testing.assert_array_equal([predictor.predict_one(row) for row in X], together)
+    out = np.empty_like(together)
+    predictor.predict_into(X, out)
+    np.testing.assert_array_equal(out, together)
+    np.testing.assert_array_equal(predictor.predict(X, n_jobs=1), predictor.predict(X, n_jobs=2))
+    assert predictor.estimator == type(est).__name__
+    if classes is None:
+        return predictor.predict_std(X)
+    np.testing.assert_array_equal(classes, est.classes_)
+    np.testing.assert_allclose(
+        predictor.decision_function(X), est.decision_function(X), rtol=1e-9, atol=1e-10
+    )
+    return predictor.predict(X), together
 
 
 def same_regression(est, X, export, directory=None):

@@ -440,7 +440,7 @@ def test_a_table_without_the_columns_of_the_model_is_named(content, complaint, m
 
 def test_damaged_and_missing_models_and_unknown_commands_are_refused(tmp_path, capsys, iris):
     assert main(["predict", str(tmp_path / "none"), str(iris)]) == 1
-    assert "no model file" in capsys.readouterr().err
+    assert "none: No such file" in capsys.readouterr().err
     (tmp_path / "bad").write_bytes(b"not a model")
     assert main(["predict", str(tmp_path / "bad"), str(iris)]) == 1
     assert "bad" in capsys.readouterr().err

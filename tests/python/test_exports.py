@@ -1,7 +1,9 @@
-"""Models in C and ONNX predict what their estimators predict, at rows that they have not seen."""
+"""Predictors and models in C and ONNX predict what their estimators predict, at rows not seen before."""
 
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import Ridge
 
 from export_problems import (
     CLASSIFIERS,
@@ -14,8 +16,8 @@ from export_problems import (
     rows,
     target,
 )
-from exports import TOLERANCE, same_classes, same_regression
-from sparsebayes import GREVM, RVC, RVR, GREVMRegressor, SparseBayesRegressor
+from exports import TOLERANCE, predictions, same_classes, same_regression
+from sparsebayes import GREVM, RVC, RVR, GREVMRegressor, SparseBayesRegressor, to_c, to_onnx
 from sparsebayes.kernels import Gaussian
 
 pytestmark = pytest.mark.parametrize("export", TOLERANCE)
@@ -87,3 +89,26 @@ def test_empty_models_predict_the_same(n_outputs, export, tmp_path):
     est = RVR(fit_intercept=False).fit(rows(30), y)
     assert len(est.active_) == 0
     same_regression(est, NEW, export, tmp_path)
+
+
+def test_models_that_cannot_be_exported_are_refused(export):
+    write = {"predictor": RVR.to_predictor, "c": to_c, "onnx": to_onnx}[export.split("-")[0]]
+    X = rows(30)
+    with pytest.raises(NotFittedError):
+        write(RVR())
+    with pytest.raises(ValueError, match="evaluated by Python"):
+        write(RVR(lambda A, B: np.cos(A @ B.T), noise_variance=0.1).fit(X, target(X)))
+    with pytest.raises(ValueError, match="extra_basis can be exported only where it is 'linear'"):
+        write(RVR(gamma=0.3, extra_basis=lambda A: A**2, noise_variance=0.01).fit(X, X[:, 0] ** 2))
+    for foreign in (Ridge().fit(X, target(X)), None, RVR) if export != "predictor" else ():
+        with pytest.raises(TypeError, match="est must be a fitted estimator of sparsebayes"):
+            write(foreign)
+
+
+@pytest.mark.filterwarnings("ignore:.*status 'empty'")
+@pytest.mark.parametrize("multi_class", ["ovr", "softmax"])
+def test_empty_classifiers_predict_the_same(multi_class, export, tmp_path):
+    coin = np.random.default_rng(0).permutation(np.arange(30) % 3)
+    est = RVC(gamma=1e-8, fit_intercept=False, multi_class=multi_class).fit(rows(30), coin)
+    _, found = predictions(est, NEW, export, tmp_path)
+    np.testing.assert_allclose(found, est.predict_proba(NEW), atol=1e-5)

@@ -35,11 +35,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code: int = options.run(options)
         sys.stdout.flush()
-    except (TableError, ValueError, TypeError, OSError, MemoryError, _core.NumericalError) as error:
-        if isinstance(error, BrokenPipeError):
-            # The reader of the output has closed it; the flush at exit must not fail again.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return _fit.DONE
+    except BrokenPipeError:
+        # The reader of the output has closed it; the flush at exit must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _fit.DONE
+    except OSError as error:
+        what = f"{error.filename}: {error.strerror}" if error.filename else f"a file: {error}"
+        sys.stderr.write(f"sparsebayes: cannot read or write {what}\n")
+        return _FAILED
+    except (TableError, ValueError, TypeError, MemoryError, _core.NumericalError) as error:
         sys.stderr.write(f"sparsebayes: {error}\n")
         return _FAILED
     except KeyboardInterrupt:
@@ -62,23 +66,18 @@ def _parser() -> argparse.ArgumentParser:
     predict.add_argument(
         "data", help="a table with the model's columns; others are ignored; - is standard input"
     )
-    predict.add_argument("-o", "--output", help="the CSV file to write; standard output by default")
+    predict.add_argument(
+        "-o", "--output", default="-", help="the CSV file to write; standard output by default"
+    )
     predict.set_defaults(run=_predict)
     return parser
-
-
-def _open(path: str) -> Predictor:
-    if path == "-":
-        return Predictor.from_bytes(sys.stdin.buffer.read())
-    if not os.path.exists(path):
-        raise TableError(f"there is no model file {path}")
-    return load(path)
 
 
 def _predict(options: argparse.Namespace) -> int:
     if options.model == options.data == "-":
         raise TableError("model and data cannot both be on standard input; give one of them as a file")
-    model = _open(options.model)
+    is_piped = options.model == "-"
+    model = Predictor.from_bytes(sys.stdin.buffer.read()) if is_piped else load(options.model)
     table = _tables.read(options.data)
     features = list(table if model.feature_names_in_ is None else model.feature_names_in_)
     if len(features) != model.n_features_in_:

@@ -8,6 +8,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
@@ -48,7 +49,6 @@ _LINE_SECONDS: Final = 10.0
 
 
 def add_arguments(fit: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command to its parser."""
     add = fit.add_argument
     add("data", help="a CSV file, whose first line names the columns; - is standard input")
     target = "the column to predict; texts, or two integers such as 0 and 1, are classes"
@@ -81,9 +81,8 @@ def run(options: argparse.Namespace) -> int:
         what = "it is a folder" if os.path.isdir(options.output) else f"there is no folder {folder}"
         raise TableError(f"cannot write the model to {options.output}: {what}")
     table = _tables.read(options.data)
-    notes = list(table.notes)
-    X, y, features = _training(options, table, notes)
-    estimator = _estimator(options, y, notes)
+    X, y, features = _training(options, table)
+    estimator = _estimator(options, y, table.notes)
     begin = _progress(quiet=options.quiet)
     begin("all rows")
     with warnings.catch_warnings(record=True) as caught:
@@ -97,7 +96,7 @@ def run(options: argparse.Namespace) -> int:
         model.save(options.output)
     if not options.quiet:
         problems = dict.fromkeys(" ".join(str(warning.message).split()) for warning in caught)
-        lines = [*(f"note          {note}" for note in notes), *lines]
+        lines = [*(f"note          {note}" for note in table.notes), *lines]
         lines += [f"warning       {problem}" for problem in problems]
         lines.append(f"saved to      {'standard output' if options.output == '-' else options.output}")
         (sys.stderr if options.output == "-" else sys.stdout).write("\n".join(lines) + "\n")
@@ -123,10 +122,8 @@ def _estimator(options: argparse.Namespace, y: NDArray[Any], notes: list[str]) -
     from sparsebayes import RVC, RVR
 
     gamma = options.gamma or _LEARNED.get(options.kernel, "scale")
-    try:
+    with suppress(ValueError):  # a name; the estimator checks it
         gamma = float(gamma)
-    except ValueError:
-        pass  # a name; the estimator checks it
     candidates = options.candidates
     if candidates is None and len(y) > _MANY_ROWS:
         candidates = _CANDIDATES
@@ -138,10 +135,8 @@ def _estimator(options: argparse.Namespace, y: NDArray[Any], notes: list[str]) -
 # --- from the table to rows ---------------------------------------------------------------------------
 
 
-def _training(
-    options: argparse.Namespace, table: Table, notes: list[str]
-) -> tuple[FloatArray, NDArray[Any], list[str]]:
-    """Return inputs and targets of the training rows, and names of the inputs; append to ``notes``."""
+def _training(options: argparse.Namespace, table: Table) -> tuple[FloatArray, NDArray[Any], list[str]]:
+    """Return inputs and targets of the training rows, and names of the inputs; append to the notes."""
     for name in [options.target, *options.drop, *options.keep, *options.text]:
         table[name]  # raises an error that lists the columns
     target = table[options.target]
@@ -149,22 +144,22 @@ def _training(
     if not present.any():
         raise TableError(f"column {target.name!r} of {table.path} holds no values: there is nothing to learn")
     if not present.all():
-        notes.append(f"left out {counted(int(np.sum(~present)), 'row')} without a value of {target.name!r}")
-    _refuse_too_few(table, int(present.sum()))
-    y = _target(options, target, present, notes)
+        n_left_out = counted(int(np.sum(~present)), "row")
+        table.notes.append(f"left out {n_left_out} without a value of {target.name!r}")
+    y = _target(options, target, present, table.notes)
     names = [name for name in table if name not in {options.target, *options.drop}]
-    features = table.inputs(names, present, options, notes)
+    features = table.inputs(names, present, options)
     comma = table.refuse_two_decimal_signs([*map(table.source, features), options.target])
     if comma is not None:
-        notes.append(f"commas are decimal signs, as in column {comma!r}")
+        table.notes.append(f"commas are decimal signs, as in column {comma!r}")
     X = table.matrix(features)[0][present]
-    X, y = _without_gaps(table, X, y, features, notes)
-    _refuse_few_values(table, target.name, y)
+    X, y = _without_gaps(X, y, features, table.notes)
+    _refuse_too_little(table.path, target.name, y)
     return X, y, features
 
 
 def _without_gaps(
-    table: Table, X: FloatArray, y: NDArray[Any], features: list[str], notes: list[str]
+    X: FloatArray, y: NDArray[Any], features: list[str], notes: list[str]
 ) -> tuple[FloatArray, NDArray[Any]]:
     """Return the rows without missing inputs, or if they are fewer than half, all rows with medians."""
     missing = np.isnan(X)
@@ -174,7 +169,6 @@ def _without_gaps(
         return X, y
     if 2 * len(kept) >= len(y):
         notes.append(f"left out {counted(len(y) - len(kept), 'row')} with missing inputs, of {columns}")
-        _refuse_too_few(table, len(kept))
         return X[kept], y[kept]
     notes.append(
         f"replaced {counted(int(missing.sum()), 'missing number')} in {columns} by medians, as fewer than "
@@ -183,25 +177,21 @@ def _without_gaps(
     return np.where(missing, np.nanmedian(X, axis=0), X), y
 
 
-def _refuse_too_few(table: Table, n_rows: int) -> None:
-    if n_rows < _MIN_ROWS:
+def _refuse_too_little(path: str, target: str, y: NDArray[Any]) -> None:
+    if len(y) < _MIN_ROWS:
         raise TableError(
-            f"{table.path} has {counted(n_rows, 'row')} to learn from; a model and its check "
-            f"need {_MIN_ROWS} or more"
+            f"{path} has {counted(len(y), 'row')} to learn from; a model and its check need {_MIN_ROWS}"
         )
-
-
-def _refuse_few_values(table: Table, target: str, y: NDArray[Any]) -> None:
     values, counts = np.unique(y, return_counts=True)
     if len(values) == 1:
         raise TableError(
-            f"column {target!r} of {table.path} is {values[0]} in all rows to learn from: there is "
+            f"column {target!r} of {path} is {values[0]} in all rows to learn from: there is "
             "nothing to predict"
         )
     if y.dtype.kind != "f" and counts.min() < 2:
         alone = str(values[np.argmin(counts)])
         raise TableError(
-            f"class {alone!r} of column {target!r} of {table.path} has one row, and needs at least two: "
+            f"class {alone!r} of column {target!r} of {path} has one row, and needs at least two: "
             "remove the row or join the class with another (numbers are predicted as numbers with --regress)"
         )
 

@@ -13,7 +13,9 @@ import gzip
 import io
 import re
 import sys
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -60,7 +62,6 @@ class Column:
 
     @cached_property
     def missing(self) -> NDArray[np.bool_]:
-        """Rows without a value."""
         if self.numbers is not None:
             return np.isnan(self.numbers)
         return np.array([cell.lower() in _MISSING for cell in self.cells])
@@ -91,27 +92,21 @@ class Column:
             raise TableError(f"{self.at(rows[0])}, a date or time: {remedy}")
 
     def refuse_damaged_numbers(self, instead: str) -> None:
-        """Raise TableError for a column of text that resembles numbers but cannot be read as such.
-
-        ``instead``: the remedy if the column is text.
-        """
-        present = [int(i) for i in np.flatnonzero(~self.missing)]
-        if self.numbers is not None or any(_CODE.match(self.cells[i]) for i in present):
+        """Raise TableError if most values of a column of text are numbers; ``instead``: the remedy if not."""
+        cells = {int(i): self.cells[i] for i in np.flatnonzero(~self.missing)}
+        if self.numbers is not None or any(map(_CODE.match, cells.values())):
             return
-        grouped = [i for i in present if _THOUSANDS.fullmatch(self.cells[i])]
-        odd = [i for i in present if not _NUMBER.fullmatch(self.cells[i])]
-        damaged = [i for i in odd if not _COMMA_NUMBER.fullmatch(self.cells[i])]
-        if not damaged or 2 * len(grouped) >= len(present):
-            at = (grouped or odd)[0]
-            remedy = "write numbers with a decimal point and nothing between thousands"
-        elif 2 * len(damaged) <= len(present):
-            at, remedy = damaged[0], "most rows hold numbers; correct this one, or empty the cell"
-        else:
+        forms = (_NUMBER, _COMMA_NUMBER, _THOUSANDS)
+        others = [i for i, cell in cells.items() if not any(form.fullmatch(cell) for form in forms)]
+        if 2 * len(others) > len(cells):
             return
-        raise TableError(f"{self.at(at)}: {remedy}; {instead}")
+        row = others[0] if others else next(i for i, cell in cells.items() if not _NUMBER.fullmatch(cell))
+        raise TableError(
+            f"{self.at(row)}, where most rows hold numbers: correct it, or empty the cell, and write numbers "
+            f"with a decimal point and nothing between thousands; {instead}"
+        )
 
     def at(self, row: int) -> str:
-        """Return the description of a cell for messages."""
         return f"column {self.name!r} of {self.path} holds {self.cells[row]!r} in row {row + 1}"
 
     def finite(self) -> FloatArray:
@@ -182,9 +177,7 @@ class Table(dict[str, Column]):
             )
         return commas[0] if commas else None
 
-    def inputs(
-        self, names: Sequence[str], rows: NDArray[np.bool_], options: argparse.Namespace, notes: list[str]
-    ) -> list[str]:
+    def inputs(self, names: Sequence[str], rows: NDArray[np.bool_], options: argparse.Namespace) -> list[str]:
         """Return the names of the inputs of a model; append notes about columns left out, and texts.
 
         ``names``: the columns to make them of; ``rows``: mask of the rows with a target.
@@ -197,11 +190,13 @@ class Table(dict[str, Column]):
         for name in names:
             column = self[name]
             if name in row_numbers:
-                notes.append(f"left out {name!r}, which numbers the rows; --keep {_quoted(name)} uses it")
+                self.notes.append(
+                    f"left out {name!r}, which numbers the rows; --keep {_quoted(name)} uses it"
+                )
             elif column.missing[rows].all():
-                notes.append(f"left out {name!r}, which holds no values")
+                self.notes.append(f"left out {name!r}, which holds no values")
             elif len({column.cells[i] for i in np.flatnonzero(rows)}) == 1:
-                notes.append(f"left out {name!r}, which is the same in all rows")
+                self.notes.append(f"left out {name!r}, which is the same in all rows")
             elif column.numbers is not None and name not in options.text:
                 column.finite()
                 features.append(name)
@@ -210,9 +205,9 @@ class Table(dict[str, Column]):
                 features += [f"{name}={level}" for level in levels]
                 n_missing = int(np.sum(rows & column.missing))
                 rest = f"; all 0 in {counted(n_missing, 'row')} without a value" if n_missing else ""
-                notes.append(f"{name!r} is text: an input for each of {listed(levels, 6)}{rest}")
+                self.notes.append(f"{name!r} is text: an input for each of {listed(levels, 6)}{rest}")
         if not features:
-            found = "".join(f"; {note}" for note in notes)
+            found = "".join(f"; {note}" for note in self.notes)
             raise TableError(f"{self.path} has no column to predict from{found}")
         if twice := {name for name in features if features.count(name) > 1}:
             raise TableError(
@@ -256,38 +251,26 @@ class Table(dict[str, Column]):
 
 def read(path: str) -> Table:
     """Read a CSV file; ``-`` reads standard input."""
+    content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    path = "standard input" if path == "-" else path
+    text, notes = _decoded(path, content)
+    # The separator of values: the most frequent of four in the first line, outside quotes.
+    first = re.sub(r'"[^"]*"', "", text.lstrip("\r\n").split("\n", 1)[0])
+    delimiter = max(",;\t|", key=first.count)
     try:
-        content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
-        name = "standard input" if path == "-" else path
-        text, notes = _decoded(name, content)
-        # The separator of values: the most frequent of four in the first line, outside quotes.
-        first = re.sub(r'"[^"]*"', "", text.lstrip("\r\n").split("\n", 1)[0])
-        delimiter = max(",;\t|", key=first.count)
         lines = [line for line in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if line]
-    except OSError as error:
-        raise TableError(f"cannot read {path}: {error.strerror or error}") from None
     except csv.Error as error:
         raise TableError(f"{path} is not a CSV file: {error}") from None
-    return _table(name, lines, notes, splits_at_comma=delimiter == ",")
+    return _table(path, lines, notes, splits_at_comma=delimiter == ",")
 
 
-def write(columns: Mapping[str, Sequence[Any]], path: str | None) -> None:
-    """Write columns to a file, or to standard output; None is a missing value."""
-    if path is None or path == "-":
-        _write_csv(columns, sys.stdout)
-        return
-    try:
-        with open(path, "w", newline="", encoding="utf-8") as file:
-            _write_csv(columns, file)
-    except OSError as error:
-        raise TableError(f"cannot write {path}: {error.strerror or error}") from None
-
-
-def _write_csv(columns: Mapping[str, Sequence[Any]], file: Any) -> None:
-    writer = csv.writer(file)
-    writer.writerow(columns)
-    # csv writes floats with repr, so that they are read back exactly, and None as an empty cell.
-    writer.writerows(zip(*columns.values(), strict=True))
+def write(columns: Mapping[str, Sequence[Any]], path: str) -> None:
+    """Write columns to a file, or to standard output if it is ``-``; None is a missing value."""
+    with nullcontext(sys.stdout) if path == "-" else open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        # csv writes floats with repr, so that they are read back exactly, and None as an empty cell.
+        writer.writerows(zip(*columns.values(), strict=True))
 
 
 def _decoded(path: str, content: bytes) -> tuple[str, list[str]]:
@@ -295,8 +278,8 @@ def _decoded(path: str, content: bytes) -> tuple[str, list[str]]:
     if content.startswith(b"\x1f\x8b"):
         try:
             content = gzip.decompress(content)
-        except EOFError:
-            raise TableError(f"{path} is a compressed file that ends early; make it again") from None
+        except (EOFError, OSError, zlib.error):
+            raise TableError(f"{path} is a compressed file that is damaged; make it again") from None
     if content.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"PAR1")):
         raise TableError(f"{path} is a workbook, an archive or a Parquet file: save the table as CSV")
     try:

@@ -384,7 +384,8 @@ def _input_relevances(est: Any, training: Training, kernel: Radial) -> dict[str 
     relative to the largest.
     """
     X, centres = training.X, est.relevance_vectors_
-    slopes = kernel._profile(kernel._squares(X, centres))[1]
+    v = kernel._squares(kernel._total(X, centres))
+    slopes = kernel._slope(v, kernel._profile(v))
     square = np.zeros(X.shape[1])
     for weights in est.dual_coef_:
         values = slopes * weights

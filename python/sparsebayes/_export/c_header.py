@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from string import Template
-from textwrap import wrap
+from textwrap import indent, wrap
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from .._checks import check_choice, check_flag
 from .._core import __version__
 from .._types import FloatArray, IntArray
-from ..kernels import Kernel, OnColumns, Sum
+from ..kernels import Kernel, OnColumns
 from ..kernels._base import Combination
 from . import c_templates as templates
-from .description import Centres, Columns, Constant, ServedModel, describe, factor
+from .description import Centres, Columns, Constant, ServedModel, describe, roots
+from .traced import Traced
 
 #: Integer types, the ranges that the C standard guarantees, and their usual sizes.
 _INTEGERS = (
@@ -26,9 +27,15 @@ _INTEGERS = (
     ("unsigned short", 0, 65535, 2),
     ("short", -32767, 32767, 2),
 )
+#: Operations of kernels.
+_SIGNS: dict[np.ufunc, str] = {np.add: "+", np.multiply: "*"}
 #: Longest name with which every identifier has at most 63 characters, as many as C99 distinguishes.
 _MAX_NAME_LENGTH = 32
-_MATH = ("erfc", "exp", "expm1", "fabs", "fmin", "hypot", "log", "log1p", "sin", "sqrt", "tanh")
+_MATH = ("erfc", "exp", "expm1", "fabs", "hypot", "log", "log1p", "sqrt")
+#: Functions of NumPy in C; all others of kernels have the same name in both.
+_OPERATIONS = {"add": "{} + {}", "subtract": "{} - {}", "multiply": "{} * {}", "divide": "{} / {}"}
+_OPERATIONS |= {"negative": "-{}", "absolute": "fabs$f({})", "minimum": "fmin$f({}, {})"}
+_OPERATIONS |= {"maximum": "fmax$f({}, {})"}
 
 
 def to_c(est: Any, *, name: str = "model", dtype: str = "float", std: bool = True) -> str:
@@ -87,7 +94,7 @@ def to_c(est: Any, *, name: str = "model", dtype: str = "float", std: bool = Tru
             f"have {_MAX_NAME_LENGTH} characters at most, got {name!r}"
         )
     real, with_std = Real(check_choice("dtype", dtype, ("float", "double"))), check_flag("std", std)
-    return _Header(Source(name, real), describe(est), with_std).write()
+    return Header(name, real, describe(est), with_std).write()
 
 
 @dataclass(frozen=True)
@@ -99,7 +106,6 @@ class Real:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The NumPy dtype."""
         return np.dtype(np.float32 if self.name == "float" else np.float64)
 
     @property
@@ -136,22 +142,75 @@ class Table(NamedTuple):
     definition: str
 
 
-@dataclass
-class Source:
-    """A header under construction: its tables, and its names for templates."""
+@dataclass(frozen=True, eq=False)
+class Number(Traced):
+    """A number of a C function; arithmetic with it appends statements to ``lines``."""
 
-    prefix: str
-    real: Real
-    tables: dict[tuple[str, bytes], Table] = field(default_factory=dict)
-    #: Definitions of functions, each after those that it calls.
-    definitions: list[str] = field(default_factory=list)
+    text: str
+    header: Header
+    lines: list[str]
 
-    def table(self, role: str, values: ArrayLike, *, indices: bool = False) -> Table:
+    def _apply(self, function: str, inputs: tuple[Any, ...]) -> Number:
+        operation = _OPERATIONS.get(function, f"{function}$f({{}})")
+        name, operands = f"t{len(self.lines)}", map(self._operand, inputs)
+        self.lines.append(self.header.fill(f"const $REAL {name} = {operation};\n").format(*operands))
+        return replace(self, text=name)
+
+    def _operand(self, value: Any) -> str:
+        if isinstance(value, Number):
+            return value.text
+        self.header.real.check("a constant of a kernel", value)
+        return self.header.real.literal(value)
+
+
+class Header:
+    """A header under construction."""
+
+    def __init__(self, prefix: str, real: Real, model: ServedModel, std: bool) -> None:
+        self.prefix, self.real, self._model = prefix, real, model
+        self._uncertain = std and model.uncertainty != "none"
+        self._n_outputs = len(model.outputs)
+        self._n_results = self._n_outputs if model.classes is None else len(model.classes)
+        #: Names in templates.
+        self._names: dict[str, object] = {name: name + real.suffix for name in _MATH}
+        self._names |= {"NAME": prefix, "MACRO": prefix.upper(), "REAL": f"{prefix}_real", "f": real.suffix}
+        self._names |= {"functions": max(model.n_functions, 1), "outputs": self._n_outputs}
+        self._names |= {"what": "OUTPUTS" if model.classes is None else "CLASSES", "results": self._n_results}
+        self._tables: dict[tuple[str, bytes], Table] = {}
+        self._leaves: dict[tuple[object, ...], str] = {}
+        #: Each after those that it calls.
+        self._functions: list[str] = []
+
+    def fill(self, template: str, **parts: object) -> str:
+        """Substitute ``$NAME``, ``$REAL``, ``$exp`` and so on, and ``parts``, in a template."""
+        return Template(template).substitute(self._names | parts)
+
+    def write(self) -> str:
+        self._define_basis()
+        self._define_predictors()
+        if self._model.classes is None:
+            self._define_regression()
+        else:
+            self._define_classification(self._model.classes)
+        return self.fill(
+            templates.HEADER,
+            about="\n".join(self._about()),
+            features=self._model.n_features,
+            type=self.real.name,
+            tables="\n".join(table.definition for table in self._tables.values()),
+            definitions="\n".join(self._functions),
+        )
+
+    def _define(self, template: str, **parts: object) -> None:
+        self._functions.append(self.fill(template, **parts))
+
+    def _table(self, role: str, values: ArrayLike, *, indices: bool = False) -> Table:
         """Return a table of these numbers, or non-negative integers; equal tables are written once.
 
         Small integers have the smallest type that holds them: pixels take a byte each.
         """
         flat = np.ravel(np.asarray(values, dtype=np.float64))
+        flat = flat if len(flat) > 0 else np.zeros(1)  # C has no empty tables
         integers = _integers(flat) or (("unsigned long", 4) if indices else None)
         if integers is None:
             # Only the largest is checked: small numbers may underflow to 0.
@@ -159,217 +218,162 @@ class Source:
         type_, size = integers or (f"{self.prefix}_real", self.real.dtype.itemsize)
         texts = [str(int(value)) if integers else self.real.literal(value) for value in flat]
         key = (type_, flat.tobytes())
-        if key not in self.tables:
-            name = f"{self.prefix}_{role}_{len(self.tables)}_"
+        if key not in self._tables:
+            name = f"{self.prefix}_{role}_{len(self._tables)}_"
             body = "\n    ".join(wrap(", ".join(texts), 106))
             definition = f"static const {type_} {name}[{len(flat)}] = {{\n    {body}\n}};\n"
-            self.tables[key] = Table(name, type_, size * len(flat), definition)
-        return self.tables[key]
+            self._tables[key] = Table(name, type_, size * len(flat), definition)
+        return self._tables[key]
 
-    def number(self, what: str, value: float) -> str:
-        """Return a parameter as a literal; ValueError if it is out of range."""
-        self.real.check(what, value)
-        return self.real.literal(value)
-
-    def power(self) -> str:
-        """Return the name of the function base^degree."""
-        if (power := self.fill(templates.POWER)) not in self.definitions:
-            self.definitions.append(power)
-        return f"{self.prefix}_power_"
-
-    def fill(self, template: str, **parts: object) -> str:
-        """Substitute ``$NAME``, ``$REAL``, ``$exp`` and so on, and ``parts``, in a template."""
-        names: dict[str, object] = {name: name + self.real.suffix for name in _MATH}
-        names |= {"NAME": self.prefix, "REAL": f"{self.prefix}_real", "f": self.real.suffix}
-        names["MACRO"] = self.prefix.upper()
-        return Template(template).substitute(names | parts)
-
-
-def _integers(values: FloatArray) -> tuple[str, int] | None:
-    """Return the smallest integer type of these numbers and its size; None if there is none."""
-    for type_, lowest, highest, size in _INTEGERS if np.all(values == np.trunc(values)) else ():
-        if lowest <= values.min() and values.max() <= highest:
-            return type_, size
-    return None
-
-
-class _Header:
-    """One header."""
-
-    def __init__(self, source: Source, model: ServedModel, std: bool) -> None:
-        self._source, self._model = source, model
-        self._uncertain = std and model.uncertainty != "none"
-        self._n_outputs = len(model.outputs)
-        self._leaves: dict[tuple[Kernel, int, str], str] = {}
-        #: Arguments of all templates of predictions.
-        self._parts: dict[str, object] = {"functions": max(model.n_functions, 1), "outputs": self._n_outputs}
-
-    def write(self) -> str:
-        """Return the text."""
-        model = self._model
-        self._functions()
-        definitions = [*self._source.definitions, self._predictors()]
-        definitions += self._regression() if model.classes is None else self._classification()
-        return self._source.fill(
-            templates.HEADER,
-            about="\n".join(self._about()),
-            features=model.n_features,
-            what="OUTPUTS" if model.classes is None else "CLASSES",
-            count=self._n_outputs if model.classes is None else len(model.classes),
-            type=self._source.real.name,
-            tables="\n".join(table.definition for table in self._source.tables.values()),
-            functions="\n".join(definitions),
-        )
-
-    def _functions(self) -> None:
-        """Define ``NAME_functions_(x, phi)``."""
+    def _define_basis(self) -> None:
         body, start = "    (void)x;\n    (void)phi;\n", 0
         for block in self._model.blocks:
             match block:
                 case Constant():
-                    body += self._source.fill("    phi[$start] = 1.0$f;\n", start=start)
+                    body += self.fill("    phi[$start] = 1.0$f;\n", start=start)
                 case Columns() if block.size > 0:
                     body += self._columns(block, start)
                 case Centres() if block.size > 0:
                     body += self._centres(block, start)
             start += block.size
-        self._source.definitions.append(self._source.fill(templates.FUNCTIONS, body=body))
+        self._define(templates.FUNCTIONS, body=body)
 
     def _columns(self, block: Columns, start: int) -> str:
-        first, n = int(block.columns[0]), block.size
-        if np.array_equal(block.columns, np.arange(first, first + n)):
-            column = f"{first} + j"
-        else:
-            column = f"{self._source.table('columns', block.columns, indices=True).name}[j]"
-        less = f" - {self._source.table('offsets', block.offsets).name}[j]" if block.offsets.any() else ""
-        return f"    for (size_t j = 0; j < {n}; j++)\n        phi[{start} + j] = x[{column}]{less};\n"
+        value = f"x[{self._index(block.columns, 'j')}]"
+        value += f" - {self._table('offsets', block.offsets).name}[j]" if block.offsets.any() else ""
+        return f"    for (size_t j = 0; j < {block.size}; j++)\n        phi[{start} + j] = {value};\n"
+
+    def _index(self, columns: IntArray, counter: str) -> str:
+        """Return an expression for an entry of ``columns``."""
+        first = int(columns[0])
+        if np.array_equal(columns, np.arange(first, first + len(columns))):
+            return f"{first} + {counter}" if first > 0 else counter
+        return f"{self._table('columns', columns, indices=True).name}[{counter}]"
 
     def _centres(self, block: Centres, start: int) -> str:
-        source, n_features = self._source, self._model.n_features
         leaves = block.kernel._leaves()
-        used = np.unique(np.concatenate([_columns_of(leaf, n_features) for leaf in leaves]))
-        points = source.table("points", block.points[:, used])
-        name = f"{source.prefix}_centres_{len(source.definitions)}_"
-        gather, at = "", "x"
-        if len(used) < n_features:
-            columns = source.table("columns", used, indices=True).name
-            gather, at = source.fill(templates.GATHER, width=len(used), columns=columns), "at"
-        value = self._value(block.kernel, used, points, at)
-        parts = {"name": name, "gather": gather, "n": block.size, "type": points.type, "points": points.name}
-        source.definitions.append(source.fill(templates.CENTRES, width=len(used), value=value, **parts))
+        used = np.unique(np.concatenate([self._columns_of(leaf) for leaf in leaves]))
+        points = self._table("points", block.points[:, used])
+        name = f"{self.prefix}_centres_{len(self._functions)}_"
+        value = self._value(block.kernel, used, points.type)
+        parts = {"name": name, "n": block.size, "type": points.type, "points": points.name}
+        self._define(templates.CENTRES, width=len(used), value=value, **parts)
         return f"    {name}(x, phi + {start});\n"
 
-    def _value(self, kernel: Kernel, used: IntArray, points: Table, at: str) -> str:
-        """Return an expression for k(x, z)."""
+    def _columns_of(self, leaf: Kernel) -> IntArray:
+        """Return the columns of x that an elementary kernel uses."""
+        n_features = self._model.n_features
+        return leaf.positions(n_features) if isinstance(leaf, OnColumns) else np.arange(n_features)
+
+    def _value(self, kernel: Kernel, used: IntArray, type_: str) -> str:
+        """Return an expression for k(x, z), where z has this type and holds the columns ``used``."""
         if isinstance(kernel, Combination):
-            sign = " + " if isinstance(kernel, Sum) else " * "
-            return f"({sign.join(self._value(part, used, points, at) for part in kernel._members)})"
-        return f"{self._leaf(kernel, used, points.type)}({at}, z)"
-
-    def _leaf(self, kernel: Kernel, used: IntArray, type_: str) -> str:
-        """Return the name of the C function of a kernel that is not a sum or a product."""
-        source, inner = self._source, kernel.inner() if isinstance(kernel, OnColumns) else kernel
-        # Positions among the columns used, so that kernels on equally many leading columns share one.
-        columns, index = np.searchsorted(used, _columns_of(kernel, self._model.n_features)), "d"
-        if not np.array_equal(columns, np.arange(len(columns))):
-            index = f"{source.table('columns', columns, indices=True).name}[d]"
-        key = (inner, len(columns), index + type_)
+            sign = f" {_SIGNS[kernel._operation]} "
+            return f"({sign.join(self._value(part, used, type_) for part in kernel._members)})"
+        inner = kernel.inner() if isinstance(kernel, OnColumns) else kernel
+        columns = self._columns_of(kernel)
+        a, b = f"x[{self._index(columns, 'd')}]", f"z[{self._index(np.searchsorted(used, columns), 'd')}]"
+        key = (inner, len(columns), type_, a, b)
         if key not in self._leaves:
-            name = self._leaves[key] = f"{source.prefix}_kernel_{len(self._leaves)}_"
-            start, term, ending = inner._c(source)
-            parts = {"start": source.fill(start), "term": source.fill(term, d=index), "type": type_}
-            parts |= {"ending": source.fill(ending), "name": name}
-            source.definitions.append(source.fill(templates.LEAF, n=len(columns), **parts))
-        return self._leaves[key]
+            self._leaves[key] = f"{self.prefix}_kernel_{len(self._leaves)}_"
+            self._define_leaf(inner, name=self._leaves[key], n=len(columns), type=type_, a=a, b=b)
+        return f"{self._leaves[key]}(x, z)"
 
-    def _predictors(self) -> str:
-        """Return the definition of the linear predictors."""
-        outputs, index = self._model.outputs, self._source.fill("j - ${NAME}_starts_(c)")
+    def _define_leaf(self, kernel: Kernel, **parts: object) -> None:
+        """Define the function of a kernel that is not a sum or a product."""
+        constants, constant, lines = kernel._per_input(), None, list[str]()
+        if constants is not None:
+            self.real.check("a constant of a kernel", constants)
+            constant = Number(f"{self._table('inputs', constants).name}[d]", self, lines)
+        term = kernel._term(Number("a", self, lines), Number("b", self, lines), constant)
+        n_inside = len(lines)
+        value = kernel._of_total(Number("s", self, lines))
+        self._define(
+            templates.LEAF,
+            start=self.real.literal(kernel._operation.identity),
+            inside=indent("".join(lines[:n_inside]), 8 * " "),
+            sign=_SIGNS[kernel._operation],
+            term=term.text,
+            after=indent("".join(lines[n_inside:]), 4 * " "),
+            value=value.text,
+            **parts,
+        )
+
+    def _define_predictors(self) -> None:
+        outputs, index = self._model.outputs, self.fill("j - ${NAME}_starts_(c)")
         starts = f"{self._model.n_functions} * c"
         if not all(map(self._model.has_all_functions, outputs)):
             functions = np.concatenate([output.functions for output in outputs])
-            at = self._source.table("at", functions, indices=True).name
+            at = self._table("at", functions, indices=True).name
             ends = np.cumsum([0, *(len(output.functions) for output in outputs)])
-            starts, index = f"{self._source.table('starts', ends, indices=True).name}[c]", f"{at}[j]"
+            starts, index = f"{self._table('starts', ends, indices=True).name}[c]", f"{at}[j]"
         weights = self._table("weights", np.concatenate([output.weights for output in outputs])).name
-        self._parts["index"] = index
-        return self._fill(templates.ETA, starts=starts, weights=weights)
+        self._names["index"] = index
+        self._define(templates.ETA, starts=starts, weights=weights)
 
-    def _table(self, role: str, values: FloatArray) -> Table:
-        """Return a table of these numbers; C has no empty tables."""
-        return self._source.table(role, values if len(values) > 0 else [0.0])
-
-    def _variances(self) -> str:
-        """Return the definition of ``NAME_variances_(phi, v)``."""
-        roots = _roots(self._model)
+    def _define_variances(self) -> None:
+        factors = roots(self._model)
         joint, n = self._model.uncertainty == "joint", self._n_outputs
-        n_variances = n * n if joint else n
-        self._parts["variances"] = n_variances
-        packed = [root[np.triu_indices(len(root), 0, root.shape[1])] for root in roots]
+        self._names["variances"] = n * n if joint else n
+        packed = [R[np.triu_indices(len(R), 0, R.shape[1])] for R in factors]
         table = self._table("factors", np.concatenate(packed))
-        own, (n_rows, n_columns) = "${NAME}_starts_(c + 1) - ${NAME}_starts_(c)", roots[0].shape
-        rows = self._source.fill(own) if n_rows == n_columns else n_rows
-        parts = {"type": table.type, "factors": table.name, "matrices": len(roots), "rows": rows}
-        return self._fill(templates.JOINT_VARIANCES if joint else templates.VARIANCES, **parts)
+        own, (n_rows, n_columns) = "${NAME}_starts_(c + 1) - ${NAME}_starts_(c)", factors[0].shape
+        rows = self.fill(own) if n_rows == n_columns else n_rows
+        parts = {"type": table.type, "factors": table.name, "matrices": len(factors), "rows": rows}
+        self._define(templates.JOINT_VARIANCES if joint else templates.VARIANCES, **parts)
 
-    def _regression(self) -> list[str]:
+    def _define_regression(self) -> None:
         counts = self._model.link == "log"
-        mean = self._fill("$exp(eta[0])") if counts else "eta[0]"
-        found = [self._fill(templates.MEAN if self._n_outputs == 1 else templates.MEANS, mean=mean)]
+        mean = self.fill("$exp(eta[0])") if counts else "eta[0]"
+        self._define(templates.MEAN if self._n_outputs == 1 else templates.MEANS, mean=mean)
         if not self._uncertain:
-            return found
-        found.append(self._variances())
+            return
+        self._define_variances()
         if counts:
-            return [*found, self._fill(templates.COUNT_STD)]
+            self._define(templates.COUNT_STD)
+            return
         assert self._model.noise_variance is not None
         noise = np.broadcast_to(self._model.noise_variance, self._n_outputs)
-        self._source.real.check("noise variance", noise)
-        return [*found, self._fill(templates.STD, noise=self._source.table("noise", noise).name)]
+        self.real.check("noise variance", noise)
+        self._define(templates.STD, noise=self._table("noise", noise).name)
 
-    def _classification(self) -> list[str]:
-        model = self._model
-        assert model.classes is not None
-        self._parts["classes"] = len(model.classes)
-        found, moderation = [], ""
+    def _define_classification(self, classes: NDArray[Any]) -> None:
         if self._uncertain:
-            found.append(self._variances())
-            moderation = self._fill(templates.MODERATION)
-        if self._uncertain and model.link == "softmax":
-            found.append(self._fill(templates.SOFTMAX_SCORES))
+            self._define_variances()
+        if self._uncertain and self._model.link == "softmax":
+            self._define(templates.SOFTMAX_SCORES)
         else:
-            found.append(self._fill(templates.SCORES, moderation=moderation))
-        found.append(self._fill(templates.CLASS_OF_TWO if self._n_outputs == 1 else templates.CLASS))
-        found.append(self._probabilities())
-        names = ",\n        ".join(quote(label) for label in model.classes)
-        return [*found, self._fill(templates.CLASS_NAME, names=names)]
+            moderation = self.fill(templates.MODERATION) if self._uncertain else ""
+            self._define(templates.SCORES, moderation=moderation)
+        self._define(templates.CLASS_OF_TWO if self._n_outputs == 1 else templates.CLASS)
+        self._define_probabilities()
+        names = ",\n        ".join(quote(label) for label in classes)
+        self._define(templates.CLASS_NAME, names=names)
 
-    def _probabilities(self) -> str:
+    def _define_probabilities(self) -> None:
         link, n = self._model.link, self._n_outputs
         if link == "probit" and n == 2:
-            return self._fill(templates.PROBIT_OF_TWO)
-        prepare, weigh = "", self._fill(templates.EXPONENTIALS)
+            self._define(templates.PROBIT_OF_TWO)
+            return
+        prepare, weigh = "", self.fill(templates.EXPONENTIALS)
         if link == "logistic":
-            prepare = self._fill(templates.LOG_ODDS if n == 1 else templates.LOG_SIGMOID)
+            prepare = self.fill(templates.LOG_ODDS if n == 1 else templates.LOG_SIGMOID)
         elif link == "probit":
-            step = probit_step(n, self._source.real.name)
-            weigh = self._fill(templates.PROBIT, step=step, nodes=round((8.0 + 7.5) / step) + 1)
-        return self._fill(templates.PROBABILITIES, prepare=prepare, weigh=weigh)
-
-    def _fill(self, template: str, **parts: object) -> str:
-        return self._source.fill(template, **(self._parts | parts))
+            step = probit_step(n, self.real.name)
+            weigh = self.fill(templates.PROBIT, step=step, nodes=round((8.0 + 7.5) / step) + 1)
+        self._define(templates.PROBABILITIES, prepare=prepare, weigh=weigh)
 
     def _about(self) -> list[str]:
-        """Return the lines of the first comment."""
-        model, real = self._model, self._source.real
-        size, width = sum(table.size for table in self._source.tables.values()), real.dtype.itemsize
-        n_variances = int(self._parts.get("variances", 0))  # type: ignore[call-overload] # an integer
+        model, width = self._model, self.real.dtype.itemsize
+        size = sum(table.size for table in self._tables.values())
+        n_variances = int(self._names.get("variances", 0))  # type: ignore[call-overload] # an integer
         stack = width * (model.n_functions + model.n_features + n_variances + 3 * self._n_outputs)
-        results = "outputs" if model.classes is None else "classes"
-        n_results = self._n_outputs if model.classes is None else len(model.classes)
+        results = f"{'outputs' if model.classes is None else 'classes'} {self._n_results}"
         lines = [
-            f"{plain(model.estimator)}: inputs {model.n_features}, {results} {n_results}, functions "
+            f"{plain(model.estimator)}: inputs {model.n_features}, {results}, functions "
             f"{model.n_functions}. Written by sparsebayes {plain(__version__)}.",
-            f"Constant data: {size} bytes in tables of {real.name} ({width} bytes); code is not counted.",
+            f"Constant data: {size} bytes in tables of {self.real.name} ({width} bytes); "
+            "code is not counted.",
             f"Stack: {stack} bytes of arrays at most. No allocation, no state; needs libm.",
         ]
         if model.classes is not None:
@@ -383,17 +387,12 @@ class _Header:
         return [f" * {line}".rstrip() for line in lines]
 
 
-def _columns_of(leaf: Kernel, n_features: int) -> IntArray:
-    """Return the columns of x that an elementary kernel uses."""
-    return leaf.positions(n_features) if isinstance(leaf, OnColumns) else np.arange(n_features)
-
-
-def _roots(model: ServedModel) -> list[FloatArray]:
-    """Return R, upper triangular, with R^T R the covariance, for each covariance of the model."""
-    if model.uncertainty != "directions":
-        return [factor(covariance) for covariance in model.covariances]
-    # A row of zeros if there are no directions.
-    return [np.linalg.qr(D.T if D.size else np.zeros((1, len(D))))[1] for D in model.covariances]
+def _integers(values: FloatArray) -> tuple[str, int] | None:
+    """Return the smallest integer type of these numbers and its size; None if there is none."""
+    for type_, lowest, highest, size in _INTEGERS if np.all(values == np.trunc(values)) else ():
+        if lowest <= values.min() and values.max() <= highest:
+            return type_, size
+    return None
 
 
 def probit_step(n_classes: int, real: str) -> float:
@@ -420,7 +419,6 @@ _SAFE = frozenset(
 
 
 def encode(label: Any) -> bytes:
-    """Return a label in UTF-8."""
     return str(label).encode("utf-8", "backslashreplace")
 
 

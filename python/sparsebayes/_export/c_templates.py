@@ -13,29 +13,23 @@ $about
 #include <stddef.h>
 
 #define ${MACRO}_N_FEATURES $features
-#define ${MACRO}_N_$what $count
+#define ${MACRO}_N_$what $results
 
 typedef $type $REAL;
 
 $tables
-$functions
+$definitions
 #endif
 """
 
 CENTRES = """\
 static inline void $name(const $REAL *x, $REAL *phi)
 {
-$gather    for (size_t j = 0; j < $n; j++) {
+    for (size_t j = 0; j < $n; j++) {
         const $type *z = $points + $width * j;
         phi[j] = $value;
     }
 }
-"""
-
-GATHER = """\
-    $REAL at[$width];
-    for (size_t d = 0; d < $width; d++)
-        at[d] = x[$columns[d]];
 """
 
 LEAF = """\
@@ -43,22 +37,10 @@ static inline $REAL $name(const $REAL *x, const $type *z)
 {
     $REAL s = $start;
     for (size_t d = 0; d < $n; d++) {
-        $term
+        const $REAL a = $a, b = $b;
+$inside        s $sign= $term;
     }
-    $ending
-}
-"""
-
-POWER = """\
-static inline $REAL ${NAME}_power_($REAL base, unsigned long degree)
-{
-    $REAL result = 1.0$f;
-    for (; degree > 0; degree >>= 1) {
-        if (degree & 1)
-            result *= base;
-        base *= base;
-    }
-    return result;
+$after    return $value;
 }
 """
 
@@ -255,19 +237,19 @@ static inline void ${NAME}_predict_proba(const $REAL *x, $REAL *p)
     $REAL largest, sum = 0.0$f;
     ${NAME}_scores_(x, p);
 ${prepare}    largest = p[0];
-    for (size_t c = 1; c < $classes; c++)
+    for (size_t c = 1; c < $results; c++)
         largest = p[c] > largest ? p[c] : largest;
 $weigh
-    for (size_t c = 0; c < $classes; c++)
+    for (size_t c = 0; c < $results; c++)
         sum += p[c];
-    for (size_t c = 0; c < $classes; c++)
+    for (size_t c = 0; c < $results; c++)
         p[c] /= sum;
 }
 """
 
 #: From logarithms, because every probability may underflow.
 EXPONENTIALS = """\
-    for (size_t c = 0; c < $classes; c++)
+    for (size_t c = 0; c < $results; c++)
         p[c] = $exp(p[c] - largest);"""
 
 LOG_ODDS = """\
@@ -314,7 +296,7 @@ CLASS_NAME = """\
 /* Returns the label of class c as text. */
 static inline const char *${NAME}_class_name(int c)
 {
-    static const char *const names[$classes] = {
+    static const char *const names[$results] = {
         $names
     };
     return names[c];

@@ -43,7 +43,6 @@ class Columns:
 
     @property
     def size(self) -> int:
-        """Number of functions."""
         return len(self.columns)
 
 
@@ -59,7 +58,6 @@ class Centres:
 
     @property
     def size(self) -> int:
-        """Number of functions."""
         return len(self.points)
 
 
@@ -112,16 +110,21 @@ class ServedModel:
 
     @property
     def n_functions(self) -> int:
-        """Number of functions in all blocks."""
         return sum(block.size for block in self.blocks)
 
     def has_all_functions(self, output: Output) -> bool:
-        """Return whether this output has all functions."""
         return np.array_equal(output.functions, np.arange(self.n_functions))
 
 
-def factor(covariance: FloatArray) -> FloatArray:
-    """Return R, upper triangular, with R^T R the covariance."""
+def roots(model: ServedModel) -> list[FloatArray]:
+    """Return R, upper triangular, with R^T R the covariance, for each covariance of the model."""
+    if model.uncertainty != "directions":
+        return [_root(covariance) for covariance in model.covariances]
+    # A row of zeros if there are no directions.
+    return [np.linalg.qr(D.T if D.size else np.zeros((1, len(D))))[1] for D in model.covariances]
+
+
+def _root(covariance: FloatArray) -> FloatArray:
     # By the correlations, because weights have very different scales.
     scale = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
     inverse = 1.0 / np.where(scale > 0.0, scale, 1.0)
@@ -262,32 +265,23 @@ _FORMAT_VERSION = 1
 def to_predictor(est: Any) -> Predictor:
     """Return a fitted estimator as a `Predictor`."""
     model = describe(est)
-    return Predictor(_core.Predictor.from_parts(json.dumps(header(model)), tables(model)))
-
-
-def header(model: ServedModel) -> dict[str, Any]:
-    """Return everything but the numeric tables of a model, as JSON types."""
     names = ("estimator", "n_features", "feature_names", "flat", "link", "uncertainty", "n_quadrature")
-    outputs = model.outputs
-    return {
+    header = {name: getattr(model, name) for name in names} | {
         "format_version": _FORMAT_VERSION,
         "library_version": _core.__version__,
         "classes": None if model.classes is None else _labels(model.classes),
         "blocks": [_block(block) for block in model.blocks],
-        "outputs": [None if model.has_all_functions(out) else out.functions.tolist() for out in outputs],
-        **{name: getattr(model, name) for name in names},
+        "outputs": [
+            None if model.has_all_functions(output) else output.functions.tolist() for output in model.outputs
+        ],
     }
-
-
-def tables(model: ServedModel) -> dict[str, FloatArray]:
-    """Return the numeric tables of a model by name."""
-    centres = {b: block for b, block in enumerate(model.blocks) if isinstance(block, Centres)}
-    found = {f"points.{b}": block.points for b, block in centres.items()}
-    found |= {f"weights.{c}": output.weights for c, output in enumerate(model.outputs)}
-    found |= {f"covariance.{i}": matrix for i, matrix in enumerate(model.covariances)}
+    tables = {f"points.{b}": x.points for b, x in enumerate(model.blocks) if isinstance(x, Centres)}
+    tables |= {f"weights.{c}": output.weights for c, output in enumerate(model.outputs)}
+    tables |= {f"covariance.{i}": matrix for i, matrix in enumerate(model.covariances)}
     if model.noise_variance is not None:
-        found["noise_variance"] = model.noise_variance
-    return {name: np.ascontiguousarray(table, dtype=np.float64) for name, table in found.items()}
+        tables["noise_variance"] = model.noise_variance
+    tables = {name: np.ascontiguousarray(table, dtype=np.float64) for name, table in tables.items()}
+    return Predictor(_core.Predictor.from_parts(json.dumps(header), tables))
 
 
 def _block(block: Block) -> Any:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from functools import reduce
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.polynomial import chebyshev
@@ -12,7 +13,7 @@ from scipy.special import erfcx
 
 from .._checks import check_integer
 from .._core import __version__
-from .description import ServedModel, describe, factor
+from .description import ServedModel, describe, roots
 from .onnx_graph import Basis, Graph, Value
 
 if TYPE_CHECKING:
@@ -105,9 +106,9 @@ def to_onnx(est: Any, *, dtype: DTypeLike = "float64", opset: int = OLDEST_OPSET
     if version > (newest := onnx_opset_version()):
         raise ValueError(f"opset must be at most {newest}, the newest that onnx knows here, got {version}")
     model = describe(est)
-    graph = Graph(precision, model.n_features)
+    graph = Graph(precision)
     for name, value in build(graph, model, flat=model.flat).items():
-        graph.publish(value, name)
+        graph.apply("Identity", value, output=name)
     return _model_proto(graph, model, version)
 
 
@@ -138,22 +139,20 @@ def _regression(graph: Graph, model: ServedModel) -> tuple[Value, Value]:
     basis = Basis(graph, model.blocks)
     eta, v = _predictors(basis, model), _variances(basis, model)
     if model.link == "log":
-        return eta.map("Exp"), _std_of_counts(eta, v)
+        return np.exp(eta), _std_of_counts(eta, v)
     assert model.noise_variance is not None
     noise = np.broadcast_to(model.noise_variance, len(model.outputs))
-    return eta, graph.repeat_rows(np.sqrt(noise)) if v is None else (v + noise).map("Sqrt")
+    return eta, graph.repeat_rows(np.sqrt(noise)) if v is None else np.sqrt(v + noise)
 
 
 def _std_of_counts(eta: Value, v: Value | None) -> Value:
     """Return sqrt(exp(eta + v/2) + (e^v - 1) exp(2 eta + v)), with the factor exp(eta / 2) taken out."""
-    root = (eta * 0.5).map("Exp")
+    root: Value = np.exp(0.5 * eta)
     if v is None:
         return root
-    growth = v.map("Exp")
-    expm1_v = (v * 0.5).map("Tanh") * (growth + 1.0)  # e^v - 1 without cancellation
+    expm1_v = np.tanh(0.5 * v) * (np.exp(v) + 1.0)  # e^v - 1 without cancellation
     # In logarithms, as 0 times infinity is not 0.
-    over_dispersion = (expm1_v.map("Log") + eta + v).map("Exp")
-    return root * ((v * 0.5).map("Exp") + over_dispersion).map("Sqrt")
+    return cast(Value, root * np.sqrt(np.exp(0.5 * v) + np.exp(np.log(expm1_v) + eta + v)))
 
 
 def _classification(graph: Graph, model: ServedModel) -> tuple[Value, Value]:
@@ -168,12 +167,12 @@ def _classification(graph: Graph, model: ServedModel) -> tuple[Value, Value]:
         p = _moderated_softmax(graph, basis, model, eta).map("Softmax", axis=1)
         return _winner(p), p
     v = _variances(basis, model, unit=np.pi / 8.0)
-    z = eta if v is None else eta / (v + 1.0).map("Sqrt")
+    z: Any = eta if v is None else eta / np.sqrt(v + 1.0)
     if len(model.classes) == 2:
         both = graph.join([-z, z], 1)
         return _winner(both), both.map("Sigmoid")
     # ln sigma(z): the ratios survive where every probability is too small for a float.
-    p = (z.minimum(0.0) - ((-z.map("Abs")).map("Exp") + 1.0).map("Log")).map("Softmax", axis=1)
+    p = (np.minimum(z, 0.0) - np.log(np.exp(-np.abs(z)) + 1.0)).map("Softmax", axis=1)
     # Like the estimators: compare scores without covariances, probabilities with them.
     return _winner(z if v is None else p), p
 
@@ -201,40 +200,33 @@ def _variances(basis: Basis, model: ServedModel, *, unit: float = 1.0) -> Value 
     They are multiplied by ``unit``. It scales the weights, because onnxruntime fuses a scalar factor into the
     preceding matrix product and keeps the scalar in single precision.
     """
-    if model.uncertainty == "directions":
-        factors = model.covariances
-    else:
-        outputs = model.outputs[: len(model.covariances)]
-        factors = [
-            basis.placed(output.functions, factor(sigma).T)
-            for output, sigma in zip(outputs, model.covariances, strict=True)
-        ]
+    pairs = zip(model.outputs, roots(model), strict=False)  # one root may be for all outputs
+    factors = [basis.placed(output.functions, R.T) for output, R in pairs]
     sizes = [factor.shape[1] for factor in factors]
     if sum(sizes) == 0:
         return None
-    squares = basis.linear(np.sqrt(unit) * np.hstack(factors)).squared()
+    root = basis.linear(np.sqrt(unit) * np.hstack(factors))
+    squares: Value = root * root
     if len(sizes) == 1:
         return squares.sum(1, keep=True)
-    return squares @ np.repeat(np.eye(len(sizes)), sizes, axis=0)
+    return cast(Value, squares @ np.repeat(np.eye(len(sizes)), sizes, axis=0))
 
 
 def _moderated_softmax(graph: Graph, basis: Basis, model: ServedModel, eta: Value) -> Value:
     """Return ln p_c up to a constant: 1 / p_c = sum_d exp(kappa_cd (eta_d - eta_c))."""
-    n_classes = len(model.outputs)
     if model.uncertainty == "none" or model.covariances[0].size == 0:
         return eta
-    root = np.sqrt(np.pi / 8.0) * factor(model.covariances[0]).T
+    root = np.sqrt(np.pi / 8.0) * roots(model)[0].T
     functions = [output.functions for output in model.outputs]
-    roots = np.split(root, np.cumsum([len(at) for at in functions])[:-1])
-    along = [basis.linear(basis.placed(at, rows)) for at, rows in zip(functions, roots, strict=True)]
+    of_classes = np.split(root, np.cumsum([len(at) for at in functions])[:-1])
+    along = [basis.linear(basis.placed(at, rows)) for at, rows in zip(functions, of_classes, strict=True)]
     G = graph.join([value.expand_dims(1) for value in along], 1)  # (n, n_classes, n_weights)
-    c, d = np.divmod(np.arange(n_classes**2), n_classes)
-    v = (G.take(c, 1) - G.take(d, 1)).squared().sum(2)
-    t = (eta.take(d, 1) - eta.take(c, 1)) / (v + 1.0).map("Sqrt")
+    differences = G.expand_dims(1) - G.expand_dims(2)
+    v = (differences * differences).sum(3)
+    t = (eta.expand_dims(1) - eta.expand_dims(2)) / np.sqrt(v + 1.0)
     # kappa_cd (eta_d - eta_c) is 0 at d = c, so that the log softmax of row c there is ln p_c.
-    table = graph.apply("Reshape", t, graph.integers([0, n_classes, n_classes])).map("LogSoftmax", axis=2)
-    flat = graph.apply("Reshape", table, graph.integers([0, n_classes**2]))
-    return flat.take(np.flatnonzero(c == d), 1)
+    table: Value = t.map("LogSoftmax", axis=2) * np.eye(len(model.outputs))
+    return table.sum(2)
 
 
 def log_cdf(x: Value) -> Value:
@@ -249,13 +241,11 @@ def log_cdf(x: Value) -> Value:
 
     degree = _TAIL_DEGREE[x.graph.dtype.name]
     first, *rest = chebyshev.cheb2poly(chebyshev.chebinterpolate(tail, degree))[::-1]
-    size = x.map("Abs")
+    size = np.abs(x)
     s = (size - _TAIL_CENTRE) / (size + _TAIL_CENTRE)
-    scaled = s * first + rest[0]
-    for coefficient in rest[1:]:
-        scaled = scaled * s + coefficient
-    log_tail = scaled.map("Log") - x.squared() * 0.5
-    log_body = (-log_tail.map("Exp") + 1.0).map("Log")
+    scaled = reduce(lambda value, coefficient: value * s + coefficient, rest, first)
+    log_tail = np.log(scaled) - 0.5 * (x * x)
+    log_body = np.log(1.0 - np.exp(log_tail))
     negative = x.graph.apply("Less", x, x.graph.real(0.0))
     return x.graph.apply("Where", negative, log_tail, log_body)
 
@@ -269,14 +259,14 @@ def probit(scores: Value, winner: Value, n_classes: int) -> Value:
     """
     if n_classes == 2:  # Phi((f_1 - f_0) / sqrt(2)), right far into the tail
         difference = scores.take([1], 1) - scores.take([0], 1)
-        return log_cdf(scores.graph.join([-difference, difference], 1) * np.sqrt(0.5)).map("Exp")
+        return cast(Value, np.exp(log_cdf(np.sqrt(0.5) * scores.graph.join([-difference, difference], 1))))
     top = scores.graph.apply("GatherElements", scores, winner, axis=1)
     behind = (top - scores).expand_dims(1)  # (n, 1, n_classes)
     x = behind + _NODES[np.newaxis, :, np.newaxis]
     log_phi = log_cdf(x)
-    log_density = log_phi.sum(2, keep=True) - log_phi - x.squared() * 0.5
-    mass: Value = (log_density + (np.log(_SPACING) - _LOG_ROOT_TWO_PI)).map("Exp").sum(1)
-    return mass / mass.sum(1, keep=True)
+    log_density = log_phi.sum(2, keep=True) - log_phi - 0.5 * (x * x)
+    mass: Value = np.exp(log_density + (np.log(_SPACING) - _LOG_ROOT_TWO_PI)).sum(1)
+    return cast(Value, mass / mass.sum(1, keep=True))
 
 
 def outputs_of(model: ServedModel, dtype: np.dtype[Any]) -> list[tuple[str, np.dtype[Any], list[int]]]:
@@ -291,7 +281,7 @@ def outputs_of(model: ServedModel, dtype: np.dtype[Any]) -> list[tuple[str, np.d
 def _model_proto(graph: Graph, model: ServedModel, opset: int) -> onnx.ModelProto:
     from onnx import helper, numpy_helper
 
-    x = helper.make_tensor_value_info(graph.x.name, element_type(graph.dtype), ["n", graph.n_features])
+    x = helper.make_tensor_value_info(graph.x.name, element_type(graph.dtype), ["n", model.n_features])
     proto = helper.make_graph(
         [
             helper.make_node(node.op, node.inputs, [node.output], name=node.output, **node.attributes)
@@ -321,7 +311,6 @@ def _model_proto(graph: Graph, model: ServedModel, opset: int) -> onnx.ModelProt
 
 
 def element_type(dtype: np.dtype[Any]) -> int:
-    """Return ONNX's number for a type."""
     from onnx import helper
 
     return int(helper.np_dtype_to_tensor_dtype(dtype))
@@ -410,44 +399,19 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
             f"target_opset must be at least {OLDEST_OPSET}, got {container.target_opset_onnx}: the operators "
             "used had other forms before"
         )
-    model = describe(operator.raw_operator)
-    graph = Graph(_precision(operator.inputs[0]), model.n_features)
+    model, dtype = describe(operator.raw_operator), _precision(operator.inputs[0])
+    graph = Graph(dtype, operator.inputs[0].full_name, scope.get_unique_variable_name)
+    if not isinstance(operator.inputs[0].type, _tensor_type(dtype)):  # integers
+        graph.x = graph.apply("Cast", graph.x, to=element_type(dtype))
     results = build(graph, model, flat=model.flat and not _is_nested(operator))
-    names = {graph.x.name: _rows(scope, operator, container, graph.dtype)}
-    for (name, value), output in zip(results.items(), operator.outputs, strict=False):
-        graph.publish(value, name)
-        names[name] = output.full_name
-    _copy(graph, names, scope, container)
-
-
-def _copy(graph: Graph, names: dict[str, str], scope: Any, container: Any) -> None:
-    """Copy the graph to ``container``; ``names`` maps its input and outputs to their names there."""
+    for value, output in zip(results.values(), operator.outputs, strict=False):
+        graph.apply("Identity", value, output=output.full_name)
     for name, values in graph.constants.items():
-        names[name] = scope.get_unique_variable_name(f"sparsebayes_{name}")
-        container.add_initializer(
-            names[name], element_type(values.dtype), list(values.shape), values.ravel().tolist()
-        )
+        content = values.ravel().tolist()
+        container.add_initializer(name, element_type(values.dtype), list(values.shape), content)
     for node in graph.nodes:
-        if node.output not in names:
-            names[node.output] = scope.get_unique_variable_name(f"sparsebayes_{node.output}")
-        container.add_node(
-            node.op,
-            [names[name] for name in node.inputs],
-            [names[node.output]],
-            name=scope.get_unique_operator_name(f"sparsebayes_{node.op}"),
-            **node.attributes,
-        )
-
-
-def _rows(scope: Any, operator: Any, container: Any, dtype: np.dtype[Any]) -> str:
-    """Return the name of the input, after a cast if it does not hold floating-point numbers."""
-    rows = operator.inputs[0]
-    if isinstance(rows.type, _tensor_type(dtype)):
-        return str(rows.full_name)
-    cast = scope.get_unique_variable_name("sparsebayes_rows")
-    name = scope.get_unique_operator_name("sparsebayes_Cast")
-    container.add_node("Cast", [rows.full_name], [cast], name=name, to=element_type(dtype))
-    return str(cast)
+        name = scope.get_unique_operator_name(f"sparsebayes_{node.op}")
+        container.add_node(node.op, node.inputs, [node.output], name=name, **node.attributes)
 
 
 def _is_nested(operator: Any) -> bool:

@@ -218,7 +218,6 @@ def _certify(problem: Problem | OutputsProblem, exchanges: bool | None) -> Certi
 
 
 def _fit(problem: Problem, Phi: FloatArray, t: FloatArray, w: FloatArray) -> DenseFit:
-    """Return the fit of one target."""
     proper = problem.alpha > 0.0
     active, alpha, flat = problem.active[proper], problem.alpha[proper], problem.active[~proper]
     if problem.likelihood == "gaussian":

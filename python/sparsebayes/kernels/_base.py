@@ -1,13 +1,12 @@
 """The base class of kernels; kernels given by functions; sums and products of kernels.
 
-A kernel class holds all that the package knows about its kernel: values in NumPy, its form in the core and in
-model files, gradients of its parameters, and its C and ONNX code. Other modules ask the class.
+A kernel class holds all that Python knows about its kernel: its formula, from which values in NumPy, C code
+and ONNX graphs follow; its form in the core and in model files; gradients of its parameters.
 """
 
 from __future__ import annotations
 
 import json
-import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -18,14 +17,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import _core
-from .._checks import any_array, called, check_flag, column_means, real_array
+from .._checks import any_array, called, check_flag, check_integer, column_means, real_array
 from .._types import FloatArray, KernelFunction
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-    from .._export.c_header import Source
-    from .._export.onnx_graph import Value
 
 #: From dL/dK to dL/d(log parameters).
 Pull = Callable[[FloatArray], FloatArray]
@@ -47,6 +43,10 @@ class Kernel:
     _learned: ClassVar[Mapping[str, int]] = {}
     #: Largest changes of the logs of parameters whose value is known in advance but for a small error.
     _max_log_changes: ClassVar[Mapping[str, float]] = {}
+    #: Name of the parameter that may have a value for each input.
+    _input_parameter: ClassVar[str]
+    #: Joins the terms of the inputs, or the parts of a combination.
+    _operation: ClassVar[np.ufunc] = np.add
 
     def __call__(self, X: ArrayLike, Z: ArrayLike) -> FloatArray:
         """Return k of every row of X, (n, n_features), and every row of Z, (m, n_features): (n, m)."""
@@ -59,11 +59,39 @@ class Kernel:
         with np.errstate(over="ignore", invalid="ignore"):  # values that overflow are infinite
             return self._values(x, z)
 
+    # --- the formula ----------------------------------------------------------------------------------
+
     def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
+        return np.asarray(self._of_total(self._total(x, z)))
+
+    def _total(self, x: FloatArray, z: FloatArray) -> FloatArray:
+        """Return the joined terms of all inputs, (n, m)."""
+        constants = self._per_input()
+        constants = [None] * x.shape[1] if constants is None else constants
+        terms = map(self._term, x.T[:, :, np.newaxis], z.T, constants)
+        start = np.full((len(x), len(z)), float(self._operation.identity))
+        return reduce(self._operation, terms, start)
+
+    def _per_input(self) -> Any:
+        """Return the constant of each input in its term, or None."""
+        return None
+
+    def _term(self, x: Any, z: Any, constant: Any) -> Any:
+        """Return the term of an input. Its arguments are arrays, or numbers of `Traced` code."""
         raise NotImplementedError
+
+    def _of_total(self, total: Any) -> Any:
+        """Return k from the joined terms."""
+        return total
 
     def check_features(self, n_features: int) -> None:
         """Raise ValueError if the kernel needs a number of inputs other than ``n_features``."""
+        n_features, constants = check_integer("n_features", n_features, least=0), self._per_input()
+        if constants is not None and len(constants) != n_features:
+            raise ValueError(
+                f"{self._input_parameter} has {len(constants)} values but X has {n_features} features; give "
+                "one per feature"
+            )
 
     def to_core(self) -> _core.Kernel | None:
         """Return this kernel as a kernel of the core, None if Python evaluates it."""
@@ -92,38 +120,38 @@ class Kernel:
         """Return what leaves with comparable parameters have in common: class and columns."""
         return (type(self),)
 
-    def _learned_values(self) -> dict[str, FloatArray]:
-        values = {name: np.atleast_1d(np.asarray(getattr(self, name), float)) for name in self._learned}
-        return {name: value for name, value in values.items() if value.any()}
+    def _learnable(self) -> FloatArray:
+        """Return the log, the power of a length and the largest change of each parameter, (n, 3)."""
+        own = [
+            (np.log(np.abs(value)), power, self._max_log_changes.get(name, np.inf))
+            for name, power in self._learned.items()
+            for value in np.atleast_1d(getattr(self, name))
+            if value != 0.0
+        ]
+        parts = [part._learnable() for part in self._parts().values()]
+        return np.concatenate([np.reshape(own, (len(own), 3)), *parts])
 
     def _log_parameters(self) -> FloatArray:
         """Return the logarithms of the absolute values of all continuous parameters."""
-        own = [np.log(np.abs(value)) for value in self._learned_values().values()]
-        return _joined(own + [part._log_parameters() for part in self._parts().values()])
+        return self._learnable()[:, 0]
+
+    def _length_powers(self) -> FloatArray:
+        return self._learnable()[:, 1]
 
     def _with_log_parameters(self, theta: FloatArray) -> Kernel:
         """Return the kernel with other values of its continuous parameters."""
         new, start = dict[str, Any](), 0
-        for name, value in self._learned_values().items():
-            part = np.copysign(np.exp(theta[start : start + len(value)]), value).tolist()
-            new[name] = tuple(part) if isinstance(getattr(self, name), tuple) else part[0]
-            start += len(value)
+        for name in self._learned:
+            old = getattr(self, name)
+            value = np.array(old, dtype=np.float64, ndmin=1)
+            at = value != 0.0
+            value[at] = np.copysign(np.exp(theta[start : start + at.sum()]), value[at])
+            new[name] = tuple(value.tolist()) if isinstance(old, tuple) else float(value[0])
+            start += at.sum()
         kernel = replace(self, **new) if new else self  # type: ignore[type-var] # a dataclass
         parts = self._parts()
         values = with_all_log_parameters(list(parts.values()), theta[start:])
         return kernel._of_parts(dict(zip(parts, values, strict=True)))
-
-    def _length_powers(self) -> FloatArray:
-        """Return the power of a length in each parameter."""
-        return _joined([np.full(n, power) for n, power, _ in self._about_learned()])
-
-    def _about_learned(self) -> list[tuple[int, float, float]]:
-        """Return length, power of a length and largest change of each learned parameter."""
-        own = [
-            (len(value), float(self._learned[name]), self._max_log_changes.get(name, np.inf))
-            for name, value in self._learned_values().items()
-        ]
-        return own + [about for part in self._parts().values() for about in part._about_learned()]
 
     def _natural(self, X: FloatArray, weights: FloatArray | None = None) -> FloatArray:
         """Return log parameters in proportion to the standard deviations of X.
@@ -139,20 +167,6 @@ class Kernel:
         The function needs no array of the size of K times the number of parameters.
         """
         return self(X, Z), lambda D: np.empty(0)
-
-    # --- exports --------------------------------------------------------------------------------------
-
-    def _c(self, source: Source) -> tuple[str, str, str]:
-        """Return C templates: initial sum s, statements for a column, statements that return k."""
-        raise NotImplementedError
-
-    def _onnx(self, x: Value, points: FloatArray) -> Value:
-        """Return k of rows x, (n, d), and points, (m, d): (n, m)."""
-        raise NotImplementedError
-
-    def _onnx_factors(self, x: Value, points: FloatArray) -> tuple[Value, FloatArray]:
-        """Return values (n, q) and numbers (q, m) whose product is k."""
-        return self._onnx(x, points), np.eye(len(points))
 
     # --- parameters, sums and products ----------------------------------------------------------------
 
@@ -183,24 +197,18 @@ class Kernel:
 
     def _with(self, params: Mapping[str, Any]) -> Kernel:
         """Return a copy with other parameters."""
-        own, inner = self.get_params(deep=False), dict[str, dict[str, Any]]()
-        parts = self._parts()
-        for key, value in params.items():
-            name, _, rest = key.partition("__")
-            if name not in (parts if rest else own | parts):
-                raise ValueError(
-                    f"{key!r} is not a parameter of {self!r}; it has "
-                    f"{', '.join(map(repr, self.get_params()))}"
-                )
-            if rest:
-                inner.setdefault(name, {})[rest] = value
-        whole = {key: value for key, value in params.items() if key in own}
+        whole = {key: value for key, value in params.items() if key in self.get_params(deep=False)}
         new = replace(self, **whole) if whole else self  # type: ignore[type-var] # a dataclass, as it has fields
-        parts = new._parts() | {
-            key: value for key, value in params.items() if key in parts and key not in own
-        }
-        if missing := [name for name in inner if name not in parts]:
-            raise ValueError(f"{missing[0]!r} is not a part of {new!r}")
+        parts, inner = new._parts(), dict[str, dict[str, Any]]()
+        for key in (key for key in params if key not in whole):
+            name, _, rest = key.partition("__")
+            if name not in parts:
+                names = ", ".join(map(repr, new.get_params()))
+                raise ValueError(f"{key!r} is not a parameter of {new!r}; it has {names}")
+            if rest:
+                inner.setdefault(name, {})[rest] = params[key]
+            else:
+                parts[name] = params[key]
         return new._of_parts(parts | {name: parts[name]._with(rest) for name, rest in inner.items()})
 
     def _parts(self) -> dict[str, Kernel]:
@@ -208,7 +216,6 @@ class Kernel:
         return {}
 
     def _of_parts(self, parts: dict[str, Kernel]) -> Kernel:
-        """Return this kernel with other parts."""
         return self
 
     def __sklearn_clone__(self) -> Self:
@@ -226,9 +233,8 @@ class Combination(Kernel):
 
     __slots__ = ()
 
-    #: Name of the field, and the operation on values.
+    #: Name of the field.
     _field: ClassVar[str]
-    _operation: ClassVar[Any]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, self._field, _flatten(self._field, self._members, type(self)))
@@ -239,7 +245,6 @@ class Combination(Kernel):
         return members
 
     def _of_members(self, members: Iterable[Kernel]) -> Kernel:
-        """Return the same combination of other kernels."""
         return replace(self, **{self._field: tuple(members)})  # type: ignore[type-var] # a dataclass
 
     def _parts(self) -> dict[str, Kernel]:
@@ -279,10 +284,6 @@ class Combination(Kernel):
 
         return reduce(self._operation, values), pull
 
-    def _onnx(self, x: Value, points: FloatArray) -> Value:
-        value: Value = reduce(self._operation, (kernel._onnx(x, points) for kernel in self._members))
-        return value
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Sum(Combination):
@@ -296,7 +297,7 @@ class Sum(Combination):
 
     terms: tuple[Kernel, ...]
 
-    _core_name, _field, _operation = "sum", "terms", staticmethod(operator.add)
+    _core_name, _field = "sum", "terms"
 
     def __repr__(self) -> str:
         return " + ".join(map(repr, self.terms))
@@ -314,7 +315,7 @@ class Product(Combination):
 
     factors: tuple[Kernel, ...]
 
-    _core_name, _field, _operation = "product", "factors", staticmethod(operator.mul)
+    _core_name, _field, _operation = "product", "factors", np.multiply
 
     def __repr__(self) -> str:
         return " * ".join(
@@ -402,12 +403,11 @@ def with_all_log_parameters(kernels: Sequence[Kernel], theta: FloatArray) -> lis
 
 def bounds(kernel: Kernel, X: FloatArray) -> FloatArray:
     """Return the least and largest log of each parameter, (n, 2)."""
-    centre, power = kernel._natural(X), kernel._length_powers()
+    centre, (_, power, most) = kernel._natural(X), kernel._learnable().T
     # A width below the distance of neighbours is an optimum at zero width, with a function for every row. For
     # one evenly spaced input the natural width of N rows is about N/4 of these distances.
     below = np.where(power != 0.0, np.clip(np.log(len(X) / 4.0), 1.0, _MAX_LOG_DECREASE), _MAX_LOG_DECREASE)
     above = np.full(len(centre), _MAX_LOG_INCREASE)
-    most = _joined([np.full(n, change) for n, _, change in kernel._about_learned()])
     least, largest = np.where(power < 0.0, (above, below), (below, above))
     return np.column_stack([centre - np.minimum(least, most), centre + np.minimum(largest, most)])
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 import numbers
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from .._checks import NOT_NUMBERS, check_integer, real_array
 from .._types import FloatArray, IntArray, KernelFunction
 from ._base import Custom, Kernel, Pull
-
-if TYPE_CHECKING:
-    from .._export.onnx_graph import Value
 
 #: A checked selection, positions or names.
 Columns: TypeAlias = "tuple[int, ...] | tuple[str, ...]"
@@ -108,14 +105,6 @@ class OnColumns(Kernel):
 
     def _forward(self, X: FloatArray, Z: FloatArray) -> tuple[FloatArray, Pull]:
         return self.inner()._forward(self.select(X), self.select(Z))
-
-    def _onnx(self, x: Value, points: FloatArray) -> Value:
-        columns = self.positions(points.shape[1])
-        return self.inner()._onnx(x.take(columns, 1), points[:, columns])
-
-    def _onnx_factors(self, x: Value, points: FloatArray) -> tuple[Value, FloatArray]:
-        columns = self.positions(points.shape[1])
-        return self.inner()._onnx_factors(x.take(columns, 1), points[:, columns])
 
     def check_features(self, n_features: int) -> None:
         """Raise ValueError if columns are missing, or the kernel needs another number of them."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from operator import mul
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,14 +11,8 @@ from .._checks import any_array, check_integer, check_real
 from .._types import FloatArray
 from ._base import Kernel, Pull
 
-if TYPE_CHECKING:
-    from .._export.c_header import Source
-    from .._export.onnx_graph import Value
 
-_C_PRODUCT: Final = "s += x[$d] * z[$d];"
-
-
-class _Affine(Kernel):
+class Affine(Kernel):
     """A function k(u) of u = gamma x.z + coef0."""
 
     __slots__ = ()
@@ -29,23 +21,26 @@ class _Affine(Kernel):
     gamma: float
     coef0: float
 
-    def _profile(self, u: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return k(u) and dk/du."""
+    def _profile(self, u: Any) -> Any:
+        """Return k(u), of an array or a number of `Traced` code."""
         raise NotImplementedError
 
-    def _c_profile(self, source: Source, u: str) -> str:
-        """Return a C expression for k, given one for u."""
-        raise NotImplementedError
-
-    def _onnx_profile(self, u: Value) -> Value:
+    def _slope(self, u: FloatArray, K: FloatArray) -> FloatArray:
+        """Return dk/du."""
         raise NotImplementedError
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "gamma", check_real("gamma", self.gamma, positive=True))
         object.__setattr__(self, "coef0", check_real("coef0", self.coef0))
 
-    def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
-        return self._profile(self.gamma * (x @ z.T) + self.coef0)[0]
+    def _total(self, x: FloatArray, z: FloatArray) -> FloatArray:
+        return x @ z.T
+
+    def _term(self, x: Any, z: Any, constant: Any) -> Any:
+        return x * z
+
+    def _of_total(self, total: Any) -> Any:
+        return self._profile(self.gamma * total + self.coef0)
 
     def _natural(self, X: FloatArray, weights: FloatArray | None = None) -> FloatArray:
         square = float(np.sum(np.average(X**2, axis=0, weights=weights)))
@@ -53,7 +48,9 @@ class _Affine(Kernel):
 
     def _forward(self, X: FloatArray, Z: FloatArray) -> tuple[FloatArray, Pull]:
         product = self.gamma * (X @ Z.T)
-        K, slope = self._profile(product + self.coef0)
+        u = product + self.coef0
+        K = self._profile(u)
+        slope = self._slope(u, K)
 
         def pull(D: FloatArray) -> FloatArray:
             of_coef0 = [self.coef0 * np.sum(D * slope)] if self.coef0 != 0.0 else []
@@ -61,18 +58,9 @@ class _Affine(Kernel):
 
         return K, pull
 
-    def _c(self, source: Source) -> tuple[str, str, str]:
-        gamma = source.number("kernel parameter gamma", self.gamma)
-        coef0 = source.number("kernel parameter coef0", self.coef0)
-        return "0.0$f", _C_PRODUCT, f"return {self._c_profile(source, f'{gamma} * s + {coef0}')};"
-
-    def _onnx(self, x: Value, points: FloatArray) -> Value:
-        product = x @ (self.gamma * points.T)
-        return self._onnx_profile(product + self.coef0 if self.coef0 != 0.0 else product)
-
 
 @dataclass(frozen=True, slots=True)
-class Polynomial(_Affine):
+class Polynomial(Affine):
     """The polynomial kernel, (gamma x.z + coef0)^degree.
 
     Parameters
@@ -90,20 +78,17 @@ class Polynomial(_Affine):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "degree", check_integer("degree", self.degree, least=1, most=2**32 - 1))
-        _Affine.__post_init__(self)
+        Affine.__post_init__(self)
 
-    def _profile(self, u: FloatArray) -> tuple[FloatArray, FloatArray]:
-        return u**self.degree, self.degree * u ** (self.degree - 1)
+    def _profile(self, u: Any) -> Any:
+        return u**self.degree
 
-    def _c_profile(self, source: Source, u: str) -> str:
-        return f"{source.power()}({u}, {self.degree}UL)"
-
-    def _onnx_profile(self, u: Value) -> Value:
-        return u.power(self.degree)
+    def _slope(self, u: FloatArray, K: FloatArray) -> FloatArray:
+        return self.degree * u ** (self.degree - 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Sigmoid(_Affine):
+class Sigmoid(Affine):
     """The sigmoid kernel, tanh(gamma x.z + coef0).
 
     Parameters
@@ -117,15 +102,11 @@ class Sigmoid(_Affine):
 
     _core_name = "sigmoid"
 
-    def _profile(self, u: FloatArray) -> tuple[FloatArray, FloatArray]:
-        K = np.tanh(u)
-        return K, 1.0 - K**2
+    def _profile(self, u: Any) -> Any:
+        return np.tanh(u)
 
-    def _c_profile(self, source: Source, u: str) -> str:
-        return f"$tanh({u})"
-
-    def _onnx_profile(self, u: Value) -> Value:
-        return u.map("Tanh")
+    def _slope(self, u: FloatArray, K: FloatArray) -> FloatArray:
+        return 1.0 - K**2
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +130,8 @@ class Linear(Kernel):
 
     offset: tuple[float, ...] | None = None
 
+    _input_parameter = "offset"
+
     def __post_init__(self) -> None:
         if self.offset is not None:
             if any_array("offset", self.offset).ndim != 1:
@@ -159,33 +142,17 @@ class Linear(Kernel):
         """Return x minus the offset."""
         return x if self.offset is None else x - np.asarray(self.offset)
 
-    def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
-        values: FloatArray = self.centred(x) @ self.centred(z).T
-        return values
+    def _total(self, x: FloatArray, z: FloatArray) -> FloatArray:
+        return np.asarray(self.centred(x) @ self.centred(z).T)
 
-    def check_features(self, n_features: int) -> None:
-        """Raise ValueError if there is an offset and not one for each of ``n_features`` inputs."""
-        n_features = check_integer("n_features", n_features, least=0)
-        if self.offset is not None and len(self.offset) != n_features:
-            raise ValueError(
-                f"offset has {len(self.offset)} values but X has {n_features} features; give one per feature"
-            )
+    def _per_input(self) -> Any:
+        return self.offset
+
+    def _term(self, x: Any, z: Any, constant: Any) -> Any:
+        return x * z if constant is None else (x - constant) * (z - constant)
 
     def _header(self) -> Any:
         return "linear" if self.offset is None else {"centred_linear": {"offset": list(self.offset)}}
-
-    def _c(self, source: Source) -> tuple[str, str, str]:
-        if self.offset is None:
-            return "0.0$f", _C_PRODUCT, "return s;"
-        offset = source.table("offset", self.offset).name
-        return "0.0$f", f"s += (x[$d] - {offset}[d]) * (z[$d] - {offset}[d]);", "return s;"
-
-    def _onnx(self, x: Value, points: FloatArray) -> Value:
-        values, factors = self._onnx_factors(x, points)
-        return values @ factors
-
-    def _onnx_factors(self, x: Value, points: FloatArray) -> tuple[Value, FloatArray]:
-        return self.centred(x), self.centred(points).T
 
     def __repr__(self) -> str:
         return "Linear()" if self.offset is None else f"Linear(offset={self.offset})"
@@ -198,37 +165,12 @@ class LinearSpline(Kernel):
     Each factor is 1 + x z + x z m - (x + z) m^2 / 2 + m^3 / 3 with m = min(x, z).
     """
 
-    _core_name = "linear_spline"
+    _core_name, _operation = "linear_spline", np.multiply
 
-    def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
-        product = np.ones((len(x), len(z)))
-        for column_x, column_z in zip(x.T, z.T, strict=True):
-            xz = np.multiply.outer(column_x, column_z)
-            smaller = np.minimum.outer(column_x, column_z)
-            total = np.add.outer(column_x, column_z)
-            product *= 1.0 + xz + xz * smaller - 0.5 * total * smaller**2 + smaller**3 / 3.0
-        return product
+    def _term(self, x: Any, z: Any, constant: Any) -> Any:
+        # With M = max(x, z): x z m - (x + z) m^2 / 2 + m^3 / 3 = m^2 (M / 2 - m / 6).
+        m, M = np.minimum(x, z), np.maximum(x, z)
+        return 1.0 + m * M + m * m * (0.5 * M - (1.0 / 6.0) * m)
 
     def _has_one_scale(self) -> bool:
         return False
-
-    def _c(self, source: Source) -> tuple[str, str, str]:
-        factor = "1.0$f + a * b + a * b * m - 0.5$f * (a + b) * m * m + m * m * m / 3.0$f"
-        return "1.0$f", f"const $REAL a = x[$d], b = z[$d], m = a < b ? a : b; s *= {factor};", "return s;"
-
-    def _onnx(self, x: Value, points: FloatArray) -> Value:
-        def factor(x: Value, z: FloatArray, at: slice) -> Value:
-            # With m = min(x, z), M = max(x, z): x z m - (x + z) m^2 / 2 + m^3 / 3 = m^2 (M / 2 - m / 6).
-            m, M = x.minimum(z), x.maximum(z)
-            factors = m * M + m.squared() * (M * 0.5 - m * (1.0 / 6.0)) + 1.0
-            return factors.product_of_last(z.shape[-1])
-
-        return x.over_inputs(points, factor, mul)
-
-
-#: Kernels by name, from (gamma, degree, coef0).
-NAMED: Final[dict[str, Callable[[float, int, float], Kernel]]] = {
-    "poly": lambda gamma, degree, coef0: Polynomial(degree, gamma, coef0),
-    "sigmoid": lambda gamma, degree, coef0: Sigmoid(gamma, coef0),
-    "linear_spline": lambda *_: LinearSpline(),
-}

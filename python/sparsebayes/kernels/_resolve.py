@@ -12,17 +12,25 @@ import numpy as np
 
 from .._checks import check_integer, check_real, is_learned
 from .._types import FloatArray, IntArray, KernelLike, KernelSpec
-from . import _inner_product, _stationary
 from ._base import Combination, Custom, Kernel
 from ._columns import OnColumns, positions
-from ._inner_product import Linear
-from ._stationary import Radial
+from ._inner_product import Linear, LinearSpline, Polynomial, Sigmoid
+from ._stationary import Gaussian, Laplacian, Matern32, Matern52, Radial, RationalQuadratic
 
 #: Smallest gamma; its inverse is the largest.
 _MIN_GAMMA: Final = 1e-300
 
 #: Kernels by name, from (gamma, degree, coef0); "linear" is another name, without parameters.
-NAMED: Final = _stationary.NAMED | _inner_product.NAMED
+NAMED: Final[dict[str, Callable[[float, int, float], Kernel]]] = {
+    "rbf": lambda gamma, *_: Gaussian(gamma**-0.5),
+    "matern32": lambda gamma, *_: Matern32(gamma**-0.5),
+    "matern52": lambda gamma, *_: Matern52(gamma**-0.5),
+    "rational_quadratic": lambda gamma, *_: RationalQuadratic(gamma**-0.5),
+    "laplacian": lambda gamma, *_: Laplacian(gamma),
+    "poly": lambda gamma, degree, coef0: Polynomial(degree, gamma, coef0),
+    "sigmoid": lambda gamma, _, coef0: Sigmoid(gamma, coef0),
+    "linear_spline": lambda *_: LinearSpline(),
+}
 #: Each of them, to ask for its parameters.
 _EXAMPLES: Final = {name: make(1.0, 3, 1.0) for name, make in NAMED.items()}
 

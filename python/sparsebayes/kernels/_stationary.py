@@ -6,21 +6,16 @@ approach ``Gaussian(width)``. The length scale of Rasmussen & Williams (2006) is
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from .._checks import any_array, check_integer, check_real
+from .._checks import any_array, check_real
 from .._types import FloatArray
 from ._base import Kernel, Pull, column_stds
 
-if TYPE_CHECKING:
-    from .._export.c_header import Source
-    from .._export.onnx_graph import Value
-
-#: exp(-r) is 0 from here on, and polynomials times it stop growing, so that the product is a number.
+#: exp(-r) is 0 here and above; polynomials times it stop growing, so that the product is a number.
 _MAX_RADIUS: Final = 1e3
 
 
@@ -30,22 +25,20 @@ class Radial(Kernel):
     __slots__ = ()
 
     _learned: ClassVar = {"width": 1}
+    _input_parameter = "width"
     width: float | tuple[float, ...]
 
-    def _profile(self, v: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return k(v) and -dk/dv."""
+    def _profile(self, v: Any) -> Any:
+        """Return k(v), of an array or a number of `Traced` code."""
         raise NotImplementedError
 
-    def _other_slopes(self, v: FloatArray) -> list[FloatArray]:
+    def _slope(self, v: FloatArray, K: FloatArray) -> FloatArray:
+        """Return -dk/dv."""
+        raise NotImplementedError
+
+    def _other_slopes(self, v: FloatArray, K: FloatArray) -> list[FloatArray]:
         """Return dk / d(log parameter) for parameters other than the widths."""
         return []
-
-    def _c_profile(self, source: Source, v: str) -> str:
-        """Return C statements that return k, given an expression for v."""
-        raise NotImplementedError
-
-    def _onnx_profile(self, v: Value) -> Value:
-        raise NotImplementedError
 
     def __post_init__(self) -> None:
         width = self.width
@@ -57,15 +50,6 @@ class Radial(Kernel):
         else:
             raise ValueError(f"width must be a number or a sequence of one per input, got {width!r}")
         object.__setattr__(self, "width", value)
-
-    def check_features(self, n_features: int) -> None:
-        """Raise ValueError if there is one width per input and not ``n_features`` of them."""
-        n_features = check_integer("n_features", n_features, least=0)
-        if isinstance(self.width, tuple) and len(self.width) not in (1, n_features):
-            raise ValueError(
-                f"width has {len(self.width)} values but X has {n_features} features; "
-                "give one width, or one per feature"
-            )
 
     def _inverse_squares(self) -> list[float]:
         widths = self.width if isinstance(self.width, tuple) else (self.width,)
@@ -79,17 +63,20 @@ class Radial(Kernel):
     def _has_one_scale(self) -> bool:
         return np.size(self.width) == 1
 
-    def _squares(self, x: FloatArray, z: FloatArray) -> FloatArray:
-        """Return v; by differences, because the expanded square cancels for points far from the origin."""
-        v = np.zeros((len(x), len(z)))
-        weights = np.broadcast_to(self._inverse_squares(), x.shape[1])
-        with np.errstate(over="ignore"):
-            for column_x, column_z, weight in zip(x.T, z.T, weights, strict=True):
-                v += weight * np.subtract.outer(column_x, column_z) ** 2
-        return v
+    def _per_input(self) -> Any:
+        return 1.0 / np.array(self.width) if np.size(self.width) > 1 else None
 
-    def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
-        return self._profile(self._squares(x, z))[0]
+    def _term(self, x: Any, z: Any, constant: Any) -> Any:
+        # By differences, because the expanded square cancels for points far from the origin.
+        t = x - z if constant is None else (x - z) * constant
+        return t * t
+
+    def _of_total(self, total: Any) -> Any:
+        return self._profile(self._squares(total))
+
+    def _squares(self, total: Any) -> Any:
+        """Return v."""
+        return total if np.size(self.width) > 1 else total * self._inverse_squares()[0]
 
     def _natural(self, X: FloatArray, weights: FloatArray | None = None) -> FloatArray:
         stds = column_stds(X, weights)
@@ -109,32 +96,15 @@ class Radial(Kernel):
         centre = X.mean(axis=0)  # the expanded square below would cancel for numbers far from 0
         x, z = (X - centre) / width, (Z - centre) / width
         v = cdist(x, z, "sqeuclidean")
-        K, slope = self._profile(v)
+        K = self._profile(v)
 
         def pull(D: FloatArray) -> FloatArray:
-            M = D * slope
+            M = D * self._slope(v, K)
             squares = M.sum(axis=1) @ x**2 + M.sum(axis=0) @ z**2 - 2.0 * np.sum(x * (M @ z), axis=0)
             widths = 2.0 * (squares if width.size == X.shape[1] > 1 else np.atleast_1d(squares.sum()))
-            return np.append(widths, [np.sum(D * other) for other in self._other_slopes(v)])
+            return np.append(widths, [np.sum(D * other) for other in self._other_slopes(v, K)])
 
         return K, pull
-
-    def _c(self, source: Source) -> tuple[str, str, str]:
-        widths = np.atleast_1d(self.width)
-        if len(widths) == 1:
-            v = f"{source.number('kernel parameter 1 / width^2', float(widths[0]) ** -2)} * s"
-            difference = "x[$d] - z[$d]"
-        else:
-            # Scale before squaring: the square of a width can be out of range where the width is not.
-            source.real.check("a kernel width", [widths, 1.0 / widths])
-            v, inverse = "s", source.table("inverse_widths", 1.0 / widths).name
-            difference = f"(x[$d] - z[$d]) * {inverse}[d]"
-        return "0.0$f", f"const $REAL t = {difference}; s += t * t;", self._c_profile(source, v)
-
-    def _onnx(self, x: Value, points: FloatArray) -> Value:
-        inverse = 1.0 / np.broadcast_to(self.width, points.shape[1])
-        v = x.over_inputs(points, lambda x, z, at: ((x - z) * inverse[at]).squared().sum(-1))
-        return self._onnx_profile(v)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,15 +129,11 @@ class Gaussian(Radial):
 
     _core_name = "gaussian"
 
-    def _profile(self, v: FloatArray) -> tuple[FloatArray, FloatArray]:
-        K = np.exp(-v)
-        return K, K
+    def _profile(self, v: Any) -> Any:
+        return np.exp(-v)
 
-    def _c_profile(self, source: Source, v: str) -> str:
-        return f"return $exp(-{v});"
-
-    def _onnx_profile(self, v: Value) -> Value:
-        return (-v).map("Exp")
+    def _slope(self, v: FloatArray, K: FloatArray) -> FloatArray:
+        return K
 
 
 class _Matern(Radial):
@@ -178,20 +144,13 @@ class _Matern(Radial):
     _a: ClassVar[float]
     _b: ClassVar[float]
 
-    def _profile(self, v: FloatArray) -> tuple[FloatArray, FloatArray]:
-        r = np.sqrt(self._a * v)
-        near, decay = np.minimum(r, _MAX_RADIUS), np.exp(-r)
-        slope = 0.5 * self._a * (1.0 - 2.0 * self._b + self._b * near) * decay
-        return (1.0 + near + self._b * near**2) * decay, slope
+    def _profile(self, v: Any) -> Any:
+        r = np.minimum(np.sqrt(self._a * v), _MAX_RADIUS)
+        return (1.0 + r * (1.0 + self._b * r)) * np.exp(-r)
 
-    def _c_profile(self, source: Source, v: str) -> str:
-        a, b = source.real.literal(self._a), source.real.literal(self._b)
-        return f"s = $fmin($sqrt({a} * {v}), 1000.0$f); return (1.0$f + s + {b} * s * s) * $exp(-s);"
-
-    def _onnx_profile(self, v: Value) -> Value:
-        r = (v * self._a).map("Sqrt")
-        near = r.minimum(_MAX_RADIUS)
-        return (near + near.squared() * self._b + 1.0) * (-r).map("Exp")
+    def _slope(self, v: FloatArray, K: FloatArray) -> FloatArray:
+        r = np.minimum(np.sqrt(self._a * v), _MAX_RADIUS)
+        return 0.5 * self._a * (1.0 - 2.0 * self._b + self._b * r) * np.exp(-r)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,20 +211,15 @@ class RationalQuadratic(Radial):
         Radial.__post_init__(self)
         object.__setattr__(self, "alpha", check_real("alpha", self.alpha, positive=True))
 
-    def _profile(self, v: FloatArray) -> tuple[FloatArray, FloatArray]:
-        K = np.exp(-self.alpha * np.log1p(v / self.alpha))
-        return K, K / (1.0 + v / self.alpha)
+    def _profile(self, v: Any) -> Any:
+        return np.exp(-self.alpha * np.log1p(v / self.alpha))
 
-    def _other_slopes(self, v: FloatArray) -> list[FloatArray]:
+    def _slope(self, v: FloatArray, K: FloatArray) -> FloatArray:
+        return K / (1.0 + v / self.alpha)
+
+    def _other_slopes(self, v: FloatArray, K: FloatArray) -> list[FloatArray]:
         share = v / self.alpha
-        return [self.alpha * self._profile(v)[0] * (share / (1.0 + share) - np.log1p(share))]
-
-    def _c_profile(self, source: Source, v: str) -> str:
-        alpha = source.number("kernel parameter alpha", self.alpha)
-        return f"return $exp(-{alpha} * $log1p({v} / {alpha}));"
-
-    def _onnx_profile(self, v: Value) -> Value:
-        return ((v * (1.0 / self.alpha)).log1p() * -self.alpha).map("Exp")
+        return [self.alpha * K * (share / (1.0 + share) - np.log1p(share))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,11 +261,12 @@ class Periodic(Kernel):
     def _factor(self) -> float:
         return (self.period / (np.pi * self.width)) ** 2
 
-    def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
-        total = np.zeros((len(x), len(z)))
-        for column_x, column_z in zip(x.T, z.T, strict=True):
-            turns = np.subtract.outer(column_x, column_z) / self.period
-            total += np.sin(np.pi * (turns - np.round(turns))) ** 2
+    def _term(self, x: Any, z: Any, constant: Any) -> Any:
+        turns = (x - z) * (1.0 / self.period)
+        t = np.sin(np.pi * (turns - np.rint(turns)))
+        return t * t
+
+    def _of_total(self, total: Any) -> Any:
         return np.exp(-self._factor() * total)
 
     def _natural(self, X: FloatArray, weights: FloatArray | None = None) -> FloatArray:
@@ -335,18 +290,6 @@ class Periodic(Kernel):
 
         return K, pull
 
-    def _c(self, source: Source) -> tuple[str, str, str]:
-        rate = source.number("kernel parameter pi / period", np.pi / self.period)
-        factor = source.number("kernel parameter (period / (pi width))^2", self._factor())
-        sine = f"const $REAL t = $sin({rate} * (x[$d] - z[$d]));"
-        return "0.0$f", f"{sine} s += t * t;", f"return $exp(-{factor} * s);"
-
-    def _onnx(self, x: Value, points: FloatArray) -> Value:
-        def squares(x: Value, z: FloatArray, at: slice) -> Value:
-            return ((x - z) * (np.pi / self.period)).map("Sin").squared().sum(-1)
-
-        return (x.over_inputs(points, squares) * -self._factor()).map("Exp")
-
 
 @dataclass(frozen=True, slots=True)
 class Laplacian(Kernel):
@@ -365,11 +308,11 @@ class Laplacian(Kernel):
     def __post_init__(self) -> None:
         object.__setattr__(self, "gamma", check_real("gamma", self.gamma, positive=True))
 
-    def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
-        distance = np.zeros((len(x), len(z)))
-        for column_x, column_z in zip(x.T, z.T, strict=True):
-            distance += np.abs(np.subtract.outer(column_x, column_z))
-        return np.exp(-self.gamma * distance)
+    def _term(self, x: Any, z: Any, constant: Any) -> Any:
+        return np.abs(x - z)
+
+    def _of_total(self, total: Any) -> Any:
+        return np.exp(-self.gamma * total)
 
     def _natural(self, X: FloatArray, weights: FloatArray | None = None) -> FloatArray:
         # The mean distance of two normal numbers is 2 / sqrt(pi) of their standard deviation.
@@ -382,24 +325,6 @@ class Laplacian(Kernel):
         exponent = -self.gamma * cdist(X, Z, "cityblock")
         K: FloatArray = np.exp(exponent)
         return K, lambda D: np.atleast_1d(np.sum(D * K * exponent))
-
-    def _c(self, source: Source) -> tuple[str, str, str]:
-        gamma = source.number("kernel parameter gamma", self.gamma)
-        return "0.0$f", "s += $fabs(x[$d] - z[$d]);", f"return $exp(-{gamma} * s);"
-
-    def _onnx(self, x: Value, points: FloatArray) -> Value:
-        distance = x.over_inputs(points, lambda x, z, _: (x - z).map("Abs").sum(-1))
-        return (distance * -self.gamma).map("Exp")
-
-
-#: Kernels by name, from (gamma, degree, coef0).
-NAMED: Final[dict[str, Callable[[float, int, float], Kernel]]] = {
-    "rbf": lambda gamma, *_: Gaussian(gamma**-0.5),
-    "matern32": lambda gamma, *_: Matern32(gamma**-0.5),
-    "matern52": lambda gamma, *_: Matern52(gamma**-0.5),
-    "rational_quadratic": lambda gamma, *_: RationalQuadratic(gamma**-0.5),
-    "laplacian": lambda gamma, *_: Laplacian(gamma),
-}
 
 
 def _length(name: str, value: object) -> float:
