@@ -66,16 +66,13 @@ def check_training(
     X: ArrayLike,
     y: ArrayLike,
     sample_weight: PerRow,
-    *,
-    labels: bool,
-    reset: bool = True,
-    outputs: bool = False,
     y_std: PerRow = None,
+    *,
+    reset: bool = True,
 ) -> Training:
     """Check training data: finite numbers, shapes that agree, valid weights.
 
-    ``labels``: y holds class labels. ``reset``: store the features of X in ``estimator``; else compare with
-    them. ``outputs``: y may have several columns.
+    ``reset``: store the features of X in ``estimator``; else compare with them.
     """
     # Rows of zero weight are dropped below, but must hold numbers too.
     values = check_X(estimator, X, reset=reset)
@@ -83,7 +80,8 @@ def check_training(
         name = type(estimator).__name__
         raise ValueError(f"This {name} estimator requires y to be passed, but the target y is None.")
     with naming("y"):
-        target = _check_target(y, labels=labels, outputs=outputs)
+        outputs = hasattr(estimator, "shared_noise")
+        target = _check_target(y, labels=estimator._labels, outputs=outputs)
     n = len(values)
     if len(target) != n:
         raise ValueError(f"X and y must have the same number of rows, got {n} and {len(target)}")
@@ -248,18 +246,12 @@ def check_sizes(X: FloatArray) -> None:
 
 def check_chunk(name: str, values: ArrayLike, n_columns: int | None = None) -> FloatArray:
     """Return rows of a design, maybe none, as finite float64 in C or Fortran order."""
-    with naming(name):
-        rows = _matrix(name, values, ("ALIGNED", "ENSUREARRAY"))
+    with naming(name), naming_column(name, values):
+        found = check_array(values, dtype="numeric", ensure_min_samples=0, input_name=name)
+        rows = check_finite(name, found, ("ALIGNED", "ENSUREARRAY"))
         if n_columns is not None and rows.shape[1] != n_columns:
             raise ValueError(f"{name} must have {n_columns} columns, one per function; got {rows.shape[1]}")
         return rows if rows.flags.forc else np.ascontiguousarray(rows)
-
-
-def _matrix(name: str, values: ArrayLike, requirements: Any) -> FloatArray:
-    """Return a matrix of finite numbers, maybe without rows, as float64."""
-    with naming_column(name, values):
-        found = check_array(values, dtype="numeric", ensure_min_samples=0, input_name=name)
-        return check_finite(name, found, requirements)
 
 
 def check_chunk_targets(
@@ -289,17 +281,6 @@ def check_weights(sample_weight: PerRow, n_samples: int, *, may_vanish: bool = F
                 "sample_weight is zero in every row (it must contain at least one non-zero number)"
             )
         return weights
-
-
-def check_columns(name: str, values: ArrayLike, n_rows: int, n_columns: int | None = None) -> FloatArray:
-    """Check extra columns: finite numbers, ``n_rows`` rows, and ``n_columns`` columns."""
-    with naming(name):
-        columns = _matrix(name, values, PLAIN)
-        if len(columns) != n_rows:
-            raise ValueError(f"{name} must have a row for each row of X, {n_rows}; got {len(columns)}")
-        if n_columns is not None and columns.shape[1] != n_columns:
-            raise ValueError(f"{name} must have {n_columns} columns, as in fit; got {columns.shape[1]}")
-        return columns
 
 
 def check_square(training: Training) -> None:

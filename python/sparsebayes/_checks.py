@@ -93,13 +93,18 @@ def check_file(name: str, value: object) -> str:
     raise ValueError(f"{name} must be a name that files can have here, got {reprlib.repr(value)}")
 
 
+def check_verbose(verbose: object) -> None:
+    """Check ``verbose``: a number, or a bool."""
+    if not isinstance(verbose, bool):
+        check_integer("verbose", verbose, least=0)
+
+
 def check_reporting(estimator: Any) -> None:
     """Check ``callback`` and ``verbose``."""
     callback = estimator.callback
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be None or a callable taking a StepRecord, got {callback!r}")
-    if not isinstance(estimator.verbose, bool):
-        check_integer("verbose", estimator.verbose, least=0)
+    check_verbose(estimator.verbose)
 
 
 def check_settings(estimator: Any) -> Settings:
@@ -222,9 +227,8 @@ def as_float64(
 
 def column_names(table: Any) -> list[str] | None:
     """Return the column names of a data frame or an Arrow table; None if not all are strings."""
-    names = getattr(table, "column_names", None)  # Arrow, whose ``columns`` are the columns themselves
-    if names is None:
-        names = getattr(table, "columns", None)
+    # The ``columns`` of Arrow are the columns themselves.
+    names = getattr(table, "column_names", getattr(table, "columns", None))
     if names is None or callable(names) or not all(isinstance(name, str) for name in names):
         return None
     return [str(name) for name in names]
@@ -249,12 +253,15 @@ def naming_column(name: str, values: Any) -> Iterator[None]:
 def _fault(name: str, values: Any, error: Exception) -> str | None:
     """Return a message that names the first column with invalid values; None if there is none."""
     names = column_names(values)
-    table = values if names is not None or hasattr(values, "iloc") else np.asarray(values)
+    table: Any = values if names is not None or hasattr(values, "iloc") else np.asarray(values)
     if len(table.shape) != 2:
         return None
     for j in range(table.shape[1]):
         column = f"column {j if names is None else repr(names[j])}"
-        entries = np.asarray(_column(table, j))
+        if hasattr(table, "iloc"):  # pandas
+            entries = np.asarray(table.iloc[:, j])
+        else:
+            entries = np.asarray(table.column(j) if hasattr(table, "column_names") else table[:, j])
         if entries.dtype.kind in "Mm":
             return f"{name}: {column} holds dates or times; give numbers, such as days since the first date"
         if entries.dtype.kind == "c":
@@ -276,12 +283,6 @@ def _fault(name: str, values: Any, error: Exception) -> str | None:
                 "; leave such rows out, or fill them in"
             )
     return None
-
-
-def _column(table: Any, j: int) -> Any:
-    if hasattr(table, "iloc"):  # pandas
-        return table.iloc[:, j]
-    return table.column(j) if hasattr(table, "column_names") else table[:, j]
 
 
 def _number(value: Any) -> float | None:

@@ -22,7 +22,7 @@ from . import _core
 from ._arrays import first_of_equal
 from ._cancellable import one_blas_thread
 from ._data.design import Design, kernel_design
-from ._estimators.probabilities import log_normalised
+from ._estimators.posterior import log_normalised
 from ._types import FloatArray, IntArray, Likelihood, Settings
 from .kernels import Kernel
 from .kernels._base import bounds, with_all_log_parameters

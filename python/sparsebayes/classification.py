@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +16,7 @@ from ._estimators.base import Estimator, atomic
 from ._estimators.docs import documented
 from ._estimators.fit import build, classes_of_providers, of_providers, validate
 from ._estimators.likelihoods import Classes
-from ._estimators.posterior import kernel_contribution, moments, problems
-from ._estimators.probabilities import normalised, softmax_probabilities
+from ._estimators.posterior import moments, normalised, problems, softmax_probabilities
 from ._estimators.run import publish, run
 from ._types import (
     Callback,
@@ -27,8 +25,6 @@ from ._types import (
     ExtraBasis,
     FloatArray,
     KernelSpec,
-    OutputsProblem,
-    Problem,
     Scheme,
     Search,
     Target,
@@ -60,9 +56,8 @@ class Classification(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit
     def fit(self, X: Data, y: Target = None, sample_weight: Target = None) -> Self:
         """Fit the model by maximising the Laplace approximation of its marginal likelihood.
 
-        With columns, or kernels centred at ``candidates``, the rows may be chunks, a path, an Arrow data set
-        or a large memory map, as for `RVR`, that can be read repeatedly: once for each step of the fit. With
-        more than two classes this needs ``multi_class="ovr"``.
+        With columns, or kernels centred at ``candidates``, the rows may be read in chunks, as for `RVR`: once
+        for each step of the fit, so repeatedly. With more classes this needs ``multi_class="ovr"``.
 
         {labels_fit_sections}
         """
@@ -79,9 +74,8 @@ class Classification(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit
         Parameters
         ----------
         provider : PyStatistics, or list of these
-            For two classes one provider, whose targets are 1 for rows of the second class and 0 for the
-            others. For more a list, one for each class in turn, with targets 1 for its rows. Functions as for
-            `RVR.fit_provider`.
+            For two classes one, with targets 1 for rows of the second class and 0 for others; for more one
+            for each class, with targets 1 for its rows. Functions as for `RVR.fit_provider`.
         classes : array-like of shape (n_classes,)
             The labels, sorted.
         {provider_sections}
@@ -96,8 +90,7 @@ class Classification(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit
         """Return the likelihood of these labels."""
         return Classes.of(y, self.multi_class)
 
-    def _problems(self, *rows: Any, **known: Any) -> Iterator[Problem | OutputsProblem]:
-        return problems(self, *rows, **known)
+    _problems = problems
 
     def decision_function(self, X: ArrayLike) -> FloatArray:
         r"""Return the linear predictor at the posterior mode, :math:`\mu^T \phi(x)`.
@@ -120,11 +113,10 @@ class Classification(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit
     def predict_proba(self, X: ArrayLike, *, moderate: bool = True) -> FloatArray:
         r"""Return class probabilities.
 
-        Uncertainty about the weights moves probabilities towards one half: with m and v the posterior mean
-        and variance of the linear predictor, :math:`\sigma(\kappa m)` with :math:`\kappa = (1 + \pi v /
-        8)^{-1/2}` (MacKay 1992). With more than two classes these are divided by their sum. A softmax has
-        :math:`P(c) \propto 1 / \sum_d \exp(-\kappa_{cd} (m_c - m_d))`, where :math:`\kappa_{cd}` is computed
-        from the posterior variance of the difference of two logits (Daunizeau 2017).
+        Uncertain weights move probabilities towards one half: with m and v the posterior mean and variance of
+        the linear predictor, :math:`\sigma(\kappa m)`, :math:`\kappa = (1 + \pi v / 8)^{-1/2}` (MacKay 1992),
+        of several classes divided by their sum. A softmax has :math:`P(c) \propto 1 / \sum_d
+        \exp(-\kappa_{cd} (m_c - m_d))`, with v of the difference of two logits (Daunizeau 2017).
 
         Parameters
         ----------
@@ -166,26 +158,16 @@ class RVC(Classification):
     .. math:: P(y = 1) = \sigma\Big(w_0 + \sum_n w_n k(x, x_n)\Big), \quad w_j \sim N(0, \alpha_j^{-1})
 
     The precisions :math:`\alpha` maximise the Laplace approximation of the marginal likelihood (Tipping &
-    Faul 2003, section 2.2). At the maximum most of them are infinite, which deletes their functions from the
-    model. More than two classes are fitted one against the rest, and their probabilities divided by their
-    sum; or jointly, with ``multi_class="softmax"``: :math:`P(y = c) \propto e^{\eta_c(x)}`, with a weight
-    vector and precisions for each class.
+    Faul 2003, section 2.2). At the maximum most of them are infinite, which deletes their functions. More
+    than two classes are fitted one against the rest; or, with ``multi_class="softmax"``, jointly: :math:`P(y
+    = c) \propto e^{\eta_c(x)}`, with a weight vector and precisions for each class.
 
     Parameters
     ----------
     {kernel_parameters}
     {multi_class}
-    {extra_basis}
-    {penalize_intercept}
-    {scheme}
-    {alpha_prior}
-    {candidates}
-    {random_state}
-    {memory_limit}
-    {checkpoint}
-    {search}
-    {tol}
-    {run_parameters}
+    {centre_parameters}
+    {fit_parameters}
 
     Attributes
     ----------
@@ -197,32 +179,23 @@ class RVC(Classification):
     mu_ : ndarray of shape (n_active,) or (n_active, n_classes)
         Posterior mode of the weights; 0 if a class does not use a function.
     sigma_ : ndarray of shape (n_active, n_active) or (n_classes, n_active, n_active)
-        Posterior covariance of the weights at the mode; 0 if a class does not use a function. In a softmax
-        weights of different classes covary: then the matrix of the weights in the model alone, class after
-        class, (n_weights, n_weights), in the order of ``mu_.T[np.isfinite(alpha_.T)]``.
-    {log_marginal_likelihood_}
-    {status_}
-    {kernel_weights}
-    {kernel_attributes}
+        Posterior covariance of the weights at the mode; 0 if a class does not use a function. Of a softmax
+        the (n_weights, n_weights) matrix of the weights ``mu_.T[np.isfinite(alpha_.T)]``.
+    {fit_attributes}
 
     Notes
     -----
-    A fit ends at a fixed point of updates which treat the weights B of the Laplace approximation as constants
-    in :math:`\alpha` (Tipping & Faul 2003, section 2.2), close to a stationary point of the approximation.
+    A fit ends at a fixed point of updates that treat the weights B of the Laplace approximation as constants
+    in :math:`\alpha`, close to a stationary point of the approximation.
 
     {learning_notes}
 
     {block_notes}
 
-    The dual coefficients of libsvm are ``mu_`` here, with unconstrained signs: a relevance vector may vote
-    against its own class.
-
     {variational_notes}
     The likelihood of each row is replaced by a quadratic lower bound (Jaakkola & Jordan
     2000). More than two classes are fitted one against the rest.
 
-    References
-    ----------
     {tipping}
 
     D. J. C. MacKay (1992). The evidence framework applied to classification networks. Neural Computation 4,
@@ -255,9 +228,6 @@ class RVC(Classification):
     random_state: int | np.random.RandomState | None = None
     checkpoint: str | os.PathLike[str] | None = None
 
-    def _kernel_contribution(self, X: FloatArray) -> FloatArray | None:
-        return kernel_contribution(self, X)
-
 
 @documented
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -271,13 +241,7 @@ class SparseBayesClassifier(Classification):
     ----------
     {column_intercept}
     {multi_class}
-    {penalize_intercept}
-    {scheme}
-    {alpha_prior}
-    {memory_limit}
-    {search}
-    {tol}
-    {run_parameters}
+    {fit_parameters}
 
     Attributes
     ----------
@@ -291,10 +255,7 @@ class SparseBayesClassifier(Classification):
     intercept_ : ndarray of shape (1 or n_classes,)
         Constant of the linear predictor, ``X @ coef_.T + intercept_``.
     {X_offset_}
-    {n_features_in_}
 
-    References
-    ----------
     {tipping}
 
     Examples

@@ -11,41 +11,35 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import check_is_fitted
 
 from . import _core
-from ._arrays import Training, check_training, check_weights, check_X, learn_classes
+from ._arrays import Training, check_training, check_weights, learn_classes
 from ._cancellable import one_blas_thread
 from ._checks import (
     check_choice,
     check_flag,
     check_integer,
     check_n_jobs,
-    check_predictions,
     check_real,
     check_reporting,
 )
 from ._data import candidates as _candidates
-from ._data.basis import as_given, at_relevance, fit_kernels, publish_linear
+from ._data.basis import as_given, at_relevance, fit_kernels, publish_linear, publish_relevance
 from ._data.design import Layout, evaluate
 from ._estimators.base import Estimator, atomic
 from ._estimators.docs import documented
-from ._estimators.status import MAX_CONSTANT_FUNCTIONS, RowSummary
-from ._mrvm import Constructive, Outcome, Task, TopDown
-from ._mrvm.kernel_weights import Composite
+from ._estimators.posterior import by_blocks
+from ._estimators.status import RowSummary
+from ._mrvm import Composite, Constructive, Outcome, Task, TopDown
 from ._progress import FitReporter
 from ._types import Callback, Candidates, FloatArray, KernelSpec, OutputsProblem, PerRow
 from .inspection._probit import written_out
-from .kernels._resolve import is_precomputed
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
 __all__ = ["MRVM1", "MRVM2"]
-
-#: Rows predicted at a time, so that memory does not grow with their number.
-_PREDICT_ROWS = 8192
 
 
 @documented
@@ -77,37 +71,34 @@ class ProbitModel(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit-le
         {labels_fit_sections}
         """
         with atomic(self):
-            self._fit_and_publish(X, y, sample_weight)
+            check_reporting(self)
+            factor = check_real("min_iter_factor", self.min_iter_factor, positive=True)
+            if self.n_quadrature is not None:
+                check_integer("n_quadrature", self.n_quadrature, least=1)
+            tol = check_real("tol", self.tol, positive=True)
+            max_iter = check_integer("max_iter", self.max_iter, least=1)
+            n_threads = check_n_jobs(self.n_jobs)
+            training = check_training(self, X, y, sample_weight)
+            self.classes_ = learn_classes(training.y)
+            composite, layout = self._composite(training, n_threads)
+            watch = FitReporter(self, layout, composite.n_basis, has_noise=False)
+            with watch.fit() as step, one_blas_thread():
+                task = Task(
+                    composite=composite,
+                    labels=np.searchsorted(self.classes_, training.y).astype(np.int64),
+                    n_classes=len(self.classes_),
+                    row_weights=training.weights,
+                    n_quadrature=self.n_quadrature,
+                    n_threads=n_threads,
+                    tol=tol,
+                    min_iter=int(np.ceil(factor * len(training.X))),
+                    max_iter=max_iter,
+                    callback=step,
+                )
+                outcome = self._run(task)
+                watch.end(outcome.status, len(outcome.path) - 1, len(outcome.columns), outcome.path[-1])
+            self._publish(outcome, layout, training)
         return self
-
-    def _fit_and_publish(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow) -> None:
-        check_reporting(self)
-        factor = check_real("min_iter_factor", self.min_iter_factor, positive=True)
-        if self.n_quadrature is not None:
-            check_integer("n_quadrature", self.n_quadrature, least=1)
-        tol = check_real("tol", self.tol, positive=True)
-        max_iter = check_integer("max_iter", self.max_iter, least=1)
-        n_threads = check_n_jobs(self.n_jobs)
-        training = check_training(self, X, y, sample_weight, labels=True)
-        self.classes_ = learn_classes(training.y)
-        composite, layout = self._composite(training, n_threads)
-        watch = FitReporter(self, layout, composite.n_basis, has_noise=False)
-        with watch.fit() as step, one_blas_thread():
-            task = Task(
-                composite=composite,
-                labels=np.searchsorted(self.classes_, training.y).astype(np.int64),
-                n_classes=len(self.classes_),
-                row_weights=training.weights,
-                n_quadrature=self.n_quadrature,
-                n_threads=n_threads,
-                tol=tol,
-                min_iter=int(np.ceil(factor * len(training.X))),
-                max_iter=max_iter,
-                callback=step,
-            )
-            outcome = self._run(task)
-            watch.end(outcome.status, len(outcome.path) - 1, len(outcome.columns), outcome.path[-1])
-        self._publish(outcome, layout, training)
 
     def _composite(self, training: Training, n_threads: int | None) -> tuple[Composite, Layout]:
         """Return the dictionary and the names of its columns; publish the kernels."""
@@ -130,11 +121,6 @@ class ProbitModel(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit-le
         size, kept = _candidates.block_size(self, training), _candidates.in_use(self, training)
         return Layout(check_flag("fit_intercept", self.fit_intercept), size, kept)
 
-    def _kernel_contribution(self, X: FloatArray) -> FloatArray | None:
-        if len(self.relevance_) > MAX_CONSTANT_FUNCTIONS:
-            return None
-        return self._relevance_functions(X) @ self.dual_coef_.T
-
     def _publish(self, outcome: Outcome, layout: Layout, training: Training) -> None:
         self._n_samples = training.n_samples
         effective = None
@@ -146,31 +132,21 @@ class ProbitModel(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit-le
         self.n_iter_, self.status_ = len(outcome.path) - 1, outcome.status
         self.n_relevance_path_ = np.array(outcome.n_active)
         functions = self.active_ >= 0
-        self.relevance_ = self.active_[functions]
+        publish_relevance(self, training, self.active_[functions])
         self.dual_coef_ = self.mu_[functions].T
         #: Weights of the constant function.
         self._bias: FloatArray = self.mu_[~functions].sum(axis=0)
-        self.__dict__.pop("relevance_vectors_", None)  # left by an earlier fit with another kernel
-        if not is_precomputed(self.kernel_):
-            self.relevance_vectors_ = _candidates.points(self, training, self.relevance_)
         publish_linear(self, self._bias)
 
     def _scores(self, X: ArrayLike) -> FloatArray:
         """Return the score of each class, w_c^T phi(x), (n, n_classes) in Fortran order."""
-        check_is_fitted(self)
-        values = check_X(self, X, reset=False)
-        scores = np.empty((len(values), len(self.classes_)), order="F")
-        for start in range(0, len(values), _PREDICT_ROWS):
-            part = slice(start, start + _PREDICT_ROWS)
-            with np.errstate(over="ignore", invalid="ignore"):  # check_predictions reports it
-                scores[part] = self._relevance_functions(values[part]) @ self.dual_coef_.T + self._bias
-        check_predictions(scores)
-        return scores
+        (scores,) = by_blocks(self, X, lambda rows: (self._linear_predictor(rows),))
+        return np.asfortranarray(scores)
 
-    def _relevance_functions(self, X: FloatArray) -> FloatArray:
-        """Return the composite kernel between these rows and the relevance vectors."""
+    def _linear_predictor(self, X: FloatArray) -> FloatArray:
         weighted = zip(self.kernel_weights_, self._kernels(), strict=True)
-        return reduce(np.add, (b * at_relevance(self, kernel, X) for b, kernel in weighted if b > 0.0))
+        blocks = [b * at_relevance(self, kernel, X) for b, kernel in weighted if b > 0.0]
+        return np.asarray(reduce(np.add, blocks) @ self.dual_coef_.T + self._bias)
 
     def decision_function(self, X: ArrayLike) -> FloatArray:
         r"""Return the scores :math:`w_c^T \phi(x)` of the classes.
@@ -256,15 +232,14 @@ class MRVM1(ProbitModel):
     ----------
     {mrvm_kernel_parameters}
     convergence : {"conv2", "conv1"}, default="conv2"
-        ``"conv1"``: stop once every function in the model contributes, no inactive one does, and no
-        :math:`\ln \alpha` changes by ``tol``. ``"conv2"``: in addition, not before ``min_iter_factor *
-        n_samples`` iterations.
+        ``"conv1"``: stop once no function can be added or deleted and no :math:`\ln \alpha` changes by
+        ``tol``. ``"conv2"``: moreover, not before ``min_iter_factor * n_samples`` iterations.
     min_iter_factor : positive float, default=1
         The :math:`\lambda` of ``"conv2"``.
     {mrvm_candidates}
     tol : positive float, default=1e-6
         At convergence E-step and M-step together would change no :math:`\ln \alpha` by more.
-    {mrvm_run_parameters}
+    {run_parameters}
 
     Attributes
     ----------
@@ -279,25 +254,21 @@ class MRVM1(ProbitModel):
     n_iter_ : int
         Number of updates of a precision.
     status_ : str
-        ``"converged"``; ``"empty"``: converged, but the model has no function except the bias;
-        ``"alpha_floor"``: converged, but a precision is at its lower bound; ``"max_iter"``; ``"stopped"`` by
-        the callback; ``"stalled"``: close to an optimum, but rounding prevented convergence.
+        ``"converged"``; ``"empty"``: only the bias is left; ``"alpha_floor"``: a precision is at its lower
+        bound; ``"max_iter"``; ``"stopped"`` by the callback; ``"stalled"``: rounding prevented convergence.
     log_marginal_likelihood_ : float
         Log evidence of the auxiliary targets at the end, equation (6).
     log_marginal_likelihood_path_ : ndarray of shape (n_iter_ + 1,)
-        The log evidence at the start and after each iteration. It does not fall within an M-step; between
-        M-steps the targets change, and so does the meaning of their evidence.
+        The log evidence at the start and after each iteration. Between M-steps it may fall, as the targets
+        change.
     lower_bound_, lower_bound_path_ : float, ndarray
-        Variational bound on the log evidence of the labels at the end, and after each E-step; E- and M-steps
-        raise it.
+        Variational bound on the log evidence of the labels at the end, and after each E-step; it rises.
 
     Notes
     -----
-    The model may end without functions, so that every class is equally probable everywhere, if the kernel is
-    so narrow that all rows are independent: take a wider kernel (a smaller ``gamma``) or other units of X.
+    If the kernel is so narrow that all rows are independent, the model may end without functions: take a
+    wider kernel (a smaller ``gamma``) or other units of X.
 
-    References
-    ----------
     {psorakis}
 
     Examples
@@ -356,7 +327,7 @@ class MRVM2(ProbitModel):
     {mrvm_candidates}
     tol : positive float, default=1e-3
         Tolerance of ``"convA"``.
-    {mrvm_run_parameters}
+    {run_parameters}
         The evidence in a record is the log joint likelihood.
 
     Attributes
@@ -370,15 +341,11 @@ class MRVM2(ProbitModel):
     n_iter_ : int
         Number of iterations.
     status_ : str
-        ``"converged"``; ``"empty"``: converged, but the model has no function except the bias;
-        ``"max_iter"``; or ``"stopped"`` by the callback.
+        ``"converged"``; ``"empty"``: only the bias is left; ``"max_iter"``; ``"stopped"`` by the callback.
     log_joint_likelihood_, log_joint_likelihood_path_ : float, ndarray of shape (n_iter_ + 1,)
         Log of the joint density of labels and weights, up to a constant, at the end, and at the start and
-        after each iteration; precisions and auxiliary targets are integrated out. It does not fall, unless
-        pruning deletes functions that matter, those of a kernel with very large values.
+        after each iteration. It rises, unless pruning deletes functions that matter.
 
-    References
-    ----------
     {psorakis}
     """
 

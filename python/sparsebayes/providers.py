@@ -1,8 +1,7 @@
 """Fits of rows that are stored elsewhere: on other computers or devices, in files, in other engines.
 
-A fit needs only sums over the rows. `PyStatistics` lists these sums; give an object that computes them to
-``fit_provider`` of an estimator. `RowPart` does so for rows in memory, and `SummedStatistics` for several
-parts together.
+Estimators have ``fit_provider`` for objects that compute the sums of `PyStatistics`. `RowPart` computes them
+for rows in memory, and `SummedStatistics` for several parts together.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from . import _core
 from ._arrays import check_chunk, check_chunk_targets
 from ._checks import (
+    PLAIN,
     any_array,
     check_flag,
     check_integer,
@@ -26,7 +26,7 @@ from ._checks import (
     check_real,
     real_array,
 )
-from ._data.design import evaluate
+from ._data.design import check_kernels, core_kernels, evaluate
 from ._row_likelihoods import check_row_likelihood
 from ._types import FloatArray, Likelihood
 from .kernels import Kernel
@@ -38,8 +38,6 @@ __all__ = ["PyStatistics", "RowPart", "SummedStatistics"]
 
 #: Numbers of basis functions, as the core passes them.
 Functions: TypeAlias = NDArray[np.int64]
-#: Result of a method of a provider.
-Sums = TypeVar("Sums")
 
 
 class PyStatistics(ABC):
@@ -51,13 +49,12 @@ class PyStatistics(ABC):
     \mu_j \phi_{nj}`, with the sample weight :math:`v_n` and the target :math:`t_n`: for a Gaussian
     :math:`v_n (t_n - \eta_n)` and :math:`v_n`. The guide to providers lists them for each likelihood.
 
-    Columns and targets keep their units: do not scale or centre them. For estimators with
-    ``fit_intercept=True`` the first function must be 1 everywhere; their fits compute the sums of centred
-    columns from these sums, and lose twice the digits by which a mean exceeds a standard deviation. Subtract
-    a number near the mean from such columns.
+    Do not scale or centre columns and targets. For estimators with ``fit_intercept=True`` the first function
+    must be 1 everywhere; their fits compute the sums of centred columns, and lose twice the digits by which a
+    mean exceeds a standard deviation: subtract a number near the mean from such columns.
 
-    No call depends on an earlier one. Equal calls must return equal results, to the bit if a fit is to be
-    reproducible to the bit. Calls follow one another on a thread that is not the caller's.
+    No call depends on an earlier one. A fit is reproducible to the bit if the results of equal calls are.
+    Calls follow one another on a thread that is not the caller's.
 
     A subclass defines ``n_basis``, ``likelihood``, ``target_moments`` and ``sweep``; for likelihoods other
     than the Gaussian also ``variance_drift``. The other methods return parts of the result of ``sweep``:
@@ -181,28 +178,26 @@ class _Forwarding(PyStatistics):
     """A provider that passes each call on, with its arguments by name."""
 
     @abstractmethod
-    def _forward(self, method: Callable[..., Sums], **arguments: Any) -> Sums:
+    def _forward(self, method: str, **arguments: Any) -> Any:
         """Return the result of a method of `PyStatistics`."""
 
-    def target_moments(self, centre: float) -> FloatArray:
-        return self._forward(PyStatistics.target_moments, centre=centre)
+    def target_moments(self, centre: float) -> Any:
+        return self._forward("target_moments", centre=centre)
 
-    def deviance(self, active: Functions, mu: FloatArray) -> float:
-        return self._forward(PyStatistics.deviance, active=active, mu=mu)
+    def deviance(self, active: Functions, mu: FloatArray) -> Any:
+        return self._forward("deviance", active=active, mu=mu)
 
-    def gradient(self, active: Functions, mu: FloatArray) -> tuple[float, FloatArray]:
-        return self._forward(PyStatistics.gradient, active=active, mu=mu)
+    def gradient(self, active: Functions, mu: FloatArray) -> Any:
+        return self._forward("gradient", active=active, mu=mu)
 
-    def among(self, active: Functions, mu: FloatArray, js: Functions) -> tuple[float, FloatArray, FloatArray]:
-        return self._forward(PyStatistics.among, active=active, mu=mu, js=js)
+    def among(self, active: Functions, mu: FloatArray, js: Functions) -> Any:
+        return self._forward("among", active=active, mu=mu, js=js)
 
-    def sweep(
-        self, active: Functions, mu: FloatArray, wanted: Functions
-    ) -> tuple[float, FloatArray, FloatArray, FloatArray]:
-        return self._forward(PyStatistics.sweep, active=active, mu=mu, wanted=wanted)
+    def sweep(self, active: Functions, mu: FloatArray, wanted: Functions) -> Any:
+        return self._forward("sweep", active=active, mu=mu, wanted=wanted)
 
-    def variance_drift(self, active: Functions, mu: FloatArray, sigma: FloatArray) -> FloatArray:
-        return self._forward(PyStatistics.variance_drift, active=active, mu=mu, sigma=sigma)
+    def variance_drift(self, active: Functions, mu: FloatArray, sigma: FloatArray) -> Any:
+        return self._forward("variance_drift", active=active, mu=mu, sigma=sigma)
 
 
 class SummedStatistics(_Forwarding):
@@ -229,7 +224,11 @@ class SummedStatistics(_Forwarding):
         n_basis: int | None = None,
         likelihood: Likelihood | None = None,
     ) -> None:
-        if not _is_reiterable(parts):
+        try:
+            only_once = iter(parts) is parts
+        except TypeError:
+            only_once = True
+        if only_once:
             raise TypeError(
                 "parts must be an iterable that can be iterated over again, such as a list; got "
                 f"{type(parts).__name__}"
@@ -246,12 +245,8 @@ class SummedStatistics(_Forwarding):
         self.n_basis = check_integer("n_basis", n_basis, least=1, remedy=remedy)
         self.likelihood = check_row_likelihood(likelihood)
 
-    def _forward(self, method: Callable[..., Sums], **arguments: Any) -> Sums:
-        return self._sum(method, *arguments.values())
-
-    def _sum(self, method: Callable[..., Sums], *arguments: Any) -> Sums:
-        """Call a method of each part, and return the sum of the results."""
-        results = iter((self._map or map)(Call(method.__name__, arguments), self._parts))
+    def _forward(self, method: str, **arguments: Any) -> Any:
+        results = iter((self._map or map)(Call(method, tuple(arguments.values())), self._parts))
         total = next(results, None)
         if total is None:
             raise ValueError("parts must hold at least one part")
@@ -259,7 +254,7 @@ class SummedStatistics(_Forwarding):
             if self._cancelled is not None and self._cancelled():
                 raise KeyboardInterrupt
             total = add(total, result)
-        return cast("Sums", total)
+        return total
 
     def listen(self, cancelled: Callable[[], bool]) -> None:
         """Check for cancellation between parts, and within local parts."""
@@ -276,14 +271,6 @@ class SummedStatistics(_Forwarding):
             return None
         parts = [part.shifted(offset) for part in self._parts]
         return SummedStatistics(parts, map=self._map, n_basis=self.n_basis, likelihood=self.likelihood)
-
-
-def _is_reiterable(parts: Any) -> bool:
-    """Tell whether an object can be iterated over more than once."""
-    try:
-        return iter(parts) is not parts
-    except TypeError:
-        return False
 
 
 def add(total: Any, result: Any) -> Any:
@@ -311,8 +298,7 @@ class RowPart(_Forwarding):
     sample_weight : array-like of shape (n,), optional
         Weight of each row: 2 counts like two equal rows, 0 like none.
     kernels : kernel object or list of these, optional
-        Of `sparsebayes.kernels`, evaluated at each call. None: the columns of X are the functions. They may
-        be values of kernels, which is faster for inputs of many columns, and takes n m numbers.
+        Of `sparsebayes.kernels`, evaluated at each call. None: the columns of X are the functions.
     centres : array-like of shape (m, n_features), optional
         Centres of the kernel functions, the same for all parts.
     fit_intercept : bool, default=False
@@ -350,7 +336,7 @@ class RowPart(_Forwarding):
         n_jobs: int | None = None,
     ) -> None:
         self.likelihood = check_row_likelihood(likelihood)
-        self._kernels = _check_kernels(kernels)
+        self._kernels = None if kernels is None else check_kernels("kernels", kernels)
         self._bias = check_flag("fit_intercept", fit_intercept)
         self._n_threads = check_n_jobs(n_jobs)
         if (centres is None) != (self._kernels is None):
@@ -375,15 +361,12 @@ class RowPart(_Forwarding):
         if self._core_part is not None:
             return self._core_part
         # An array unpickled from a message may be misaligned.
-        arrays: Any = [
-            None if array is None else np.require(array, np.float64, ("C", "A"))
-            for array in (*self._rows, self._centres)
-        ]
+        arrays: Any = (*self._rows, self._centres)
+        arrays = [a if a is None else np.require(a, np.float64, PLAIN) for a in arrays]
         X, target, weights, centres = arrays
         options: Any = {"bias": self._bias, "likelihood": self.likelihood, "n_threads": self._n_threads}
         kernels = self._kernels or []
-        cores = [core for kernel in kernels if (core := kernel.to_core()) is not None]
-        if centres is not None and len(cores) == len(kernels):
+        if cores := core_kernels(kernels):
             self._core_part = _core.RowPart.kernel(X, centres, cores, target, weights, **options)
         else:
             blocks = [evaluate(kernel, X, centres, self._n_threads) for kernel in kernels]
@@ -402,10 +385,10 @@ class RowPart(_Forwarding):
         if isinstance(cancelled, _core.Cancelled):
             self._part().listen(cancelled)
 
-    def _forward(self, method: Callable[..., Sums], **arguments: Any) -> Sums:
+    def _forward(self, method: str, **arguments: Any) -> Any:
         """Call the method of the core's part, with arguments as the core takes them."""
         converted = [_converted(name, given) for name, given in arguments.items()]
-        return cast("Sums", getattr(self._part(), method.__name__)(*converted))
+        return getattr(self._part(), method)(*converted)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the arrays and options, without the part of the core."""
@@ -429,14 +412,3 @@ def _converted(name: str, given: Any) -> Any:
     if numbers.ndim != 1 or (numbers.dtype.kind not in "iu" and len(numbers) > 0):
         raise TypeError(f"{name} must hold numbers of functions, of shape (m,), got {given!r}")
     return np.ascontiguousarray(numbers, dtype=np.int64)
-
-
-def _check_kernels(kernels: Any) -> list[Kernel] | None:
-    if kernels is None:
-        return None
-    several = list(kernels) if isinstance(kernels, (list, tuple)) else [kernels]
-    if not several or not all(isinstance(kernel, Kernel) for kernel in several):
-        raise TypeError(
-            f"kernels must be a kernel object of sparsebayes.kernels or a list of these, got {kernels!r}"
-        )
-    return several

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -22,7 +21,7 @@ from ._estimators.docs import documented
 from ._estimators.fit import add_rows, build, check_sums, of_providers, of_sums, publish_features, validate
 from ._estimators.healing import healed_moments
 from ._estimators.likelihoods import Numbers, can_have_outputs
-from ._estimators.posterior import kernel_contribution, moments, problems
+from ._estimators.posterior import moments, problems
 from ._estimators.run import publish, run
 from ._row_likelihoods import OF_NUMBERS, ROW_LIKELIHOODS
 from ._types import (
@@ -32,9 +31,7 @@ from ._types import (
     ExtraBasis,
     FloatArray,
     KernelSpec,
-    OutputsProblem,
     PerRow,
-    Problem,
     Scheme,
     Search,
     Target,
@@ -86,20 +83,20 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
         ----------
         X : array-like of shape (n_samples, n_features), iterable of chunks, path, or Arrow data set
             Training inputs; with ``kernel="precomputed"`` the kernel values, (n_samples, n_samples). Read in
-            chunks, and need not fit in memory: arrays, such as `numpy.memmap`, for which a fit would need
-            more than ``memory_limit``; an iterable of chunks (X, y) or (X, y, sample_weight), or a function
-            that returns one; the path of Parquet or Arrow files, a directory or a pattern, and data sets,
-            readers and tables of pyarrow (needs ``pip install sparsebayes[arrow]``).
+            chunks: arrays, such as `numpy.memmap`, for which a fit would need more than ``memory_limit``; an
+            iterable of chunks (X, y) or (X, y, sample_weight), or a function that returns one; the path of
+            Parquet or Arrow files, a directory or a pattern, and data sets, readers and tables of pyarrow
+            (needs ``pip install sparsebayes[arrow]``).
         y : array-like of shape (n_samples,) or (n_samples, n_outputs), or str
-            Targets. Several outputs, with a Gaussian likelihood only, share functions and prior precisions.
-            None with chunks; for Arrow data the name of a column.
+            Targets; several outputs with a Gaussian likelihood only. None with chunks; for Arrow data the
+            name of a column.
         sample_weight : array-like of shape (n_samples,), or str, optional
-            Weight of each row: a row of weight 2 counts like two equal rows, one of weight 0 like none. For
-            Arrow data the name of a column. If targets differ in precision, give ``y_std`` instead.
+            Weight of each row: 2 counts like two equal rows, 0 like none; precisions of targets belong into
+            ``y_std``. For Arrow data the name of a column.
         y_std : array-like of shape (n_samples,), optional
-            Known standard deviation of each target, up to a common factor: target n has noise of variance
-            ``noise_variance_ * y_std[n]**2``. The factor is estimated; with ``noise_variance=1.0`` it is 1.
-            Rows in memory, y of one column and a Gaussian likelihood only.
+            Known standard deviation of each target, up to a factor: the noise of target n has the variance
+            ``noise_variance_ * y_std[n]**2``; ``noise_variance=1.0`` fixes it. Only with rows in memory, y of
+            one column and a Gaussian likelihood.
 
         {fit_sections}
         """
@@ -130,12 +127,11 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
     def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Add rows and fit the model to all rows so far.
 
-        The first call starts with no rows, and so does a call after ``fit`` or ``fit_statistics``. Rows are
-        kept as sums (`SufficientStatistics`), and each call fits again, in a time that does not depend on the
-        number of earlier rows. Chunks in any order give the model of one ``fit`` to 1e-8. Only with a
-        Gaussian likelihood; with kernels only with ``candidates``. The first call fixes centres and kernels:
-        an integer number of candidates is chosen from its rows, which should cover all of the input space,
-        and ``gamma="scale"`` is measured on them.
+        The first call, and one after ``fit`` or ``fit_statistics``, starts with no rows. Rows are kept as
+        sums (`SufficientStatistics`), so the time does not depend on the number of earlier rows. Chunks in
+        any order give the model of one ``fit`` to 1e-8. Only with a Gaussian likelihood; with kernels only
+        with ``candidates``. An integer number of candidates and ``gamma="scale"`` come from the rows of the
+        first call, which should cover all of the input space.
 
         Parameters
         ----------
@@ -156,8 +152,7 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
         """Return the likelihood of these targets."""
         return Numbers()
 
-    def _problems(self, *rows: Any, **known: Any) -> Iterator[Problem | OutputsProblem]:
-        return problems(self, *rows, **known)
+    _problems = problems
 
     @overload
     def predict(
@@ -199,29 +194,18 @@ class RVR(Regression):
         \epsilon \sim N(0, \beta^{-1})
 
     The precisions :math:`\alpha` and :math:`\beta` maximise the marginal likelihood (Tipping & Faul 2003,
-    equation 7). At the maximum most :math:`\alpha_j` are infinite, which deletes their functions from the
-    model. The rows whose functions remain are the relevance vectors.
+    equation 7). At the maximum most :math:`\alpha_j` are infinite, which deletes their functions. The rows
+    whose functions remain are the relevance vectors.
 
     Parameters
     ----------
     {kernel_parameters}
-    {penalize_intercept}
-    {noise_variance}
-    {shared_noise}
-    {extra_basis}
+    {centre_parameters}
+    {noise_parameters}
     keep_rows : bool, default=False
         Whether the model keeps a copy of the training rows, also when it is pickled. Predictions with
         ``healed=True`` need it.
-    {scheme}
-    {alpha_prior}
-    {noise_prior}
-    {candidates}
-    {random_state}
-    {memory_limit}
-    {checkpoint}
-    {search}
-    {tol}
-    {run_parameters}
+    {fit_parameters}
 
     Attributes
     ----------
@@ -234,36 +218,29 @@ class RVR(Regression):
         Posterior covariance of the weights.
     beta_, noise_variance_ : float
         Noise precision and its inverse; after a fit with ``y_std`` in units of ``y_std**2``.
-    {log_marginal_likelihood_}
-    {status_}
-    {kernel_weights}
-    {kernel_attributes}
+    {fit_attributes}
 
     Notes
     -----
     {learning_notes}
 
-    With y of shape (n_samples, n_outputs) each output c has its own weights and noise, :math:`w_{jc} \sim
-    N(0, \alpha_j^{-1})`, and all share the functions and their precisions, which maximise the sum of the log
-    evidences. Then ``mu_`` is (n_active, n_outputs), ``sigma_`` (n_outputs, n_active, n_active), ``beta_``
-    and ``noise_variance_`` are (n_outputs,); with shared noise ``sigma_`` is (n_active, n_active), and the
-    noise levels are floats. Scale outputs of different kind to similar variance.
+    Several outputs have their own weights and noise, :math:`w_{jc} \sim N(0, \alpha_j^{-1})`, and share the
+    functions and precisions, which maximise the sum of the log evidences. Then ``mu_`` is (n_active,
+    n_outputs), ``sigma_`` (n_outputs, n_active, n_active), ``beta_`` and ``noise_variance_`` (n_outputs,);
+    with shared noise ``sigma_`` and noise as for one output. Scale outputs to similar variance.
 
     {variational_notes}
 
     Rows that are read in chunks are summed (`SufficientStatistics`), in one pass, or two if ``candidates`` is
-    an integer or ``gamma="scale"``. ``candidates`` must be given; learned kernels, ``keep_rows``, and an
-    ``extra_basis`` that is a transformer need the rows in memory. The model is that of a fit in memory with
-    the same centres, to 1e-8. With ``checkpoint`` such a fit saves its sums to a file; called again after a
-    crash, with the same data and arguments, it continues.
+    an integer or ``gamma="scale"``. The model is that of a fit in memory with the same centres, to 1e-8.
+    ``candidates`` must be given; learned kernels, ``keep_rows``, and an ``extra_basis`` that is a transformer
+    need the rows in memory.
 
     {block_notes}
 
     What `sklearn.linear_model.ARDRegression` calls ``alpha_`` and ``lambda_`` is ``beta_`` and ``alpha_``
     here; the dual coefficients of libsvm are ``mu_``.
 
-    References
-    ----------
     {tipping}
 
     C. E. Rasmussen and J. Quinonero-Candela (2005). Healing the relevance vector machine through
@@ -304,9 +281,6 @@ class RVR(Regression):
     #: The training rows, if the model keeps them.
     _kept: Training | None = field(init=False)
 
-    def _kernel_contribution(self, X: FloatArray) -> FloatArray | None:
-        return kernel_contribution(self, X)
-
     @overload
     def predict(
         self, X: ArrayLike, return_std: Literal[False] = False, *, y_std: PerRow = None, healed: bool = False
@@ -320,12 +294,11 @@ class RVR(Regression):
     ) -> FloatArray | tuple[FloatArray, FloatArray]:
         r"""Predict targets, optionally with error bars.
 
-        The predictive distribution is Gaussian with mean :math:`\mu^T \phi(x)` and variance
-        :math:`\beta^{-1} + \phi(x)^T \Sigma \phi(x)` (Tipping 2001, equations 21 and 22). With local kernels
-        that variance falls to the noise far from the data (appendix D). ``healed=True`` adds a function at
-        each row that is predicted (Rasmussen and Quinonero-Candela 2005), with the prior variance of its
-        weight chosen such that it has the mean square of what its kernel contributes on the training rows.
-        The mean changes too, most between training rows that the model could not fit.
+        Mean :math:`\mu^T \phi(x)` and variance :math:`\beta^{-1} + \phi(x)^T \Sigma \phi(x)` (Tipping 2001,
+        equations 21 and 22). With local kernels that variance falls to the noise far from the data (appendix
+        D). ``healed=True`` adds a function at each row that is predicted (Rasmussen and Quinonero-Candela
+        2005), whose prior has the mean square of what its kernel contributes on the training rows. The mean
+        changes too, most between training rows that the model could not fit.
 
         Parameters
         ----------
@@ -333,8 +306,8 @@ class RVR(Regression):
         {return_std}
         {y_std}
         healed : bool, default=False
-            Whether to add these functions. Takes about N (n_active + n_features) operations per row, and
-            needs a model fitted with ``keep_rows=True``. Not with ``kernel="precomputed"``.
+            Whether to add these functions, in about N (n_active + n_features) operations per row. Needs
+            ``keep_rows=True``; not with ``kernel="precomputed"``.
 
         {predict_sections_std}
         """
@@ -359,17 +332,9 @@ class SparseBayesRegressor(Regression):
     likelihood : {"gaussian", "poisson"}, default="gaussian"
         Distribution of y given the linear predictor. Parameters of the noise are for ``"gaussian"`` only.
     {column_intercept}
-    {penalize_intercept}
-    {noise_variance}
-    {shared_noise}
-    {scheme}
-    {alpha_prior}
-    {noise_prior}
-    {memory_limit}
+    {noise_parameters}
     {checkpoint}
-    {search}
-    {tol}
-    {run_parameters}
+    {fit_parameters}
 
     Attributes
     ----------
@@ -385,7 +350,6 @@ class SparseBayesRegressor(Regression):
     intercept_ : ndarray of shape (1,)
         Constant of the prediction, ``X @ coef_ + intercept_``.
     {X_offset_}
-    {n_features_in_}
 
     Notes
     -----
@@ -393,11 +357,8 @@ class SparseBayesRegressor(Regression):
     n_features).
 
     Rows need not be in memory together: ``fit`` reads them in chunks, ``partial_fit`` adds them chunk by
-    chunk, ``fit_statistics`` takes sums that other processes may have computed (`SufficientStatistics`).
-    `RVR` describes ``checkpoint`` and the variational scheme.
+    chunk, ``fit_statistics`` takes sums of other processes. `RVR` describes the variational scheme.
 
-    References
-    ----------
     {tipping}
 
     Examples
@@ -421,16 +382,12 @@ class SparseBayesRegressor(Regression):
         return tags
 
     def fit_statistics(self, stats: SufficientStatistics) -> Self:
-        """Fit the model to sums over rows.
-
-        The model is the one that ``fit`` makes of the rows, to about 1e-8, in a time that does not depend on
-        their number.
+        """Fit the model to sums over rows: to 1e-8 that of ``fit``, in a time independent of their number.
 
         Parameters
         ----------
         stats : SufficientStatistics
-            Sums over rows of the columns of X; not changed. They include the sums for the bias of
-            ``fit_intercept=True``.
+            Sums over rows of the columns of X, for models with and without bias; not changed.
 
         {fit_sections}
         """

@@ -11,18 +11,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import LinAlgError
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils.validation import check_is_fitted
 
-from ._arrays import Training, check_training, check_X, distinct_rows, learn_classes
+from ._arrays import Training, check_training, learn_classes
 from ._cancellable import in_background
-from ._checks import check_flag, check_integer, check_n_jobs, check_predictions, check_real
+from ._checks import check_flag, check_integer, check_n_jobs, check_real, check_verbose
 from ._core import NumericalError
-from ._data.basis import as_given, at_relevance, fit_kernels, publish_linear
+from ._data.basis import as_given, at_relevance, fit_kernels, publish_linear, publish_relevance
+from ._data.candidates import in_use
 from ._data.design import matrix
 from ._estimators.base import Estimator, atomic
 from ._estimators.docs import documented
-from ._estimators.probabilities import normalised
-from ._estimators.status import MAX_CONSTANT_FUNCTIONS, REMEDIES, RowSummary
+from ._estimators.posterior import by_blocks, normalised
+from ._estimators.status import REMEDIES, RowSummary
 from ._progress import LOG, progress_bar, title
 from ._revm import Approximation, Axes, Prior, Solution, classify, regress
 from ._types import FloatArray, KernelSpec, PerRow
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 
-#: Bound on the values of the dictionary, so that their squares do not overflow.
+#: Bound on the values of dictionary and targets, so that their squares do not overflow.
 _MAX_VALUE = 1e150
 
 #: Rows predicted at a time, so that memory does not grow with their number.
@@ -44,17 +44,12 @@ _REMEDY = "scale X and y, give less unequal sample weights, or change the kernel
 def _decomposed(est: Estimator, X: ArrayLike, y: ArrayLike, sample_weight: PerRow) -> tuple[Training, Axes]:
     """Return the rows and the axes of their dictionary; publishes the kernels."""
     check_n_jobs(est.n_jobs)
-    if not isinstance(est.verbose, bool):
-        check_integer("verbose", est.verbose, least=0)
-    training = check_training(est, X, y, sample_weight, labels=est._labels)
+    check_verbose(est.verbose)
+    training = check_training(est, X, y, sample_weight)
     weights = np.ones(len(training.X)) if training.weights is None else training.weights
     # The dictionary: the bias, then the functions of each kernel.
-    kernels = fit_kernels(est, training)
-    est.kernel_ = as_given(est, kernels)
-    est.relevance_ = distinct_rows(training) if kernels else training.rows
-    est.__dict__.pop("relevance_vectors_", None)  # left by an earlier fit with another kernel
-    if kernels:
-        est.relevance_vectors_ = training.at(est.relevance_)
+    est.kernel_ = as_given(est, fit_kernels(est, training))
+    publish_relevance(est, training, in_use(est, training))
     Phi = matrix(_blocks(est, training.X), bias=check_flag("fit_intercept", est.fit_intercept))
     if not np.abs(Phi).max() < _MAX_VALUE:
         raise ValueError(
@@ -64,7 +59,7 @@ def _decomposed(est: Estimator, X: ArrayLike, y: ArrayLike, sample_weight: PerRo
     return training, _computed(partial(Axes.of, Phi, weights))
 
 
-def _blocks(est: Estimator, X: FloatArray) -> list[FloatArray]:
+def _blocks(est: Any, X: FloatArray) -> list[FloatArray]:
     """Return the functions of each kernel at these rows, each (n, n_relevance)."""
     return [at_relevance(est, kernel, X) for kernel in est._kernels()]
 
@@ -117,32 +112,10 @@ def _publish(est: Any, solutions: list[Solution], training: Training, offset: fl
     publish_linear(est, est._bias)
 
 
-def _kernel_contribution(est: Any, X: FloatArray) -> FloatArray | None:
-    if np.max(est.n_effective_) > MAX_CONSTANT_FUNCTIONS:
-        return None
-    values: FloatArray = np.hstack(_blocks(est, X)) @ est.dual_coef_.T
-    return values
-
-
-def _predictors(
-    est: Any, X: ArrayLike, directions: FloatArray | None = None
-) -> tuple[FloatArray, FloatArray]:
-    """Return the linear predictors, (n, n_outputs), and the functions along ``directions``, (n, p)."""
-    check_is_fitted(est)
-    values = check_X(est, X, reset=False)
-    n_functions = est.dual_coef_.shape[1]
-    directions = np.empty((n_functions, 0)) if directions is None else directions
-    n_bias = len(directions) - n_functions
-    eta = np.empty((len(values), len(est.dual_coef_)))
-    along = np.empty((len(values), directions.shape[1]))
-    for start in range(0, len(values), _PREDICT_ROWS):
-        part = slice(start, start + _PREDICT_ROWS)
-        phi = np.hstack(_blocks(est, values[part]))
-        with np.errstate(over="ignore", invalid="ignore"):
-            eta[part] = phi @ est.dual_coef_.T + est._bias
-            along[part] = phi @ directions[n_bias:] + directions[:n_bias].sum(axis=0)
-    check_predictions(eta, along)
-    return eta, along
+def _linear_predictor(est: Any, X: FloatArray) -> FloatArray:
+    """Return the linear predictors at checked rows of X, (n, n_outputs)."""
+    predictors: FloatArray = np.hstack(_blocks(est, X)) @ est.dual_coef_.T + est._bias
+    return predictors
 
 
 @documented
@@ -168,31 +141,24 @@ class EigenClassifier(ClassifierMixin, Estimator):  # type: ignore[misc] # sciki
         {labels_fit_sections}
         """
         with atomic(self):
-            self._fit_and_publish(X, y, sample_weight)
+            rules: dict[str, Any] = {
+                "prior": self._prior,
+                "approximation": self._approximation,
+                "ridge": check_real("ridge", self.ridge, positive=True),
+                "tol": check_real("tol", self.tol, positive=True),
+                "max_iter": check_integer("max_iter", self.max_iter, least=1),
+            }
+            training, axes = _decomposed(self, X, y, sample_weight)
+            self.classes_ = learn_classes(training.y)
+            positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
+            solutions = []
+            for k, label in enumerate(positive, 1):
+                sign = np.where(training.y == label, 1.0, -1.0)
+                solutions.append(_solved(self, partial(classify, axes, sign, **rules), k, len(positive)))
+            _publish(self, solutions, training)
         return self
 
-    def _fit_and_publish(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow) -> None:
-        rules: dict[str, Any] = {
-            "prior": self._prior,
-            "approximation": self._approximation,
-            "ridge": check_real("ridge", self.ridge, positive=True),
-            "tol": check_real("tol", self.tol, positive=True),
-            "max_iter": check_integer("max_iter", self.max_iter, least=1),
-        }
-        training, axes = _decomposed(self, X, y, sample_weight)
-        self.classes_ = learn_classes(training.y)
-        positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
-        solutions = []
-        for k, label in enumerate(positive, 1):
-            sign = np.where(training.y == label, 1.0, -1.0)
-            solutions.append(_solved(self, partial(classify, axes, sign, **rules), k, len(positive)))
-        _publish(self, solutions, training)
-
-    def _is_empty(self) -> bool:
-        return not np.any(self.n_effective_)
-
-    def _kernel_contribution(self, X: FloatArray) -> FloatArray | None:
-        return _kernel_contribution(self, X)
+    _linear_predictor = _linear_predictor
 
     def decision_function(self, X: ArrayLike) -> FloatArray:
         r"""Return the log odds at the maximum of the posterior, :math:`w_{MP}^T \phi(x)`.
@@ -201,7 +167,7 @@ class EigenClassifier(ClassifierMixin, Estimator):  # type: ignore[misc] # sciki
 
         {decision_sections}
         """
-        eta, _ = _predictors(self, X)
+        (eta,) = by_blocks(self, X, lambda rows: (self._linear_predictor(rows),), _PREDICT_ROWS)
         return eta[:, 0] if eta.shape[1] == 1 else eta
 
     def predict_proba(self, X: ArrayLike) -> FloatArray:
@@ -212,15 +178,16 @@ class EigenClassifier(ClassifierMixin, Estimator):  # type: ignore[misc] # sciki
 
         {predict_proba_sections}
         """
-        return normalised(_predictors(self, X)[0])
+        scores = self.decision_function(X)
+        return normalised(scores.reshape(len(scores), -1))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predict the most probable class.
 
         {predict_sections}
         """
-        eta, _ = _predictors(self, X)
-        winners = (eta[:, 0] > 0.0).astype(np.intp) if eta.shape[1] == 1 else np.argmax(eta, axis=1)
+        scores = self.decision_function(X)
+        winners = np.argmax(scores, axis=1) if scores.ndim == 2 else (scores > 0.0).astype(np.intp)
         labels: NDArray[Any] = self.classes_[winners]
         return labels
 
@@ -245,33 +212,24 @@ class EigenRegressor(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-
         {targets_fit_sections}
         """
         with atomic(self):
-            self._fit_and_publish(X, y, sample_weight)
+            if (noise := self.noise_variance) is not None:
+                remedy = "; leave it None to have it estimated"
+                noise = check_real("noise_variance", noise, positive=True, remedy=remedy)
+            training, axes = _decomposed(self, X, y, sample_weight)
+            _check_size(training.y)
+            weights = None if training.weights is None else training.weights / training.weights.max()
+            mean = float(np.average(training.y, weights=weights))
+            variance = float(np.average((training.y - mean) ** 2, weights=weights))
+            variance = variance or float(np.average(training.y**2, weights=weights)) or 1.0
+            # With a bias the mean is subtracted: a large one would widen the common prior of all weights.
+            offset = mean if self.fit_intercept else 0.0
+            found = _solved(self, lambda _: regress(axes, training.y - offset, self._prior, variance, noise))
+            self.beta_, self.noise_variance_ = found.beta, 1.0 / found.beta
+            self._directions, self._variances = found.directions, found.variances
+            _publish(self, [found], training, offset)
         return self
 
-    def _fit_and_publish(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow) -> None:
-        noise = self.noise_variance
-        try:
-            noise = None if noise is None else check_real("noise_variance", noise, positive=True)
-        except (TypeError, ValueError) as error:
-            raise type(error)(f"{error}; leave it None to have it estimated") from None
-        training, axes = _decomposed(self, X, y, sample_weight)
-        _check_size(training.y)
-        weights = None if training.weights is None else training.weights / training.weights.max()
-        mean = float(np.average(training.y, weights=weights))
-        variance = float(np.average((training.y - mean) ** 2, weights=weights))
-        variance = variance or float(np.average(training.y**2, weights=weights)) or 1.0
-        # With a bias the mean is subtracted: a large one would widen the common prior of all weights.
-        offset = mean if self.fit_intercept else 0.0
-        found = _solved(self, lambda _: regress(axes, training.y - offset, self._prior, variance, noise))
-        self.beta_, self.noise_variance_ = found.beta, 1.0 / found.beta
-        self._directions, self._variances = found.directions, found.variances
-        _publish(self, [found], training, offset)
-
-    def _is_empty(self) -> bool:
-        return not np.any(self.n_effective_)
-
-    def _kernel_contribution(self, X: FloatArray) -> FloatArray | None:
-        return _kernel_contribution(self, X)
+    _linear_predictor = _linear_predictor
 
     @overload
     def predict(self, X: ArrayLike, return_std: Literal[False] = False) -> FloatArray: ...
@@ -294,25 +252,28 @@ class EigenRegressor(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-
 
         {predict_raises}
         """
-        check_is_fitted(self)
         wanted = check_flag("return_std", return_std)
-        mean, along = _predictors(self, X, self._directions if wanted else None)
-        if not wanted:
-            return mean[:, 0]
-        with np.errstate(over="ignore", invalid="ignore"):
-            std = np.sqrt(self.noise_variance_ + along**2 @ self._variances)
-        check_predictions(std)
-        return mean[:, 0], std
+
+        def predict(rows: FloatArray) -> tuple[FloatArray, ...]:
+            phi = np.hstack(_blocks(self, rows))
+            mean = (phi @ self.dual_coef_.T + self._bias)[:, 0]
+            if not wanted:
+                return (mean,)
+            n_bias = len(self._directions) - phi.shape[1]
+            along = phi @ self._directions[n_bias:] + self._directions[:n_bias].sum(axis=0)
+            return mean, np.sqrt(self.noise_variance_ + along**2 @ self._variances)
+
+        mean, *std = by_blocks(self, X, predict, _PREDICT_ROWS)
+        return (mean, std[0]) if wanted else mean
 
 
 def _check_size(y: FloatArray) -> None:
     """Raise ValueError if squares of the targets overflow or underflow."""
-    largest = 1e150
     size = float(np.abs(y).max())
-    if size and not 1.0 / largest / 1e2 <= size <= largest * 1e2:
+    if size and not 1e-2 / _MAX_VALUE <= size <= 1e2 * _MAX_VALUE:
         raise ValueError(
             f"y holds values up to {size:g}, whose square is out of range; rescale y to values between "
-            f"{1 / largest:g} and {largest:g}"
+            f"{1 / _MAX_VALUE:g} and {_MAX_VALUE:g}"
         )
 
 
@@ -323,16 +284,15 @@ __all__ = ["GREVM", "LREVM", "VGREVM", "GREVMRegressor", "LREVMRegressor"]
 class GREVM(EigenClassifier):
     r"""Gaussian relevance eigenvector machine: classification with a prior along each eigenvector.
 
-    A logistic model on kernel functions centred at all training rows, :math:`P(y = 1) = \sigma(w^T \phi(x))`.
-    Unlike in `RVC`, the prior precisions do not belong to the weights but to the coordinates :math:`u = Q w`
-    along the eigenvectors of the negative Hessian of the log likelihood at its maximum. The evidence is then
-    a product over the eigenvectors, and each precision is found in one step (algorithm 1 of Kropotov & Vetrov
-    2007): with eigenvalue :math:`h_i`
+    A logistic model on kernel functions centred at all training rows, :math:`P(y = 1) = \sigma(w^T \phi(x))`,
+    with prior precisions of the coordinates :math:`u = Q w` along the eigenvectors of the negative Hessian of
+    the log likelihood at its maximum. The evidence is a product over the eigenvectors, and each precision is
+    found in one step (algorithm 1 of Kropotov & Vetrov 2007): with eigenvalue :math:`h_i`
 
     .. math:: \alpha_i = h_i / (h_i u_i^2 - 1) \text{ if } h_i u_i^2 > 1, \text{ else } \infty.
 
-    An infinite precision deletes the eigenvector from the model. The model is sparse in its degrees of
-    freedom: the weights of all training rows differ from zero.
+    An infinite precision deletes the eigenvector. The model is sparse in its degrees of freedom, and not in
+    the training rows.
 
     Parameters
     ----------
@@ -345,13 +305,10 @@ class GREVM(EigenClassifier):
     Notes
     -----
     Kernel functions centred at every row separate the classes unless they are wide. The likelihood then has
-    no maximum, and the ridge limits the weights. If the maximum exists, a small ridge has no visible effect.
-    If at the ridge given the likelihood is so flat that nothing is relevant, the ridge is raised tenfold
-    until something is, until it exceeds 10; ``ridge_`` is the value used. A fit takes N^3 operations and the
-    memory of a few N x N matrices.
+    no maximum, and the ridge limits the weights; otherwise a small ridge has no visible effect. If nothing is
+    relevant, the ridge is raised tenfold until something is, or it exceeds 10; ``ridge_`` is the value used.
+    A fit takes N^3 operations and the memory of a few N x N matrices.
 
-    References
-    ----------
     {kropotov}
 
     Examples
@@ -391,8 +348,6 @@ class LREVM(EigenClassifier):
     {revm_attributes}
     {revm_status_}
 
-    References
-    ----------
     {kropotov}
     """
 
@@ -403,10 +358,9 @@ class LREVM(EigenClassifier):
 class VGREVM(EigenClassifier):
     r"""`GREVM` with the Gaussian closest to the likelihood instead of the Laplace approximation.
 
-    That Gaussian minimises the divergence :math:`KL(N(\mu, -H^{-1}) \,\|\, P(T | X, w))` of Kropotov & Vetrov
-    (2007), section 4. Its mean :math:`\mu` replaces the maximum of the likelihood, and the eigenvectors are
-    those of H. It takes several times as long as `GREVM`. For separable classes no closest Gaussian exists
-    without the ridge, which is not part of H.
+    That Gaussian minimises :math:`KL(N(\mu, -H^{-1}) \,\|\, P(T | X, w))` (Kropotov & Vetrov 2007, section
+    4). Its mean :math:`\mu` replaces the maximum of the likelihood, and the eigenvectors are those of H,
+    which the ridge is no part of. A fit takes several times as long as that of `GREVM`.
 
     Parameters
     ----------
@@ -416,8 +370,6 @@ class VGREVM(EigenClassifier):
     ----------
     {revm_gaussian_attributes}
 
-    References
-    ----------
     {kropotov}
 
     M. Opper and C. Archambeau (2009). The variational Gaussian approximation revisited. Neural Computation
@@ -449,15 +401,12 @@ class GREVMRegressor(EigenRegressor):
 
     Notes
     -----
-    The evidence maximised over all precisions cannot determine the noise: with as many functions as rows it
-    increases until the noise vanishes. So the noise maximises the evidence of the same model with one
-    precision for all weights, which is a function of one variable once the noise is eliminated. That common
+    With as many functions as rows the evidence maximised over all precisions increases until the noise
+    vanishes. So the noise maximises the evidence of the model with one precision for all weights. That common
     prior, whose precision is ``ridge_``, also replaces the ridge of `GREVM`: relevant eigenvectors are those
     with :math:`h_i u_i^2 > 1` at the maximum of likelihood times common prior. With ``fit_intercept`` the
     mean of y is subtracted first.
 
-    References
-    ----------
     {kropotov}
 
     Examples
@@ -493,8 +442,6 @@ class LREVMRegressor(EigenRegressor):
     {revm_alpha_laplace}
     {revm_regressor_attributes}
 
-    References
-    ----------
     {kropotov}
     """
 

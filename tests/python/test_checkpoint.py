@@ -47,7 +47,7 @@ def breaking(data, at, borders=(10_000, 20_000), first_passes=1):
         seen = 0
         for X, y, w in chunks:
             seen += len(X)
-            if len(passes) > first_passes + 1 and seen > at:  # the first chunk is read once more
+            if len(passes) > first_passes and seen > at:
                 raise OSError("the disk is gone")
             yield X, y, w
 

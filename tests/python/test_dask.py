@@ -24,8 +24,7 @@ import psutil
 from distributed import Client, LocalCluster
 
 from sparsebayes import RVC, RVR
-from sparsebayes._dask import Engine
-from sparsebayes.dask import DaskRVC, DaskRVR
+from sparsebayes.dask import DaskRVC, DaskRVR, Engine
 from sparsebayes.inspection import certificate
 from sparsebayes.kernels import Gaussian, Linear, OnColumns
 

@@ -6,7 +6,7 @@ import pytest
 import mrvm_reference as reference
 from problems import assert_certified
 from sparsebayes import MRVM1, MRVM2, _core
-from sparsebayes._mrvm.kernel_weights import Composite, JointAscent, learn_kernel_weights
+from sparsebayes._mrvm import Composite, JointAscent, learn_kernel_weights
 from sparsebayes.kernels import Gaussian, Linear, OnColumns
 
 MRVMS = [MRVM1, MRVM2]

@@ -12,12 +12,15 @@ from problems import standardised
 from reference import log_evidence
 from sparsebayes import GREVM, LREVM, VGREVM, GREVMRegressor, LREVMRegressor
 from sparsebayes._revm import (
+    Logistic,
     _terms,
     best_alpha_gaussian,
     best_alpha_laplace,
+    closest_gaussian,
+    expectations,
+    posterior_mode,
     posterior_variance_laplace,
 )
-from sparsebayes._revm.modes import Logistic, closest_gaussian, expectations, posterior_mode
 from sparsebayes.kernels import Gaussian
 
 CLASSIFIERS = [GREVM, LREVM, VGREVM]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from sparsebayes._mrvm.kernel_weights import minimise_on_simplex
+from sparsebayes._mrvm import minimise_on_simplex
 
 # Small integers: matrices are singular exactly or not at all.
 small = st.integers(-3, 3).map(float)

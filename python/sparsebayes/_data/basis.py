@@ -24,7 +24,6 @@ from . import candidates as _candidates
 from .design import (
     Design,
     Layout,
-    centring,
     check_extra_basis,
     columns_at,
     core_kernels,
@@ -97,16 +96,21 @@ class Basis:
         return self.n_blocks * len(self.kept) + self.n_columns
 
     @property
+    def n_basis(self) -> int:
+        """Number of functions."""
+        return int(self.bias) + self.n_summed
+
+    @property
+    def n_centred(self) -> int:
+        """Number of columns that a fit centres."""
+        return self.n_columns if self.bias else 0
+
+    @property
     def layout(self) -> Layout:
         """The order of the functions."""
         if self.n_blocks == 0:
             return Layout(self.bias, self.n_columns, np.arange(self.n_columns))
         return Layout(self.bias, self.size, self.kept, self.n_blocks)
-
-    @property
-    def in_core(self) -> bool:
-        """Whether the core evaluates all functions but the bias."""
-        return self.n_columns == 0 and bool(core_kernels(self.kernels))
 
     @property
     def width(self) -> int:
@@ -202,12 +206,13 @@ class Basis:
         """Publish the attributes of the basis; the posterior is already published."""
         columns, weights = self.column_of(est.active_), output_weights(est)
         beside, kernels = columns >= 0, (est.active_ >= 0) & (columns < 0)
+        bias = weights[:, est.active_ == -1].sum(axis=1)
         coef = np.zeros((len(weights), self.n_columns))
         coef[:, columns[beside]] = weights[:, beside]
         if self.n_blocks == 0:
             est._basis, est.X_offset_ = replace(self, columns=None), self.offset
             est.coef_ = coef if est._labels or est.mu_.ndim == 2 else coef[0]
-            est.intercept_ = bias_weights(est) - coef @ self.offset
+            est.intercept_ = bias - coef @ self.offset
             return
         relevance = np.unique(est.active_[kernels] % self.size)
         for name in ("relevance_vectors_", "dual_coef_", "extra_coef_", "inputs_"):
@@ -220,7 +225,7 @@ class Basis:
             est.dual_coef_ = weights[:, kernels]
         centres = est.relevance_vectors_ if self.kernels else self.centres
         est._basis = replace(self, kept=relevance, centres=centres, columns=None)
-        publish_linear(est, bias_weights(est))
+        publish_linear(est, bias)
         if training is not None and isinstance(est.kernel_, Radial) and np.ndim(est.kernel_.width) > 0:
             est.inputs_ = _input_relevances(est, training, est.kernel_)
         if self.extra is not None:
@@ -246,7 +251,9 @@ def basis_of(est: Any, training: Training, *, stored: bool = True) -> Basis:
             centres = X if kept is training.rows else _candidates.points(est, training, kept)
         extra = fitted_extra(est.extra_basis, est.kernel, X)
     columns = columns_at(extra, X if stored or not kernels else est.candidates_[:1])
-    offset = centring(columns, training.weights, bias=bias and stored)
+    # With centred columns a constant added to a column changes only the bias of the model.
+    centred = bias and stored and len(columns) > 0
+    offset = column_means(columns, training.weights) if centred else np.zeros(columns.shape[1])
     return Basis(bias, kernels, size, kept, centres, extra, offset, precomputed, columns if stored else None)
 
 
@@ -307,12 +314,6 @@ def output_weights(est: Any) -> FloatArray:
     return np.atleast_2d(est.mu_.T)
 
 
-def bias_weights(est: Any) -> FloatArray:
-    """Return the posterior mean of the bias for each output, 0 if it is not in the model."""
-    bias: FloatArray = output_weights(est)[:, est.active_ == -1].sum(axis=1)
-    return bias
-
-
 # --- kernels of an estimator ---------------------------------------------------------------------------
 
 
@@ -356,6 +357,14 @@ def at_relevance(est: Any, kernel: Any, X: FloatArray) -> FloatArray:
     if is_precomputed(kernel):
         return X[:, est.relevance_]
     return evaluate(kernel, X, est.relevance_vectors_, check_n_jobs(est.n_jobs))
+
+
+def publish_relevance(est: Any, training: Training, relevance: IntArray) -> None:
+    """Publish the rows with a function in the model and, unless the kernel is precomputed, their inputs."""
+    est.relevance_ = relevance
+    est.__dict__.pop("relevance_vectors_", None)  # left by an earlier fit with another kernel
+    if not is_precomputed(est.kernel_):
+        est.relevance_vectors_ = _candidates.points(est, training, relevance)
 
 
 def dense_blocks(est: Any, training: Training, kept: IntArray) -> list[FloatArray]:

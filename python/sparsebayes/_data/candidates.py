@@ -123,7 +123,11 @@ def _choose(
             # Keys depend on the values of a row alone: a fit that reads chunks draws this sample too.
             sample = np.argpartition(keys(training.at(rows), seed_of(random_state)), size)[:size]
         rows = rows[np.sort(sample)]
-    X = _standardised(training.at(rows)[:, training.rows] if precomputed else training.at(rows))
+    X = training.at(rows)[:, training.rows] if precomputed else training.at(rows)
+    # Without its mean, and with a largest entry near 1, so that squares neither overflow nor cancel.
+    X = X / (float(np.abs(X).max()) or 1.0)
+    X = X - X.mean(axis=0)
+    X = X / (float(np.abs(X).max()) or 1.0)
     with one_blas_thread():
         _, found = kmeans_plusplus(X, n, random_state=random_state)
     chosen = np.unique(found)
@@ -133,14 +137,6 @@ def _choose(
         chosen = np.union1d(chosen, random_state.choice(others, n - len(chosen), replace=False))
     picked: IntArray = rows[chosen]
     return picked
-
-
-def _standardised(X: FloatArray) -> FloatArray:
-    """Return X minus its mean, with a largest entry near 1: squares neither overflow nor cancel."""
-    X = X / (float(np.abs(X).max()) or 1.0)
-    X = X - X.mean(axis=0)
-    scaled: FloatArray = X / (float(np.abs(X).max()) or 1.0)
-    return scaled
 
 
 def _number(given: Any) -> int:

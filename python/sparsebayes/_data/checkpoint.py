@@ -9,8 +9,9 @@ import hashlib
 import os
 import time
 from dataclasses import fields, is_dataclass
+from io import BytesIO
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +21,6 @@ from .._checks import check_file
 
 #: Bytes of a digest.
 DIGEST_BYTES: Final = 32
-#: Bytes hashed at a time.
-_CHUNK: Final = 1 << 22
 #: Least time between two saves: in seconds, and as a multiple of the time that a save takes.
 _INTERVAL: Final = 3.0
 _PATIENCE: Final = 20.0
@@ -48,37 +47,38 @@ class Checkpoint:
         ValueError if the file is damaged or belongs to another problem.
         """
         try:
-            file = open(self._path, "rb")
+            content = self._path.read_bytes()
         except FileNotFoundError:
             return None
-        with file:
-            if file.read(DIGEST_BYTES) != _digest_of_rest(file):
-                raise self._refusal("is damaged, or not a checkpoint of a fit")
-            file.seek(DIGEST_BYTES)
-            with np.load(file, allow_pickle=False) as saved:
-                arrays = dict(saved)
+        state = memoryview(content)[DIGEST_BYTES:]
+        if content[:DIGEST_BYTES] != new_digest(state).digest():
+            raise self._refusal("is damaged, or not a checkpoint of a fit")
+        with np.load(BytesIO(state), allow_pickle=False) as saved:
+            arrays = dict(saved)
         if arrays.pop("problem").item() != self._problem:
             raise self.mismatch()
         return arrays
 
     def save(self, **arrays: NDArray[Any]) -> None:
         """Replace the saved arrays by these; OSError, and the old file, if it cannot be written."""
-        began = time.monotonic()
+        began, state = time.monotonic(), BytesIO()
+        np.savez(state, **{**arrays, "problem": np.array(self._problem)})  # type: ignore[arg-type] # no flag
         try:
-            with open(self._part, "w+b") as file:
-                file.write(bytes(DIGEST_BYTES))
-                np.savez(file, **{**arrays, "problem": np.array(self._problem)})  # type: ignore[arg-type] # no flag
-                file.seek(DIGEST_BYTES)
-                state = _digest_of_rest(file)
-                file.seek(0)
-                file.write(state)
+            with open(self._part, "wb") as file:
+                file.write(new_digest(state.getbuffer()).digest())
+                file.write(state.getbuffer())
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(self._part, self._path)
         except BaseException:
             self._part.unlink(missing_ok=True)
             raise
-        _sync_directory(self._path.parent)
+        if os.name == "posix":  # where directories can be synced, write the new name to the disk
+            handle = os.open(self._path.parent, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
         self._last_save = time.monotonic()
         self._took = self._last_save - began
 
@@ -102,11 +102,9 @@ class Checkpoint:
         )
 
 
-def _digest_of_rest(file: BinaryIO) -> bytes:
-    state = hashlib.blake2b(digest_size=DIGEST_BYTES)
-    while part := file.read(_CHUNK):
-        state.update(part)
-    return state.digest()
+def new_digest(data: Any = b"") -> hashlib.blake2b:
+    """Return a digest of some bytes, to which others can be added."""
+    return hashlib.blake2b(data, digest_size=DIGEST_BYTES)
 
 
 def open_checkpoint(estimator: Any, *data: Any, suffix: str = "") -> Checkpoint | None:
@@ -129,7 +127,7 @@ def digest(*values: Any) -> str:
 
     Functions and other objects enter with their names, random number generators with their type.
     """
-    state = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    state = new_digest()
     _feed(state, *values)
     return state.hexdigest()
 
@@ -170,13 +168,3 @@ def check_path(path: object) -> Path:
             f"checkpoint must name a file in a directory that can be written to, got {os.fspath(path)!r}"
         )
     return checked
-
-
-def _sync_directory(path: Path) -> None:
-    """Write a new file name to the disk, where the system can sync directories."""
-    if os.name == "posix":
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

@@ -79,14 +79,14 @@ class Chunks:
         names: NDArray[Any] | None = None,
     ) -> None:
         self._source, self._labels, self.n_rows, self._single = source, labels, n_rows, single
-        self._begun = False
         first = self._begin()
         chunk = next(first, None)
         if chunk is None:
             raise ValueError("X holds no chunks; a fit needs at least one row")
         X, *_ = _unpacked(0, chunk)
         self.n_features, self.names = X.shape[1], _get_feature_names(X) if names is None else names
-        self._pending = None if self._can_repeat else chain([chunk], first)
+        #: The chunks of the first pass; None once it has begun.
+        self._pending: Iterator[Any] | None = chain([chunk], first)
 
     @property
     def _can_repeat(self) -> bool:
@@ -108,9 +108,8 @@ class Chunks:
 
     def blocks(self, size: int) -> Iterator[Rows]:
         """Yield all rows, ``size`` at a time except for the last block, across the borders of chunks."""
-        if self._begun:
+        if self._pending is None:
             self.check_passes("this fit")
-        self._begun = True
         held: list[Rows] = []
         n_held = n_seen = 0
         for rows in self._read(size):
@@ -180,7 +179,8 @@ def are_chunks(X: Any, y: Any) -> bool:
         return True
     if isinstance(X, (list, tuple)):
         # A list of tuples may also be a matrix, whose entries are numbers.
-        return y is None and len(X) > 0 and all(_is_chunk(chunk) for chunk in X)
+        may_be = (isinstance(chunk, (tuple, list)) and len(chunk) in (2, 3) for chunk in X)
+        return y is None and len(X) > 0 and all(may_be) and all(len(np.shape(chunk[0])) == 2 for chunk in X)
     if any(hasattr(X, name) for name in ("__array__", "shape", "__dataframe__", "__array_namespace__")):
         return False
     return (isinstance(X, Iterable) or callable(X)) and not isinstance(X, (dict, set, bytes))
@@ -231,10 +231,6 @@ def located(chunk: int, first: int, n_rows: int) -> Iterator[None]:
         raise kind(f"chunk {chunk} (rows {first} to {first + n_rows - 1}): {error}") from error
 
 
-def _is_chunk(chunk: Any) -> bool:
-    return isinstance(chunk, (tuple, list)) and len(chunk) in (2, 3) and len(np.shape(chunk[0])) == 2
-
-
 def _unpacked(number: int, chunk: Any) -> tuple[Any, Any, Any]:
     if not isinstance(chunk, (tuple, list)) or len(chunk) not in (2, 3):
         raise TypeError(
@@ -282,7 +278,7 @@ def _joined(parts: list[Rows]) -> Rows:
 def _open_arrow(X: Any, y: Any, sample_weight: Any, labels: bool) -> Chunks:
     """Return the rows of a path, data set, reader or table; ``y`` and ``sample_weight`` name columns."""
     try:
-        from pyarrow import dataset
+        from pyarrow import dataset, types
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             "X is a path or a data set of Arrow, which needs pyarrow: pip install sparsebayes[arrow]"
@@ -311,8 +307,13 @@ def _open_arrow(X: Any, y: Any, sample_weight: Any, labels: bool) -> Chunks:
     features = [column for column in columns if column not in given.values()]
     if not features:
         raise ValueError("X has no columns beside those of y and sample_weight")
+    numeric = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null)
     for column in [*features, *list(given.values())[labels:]]:
-        _check_numeric(column, source.schema.field(column).type)
+        kind = source.schema.field(column).type
+        if not any(is_kind(kind) for is_kind in numeric):
+            raise TypeError(
+                f"X: column {column!r} holds {kind}, not numbers; encode it, or give a data set without it"
+            )
     names = np.array(features, dtype=object)
     if not hasattr(source, "scanner"):  # a reader, which can be read only once
         return Chunks(_parts(source, features, given, labels), labels, names=names)
@@ -347,13 +348,11 @@ def _parts(batches: Any, features: list[str], given: dict[str, str], labels: boo
 
     first = 0
     for number, batch in enumerate(batches):
-        for start in range(0, batch.num_rows, _BATCH_ROWS):
-            part = batch.slice(start, _BATCH_ROWS)
-            with located(number, first, len(part)):
-                X = np.column_stack([values(part, "X", column) for column in features])
-                rest = [values(part, name, column) for name, column in given.items()]
-            yield X, *rest
-            first += len(part)
+        with located(number, first, len(batch)):
+            X = np.column_stack([values(batch, "X", column) for column in features])
+            rest = [values(batch, name, column) for name, column in given.items()]
+        yield X, *rest
+        first += len(batch)
 
 
 #: Formats by suffix; all other files are read as Parquet.
@@ -376,13 +375,3 @@ def _open_path(dataset: Any, path: str) -> Any:
         )
     partitioning = "hive" if folder else None
     return dataset.dataset(path if folder else files, format=formats.pop(), partitioning=partitioning)
-
-
-def _check_numeric(column: str, kind: Any) -> None:
-    from pyarrow import types
-
-    numeric = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null)
-    if not any(is_kind(kind) for is_kind in numeric):
-        raise TypeError(
-            f"X: column {column!r} holds {kind}, not numbers; encode it, or give a data set without it"
-        )

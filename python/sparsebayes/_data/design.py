@@ -11,8 +11,8 @@ import numpy as np
 from sklearn.base import clone
 
 from .. import _core
-from .._arrays import check_columns
-from .._checks import PLAIN, called, column_means
+from .._arrays import check_chunk
+from .._checks import PLAIN, called
 from .._types import FloatArray, IntArray, Likelihood, Settings
 from ..kernels import Kernel, OnColumns
 from ..kernels._base import Combination
@@ -105,7 +105,15 @@ class Design:
         if likelihood not in ("gaussian", "bernoulli"):
             return partial(self.one, target, weights, **options)
         fit = partial(self.in_blocks, target, weights, sizes=_BLOCK_SIZES, **options)
-        return partial(_fit_in_blocks, fit, checkpoint or (lambda: None))
+
+        def with_checkpoint(callback: CoreCallback | None) -> _core.Posterior:
+            if checkpoint is None or (file := checkpoint()) is None:
+                return fit(resume=None, keep=None, callback=callback)
+            posterior = fit(resume=file.load(), keep=lambda arrays: file.save(**arrays), callback=callback)
+            file.remove()
+            return posterior
+
+        return with_checkpoint
 
     def fit(
         self,
@@ -117,19 +125,6 @@ class Design:
     ) -> _core.Posterior:
         """Fit the model of these functions to ``target``."""
         return self.bind(target, weights, likelihood, settings)(callback=callback)
-
-
-def _fit_in_blocks(
-    fit: Callable[..., _core.Posterior],
-    open_file: Callable[[], Checkpoint | None],
-    *,
-    callback: CoreCallback | None,
-) -> _core.Posterior:
-    if (file := open_file()) is None:
-        return fit(resume=None, keep=None, callback=callback)
-    posterior = fit(resume=file.load(), keep=lambda arrays: file.save(**arrays), callback=callback)
-    file.remove()
-    return posterior
 
 
 def matrix(blocks: list[FloatArray], *, bias: bool, offset: FloatArray | None = None) -> FloatArray:
@@ -183,18 +178,20 @@ def kernel_design(
     )
 
 
+def check_kernels(name: str, kernels: Any) -> list[Kernel]:
+    """Return one kernel object or several as a list; TypeError if there is anything else."""
+    several = list(kernels) if isinstance(kernels, (list, tuple)) else [kernels]
+    if not several or not all(isinstance(kernel, Kernel) for kernel in several):
+        raise TypeError(
+            f"{name} must be a kernel object of sparsebayes.kernels or a list of these, got {kernels!r}"
+        )
+    return several
+
+
 def core_kernels(kernels: list[Kernel]) -> list[_core.Kernel] | None:
     """Return the kernels as kernels of the core, None if it lacks one."""
     cores = [core for kernel in kernels if (core := kernel.to_core()) is not None]
     return cores if len(cores) == len(kernels) else None
-
-
-def centring(columns: FloatArray, weights: FloatArray | None, *, bias: bool) -> FloatArray:
-    """Return the weighted means of the columns if there is a constant function, else zeros.
-
-    With centred columns a constant added to a column changes only the bias of the model.
-    """
-    return column_means(columns, weights) if bias and len(columns) > 0 else np.zeros(columns.shape[1])
 
 
 def centre(columns: FloatArray, offset: FloatArray) -> FloatArray:
@@ -271,4 +268,7 @@ def columns_at(fitted: Any, X: FloatArray, n_columns: int | None = None) -> Floa
         return X
     own = X.copy()  # the function may need a writable buffer, and write to it
     values = fitted.transform(own) if hasattr(fitted, "transform") else called("extra_basis", fitted, own)
-    return check_columns("extra_basis", values, len(X), n_columns)
+    columns = check_chunk("extra_basis", values, n_columns)
+    if len(columns) != len(X):
+        raise ValueError(f"extra_basis must have a row for each row of X, {len(X)}; got {len(columns)}")
+    return columns

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +17,7 @@ from .._types import FloatArray
 from . import candidates as _candidates
 from .basis import Basis, basis_of, block_rows, first_pass, sized, without_rows
 from .candidates import RowSample, seed_of
-from .checkpoint import DIGEST_BYTES, Checkpoint, open_checkpoint
+from .checkpoint import Checkpoint, new_digest, open_checkpoint
 from .chunks import Chunks, Rows, located
 from .statistics import SufficientStatistics, check_memory_limit, check_room
 
@@ -42,19 +41,14 @@ class Survey:
             with naming("random_state"):
                 seed = seed_of(check_random_state(est.random_state))
             self.sample = RowSample(size, n_features, seed)
-        self._moments = Moments(n_features) if needs_moments else None
-
-    @property
-    def needs_rows(self) -> bool:
-        """Whether the basis depends on the rows."""
-        return self.sample is not None or self._moments is not None
+        self.moments = Moments(n_features) if needs_moments else None
 
     def add(self, rows: Rows) -> None:
         """Add the next rows."""
         if self.sample is not None:
             self.sample.add(rows.X, rows.weights, rows.first)
-        if self._moments is not None:
-            self._moments.add(rows.X, rows.weights)
+        if self.moments is not None:
+            self.moments.add(rows.X, rows.weights)
         if self._has_labels:
             self._add_labels(rows.y if rows.weights is None else rows.y[rows.weights > 0])
         self.n_rows += len(rows)
@@ -64,8 +58,8 @@ class Survey:
         """Add the survey of the rows that follow, which are numbered from 0 there."""
         if self.sample is not None and later.sample is not None:
             self.sample.merge(later.sample, self.n_rows)
-        if self._moments is not None and later._moments is not None:
-            self._moments.merge(later._moments)
+        if self.moments is not None and later.moments is not None:
+            self.moments.merge(later.moments)
         self._add_labels(later.classes)
         self.n_rows += later.n_rows
         self.weight += later.weight
@@ -87,8 +81,8 @@ class Survey:
         if self.sample is not None:
             _candidates.place(est, self.sample.training(self.n_rows))
             facts |= {"candidate_rows": est.candidate_rows_, "candidates": est.candidates_}
-        if self._moments is not None:
-            facts["inputs"] = self._moments.rows()
+        if self.moments is not None:
+            facts["inputs"] = self.moments.rows()
         return facts
 
 
@@ -130,14 +124,39 @@ def gather(est: Any, chunks: Chunks) -> Gathered:
     basis = basis_after(est, facts, d)
     check_room(basis, d, limit)
     stats = SufficientStatistics(basis.n_summed, n_jobs=est.n_jobs)
-    blocks = chunks.blocks(block_rows(max(basis.width, d)))
-    _sum(stats, basis, facts, reading, blocks, checkpoint)
+    # With a checkpoint the rows after its rows are added, if those before have the same digest.
+    running, rows, done = new_digest(), 0, int(facts.get("rows", 0))
+    if "parts" in facts:
+        stats._core = _core.SufficientStatistics.from_parts(basis.n_summed, done, facts.pop("parts"))
+
+    def save(file: Checkpoint) -> None:
+        _, parts = stats._core.parts()
+        sums = {"rows": np.array(rows), "parts": parts, "digest": np.frombuffer(running.digest(), np.uint8)}
+        file.save(**facts | sums)
+
+    for block in reading.passing("summing", chunks.blocks(block_rows(max(basis.width, d))), done):
+        rows += len(block)
+        if checkpoint is not None:
+            _feed(running, block)
+        if rows > done:
+            with located(block.chunk, block.first, len(block)):
+                basis.add(stats, block.X, block.y, block.weights)
+            if checkpoint is not None and checkpoint.is_due():
+                save(checkpoint)
+        elif rows == done and checkpoint is not None and running.digest() != facts["digest"].tobytes():
+            raise checkpoint.mismatch()
+    if checkpoint is not None:
+        changed = "whole" in facts and running.digest() != facts["whole"].tobytes()
+        if not reading.stopped and (rows < done or changed):
+            raise checkpoint.mismatch()
+        if rows > done:
+            save(checkpoint)
     return Gathered(basis, stats, reading.stopped, checkpoint)
 
 
 def _first_pass(est: Any, chunks: Chunks, reading: ReadReporter) -> Facts:
-    survey, digest = Survey(est, chunks.n_features), hashlib.blake2b(digest_size=DIGEST_BYTES)
-    if not survey.needs_rows:
+    survey, digest = Survey(est, chunks.n_features), new_digest()
+    if survey.sample is None and survey.moments is None:
         return {}
     chunks.check_passes("an integer in candidates" if survey.sample is not None else "gamma='scale'")
     what = "looking for centres" if survey.sample is not None else "measuring X"
@@ -146,44 +165,6 @@ def _first_pass(est: Any, chunks: Chunks, reading: ReadReporter) -> Facts:
         if est.checkpoint is not None:
             _feed(digest, block)
     return survey.facts(est) | {"whole": np.frombuffer(digest.digest(), np.uint8)}
-
-
-def _sum(
-    stats: SufficientStatistics,
-    basis: Basis,
-    facts: Facts,
-    reading: ReadReporter,
-    blocks: Iterable[Rows],
-    checkpoint: Checkpoint | None,
-) -> None:
-    """Add all rows; with a checkpoint those after its rows, if the rows before have the same digest."""
-    digest, rows, done = hashlib.blake2b(digest_size=DIGEST_BYTES), 0, int(facts.get("rows", 0))
-    if "parts" in facts:
-        stats._core = _core.SufficientStatistics.from_parts(basis.n_summed, done, facts.pop("parts"))
-
-    def save(file: Checkpoint) -> None:
-        _, parts = stats._core.parts()
-        sums = {"rows": np.array(rows), "parts": parts, "digest": np.frombuffer(digest.digest(), np.uint8)}
-        file.save(**facts | sums)
-
-    for block in reading.passing("summing", blocks, done):
-        rows += len(block)
-        if checkpoint is not None:
-            _feed(digest, block)
-        if rows > done:
-            with located(block.chunk, block.first, len(block)):
-                basis.add(stats, block.X, block.y, block.weights)
-            if checkpoint is not None and checkpoint.is_due():
-                save(checkpoint)
-        elif rows == done and checkpoint is not None and digest.digest() != facts["digest"].tobytes():
-            raise checkpoint.mismatch()
-    if checkpoint is None:
-        return
-    changed = "whole" in facts and digest.digest() != facts["whole"].tobytes()
-    if not reading.stopped and (rows < done or changed):
-        raise checkpoint.mismatch()
-    if rows > done:
-        save(checkpoint)
 
 
 def _feed(digest: hashlib.blake2b, rows: Rows) -> None:

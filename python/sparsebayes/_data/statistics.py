@@ -18,6 +18,7 @@ from .._arrays import check_chunk, check_chunk_targets, naming
 from .._checks import PLAIN, check_integer, check_n_jobs
 from .._types import FloatArray
 from .basis import Basis, block_rows
+from .design import check_kernels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,14 +34,13 @@ __all__ = ["SufficientStatistics"]
 class SufficientStatistics:
     r"""The sums over rows that sparse Bayesian regression needs.
 
-    With a Gaussian likelihood the evidence depends on N rows only through :math:`\Phi^T W \Phi`,
+    With a Gaussian likelihood the evidence depends on the rows only through :math:`\Phi^T W \Phi`,
     :math:`\Phi^T W t`, :math:`t^T W t` and the sum of the weights (Tipping & Faul 2003, equations 6, 22 and
-    23, with :math:`C^{-1}` by the Woodbury identity). Sums over chunks add up to sums over all rows, in any
-    order and from several processes, and `SparseBayesRegressor.fit_statistics` returns the model of ``fit``
-    on all rows, to 1e-8.
+    23). Sums over chunks add up in any order and from several processes, and
+    `SparseBayesRegressor.fit_statistics` returns the model of ``fit`` on all rows, to 1e-8.
 
-    Sums have about 75 bits, because residuals are small differences of large sums. Column sums are included:
-    the statistics serve models with and without intercept.
+    Sums have about 75 bits, because residuals are small differences of large sums. Column sums are included,
+    for models with and without intercept.
 
     Parameters
     ----------
@@ -127,10 +127,8 @@ class SufficientStatistics:
         """
         with naming("centres"):
             points = np.ascontiguousarray(check_array(centres, dtype=np.float64, input_name="centres"))
-        kernels: list[Any] = list(kernel) if isinstance(kernel, (list, tuple)) else [kernel]
+        kernels = check_kernels("kernel", kernel)
         for one in kernels:
-            if not hasattr(one, "to_core"):
-                raise TypeError(f"kernel must be a kernel object of sparsebayes.kernels, got {one!r}")
             one.check_features(points.shape[1])
         n = len(points)
         basis = Basis(False, kernels, n, np.arange(n), points, None, np.zeros(0))

@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 import warnings
 from abc import ABC
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from .._checks import check_n_jobs
+from .._data.basis import output_weights
 from .._export.description import to_predictor
 from .._types import FloatArray, IntArray
 from ..kernels import Kernel
 from ..kernels._resolve import is_precomputed
 from ..predictor import Predictor
-from .status import is_constant, is_saturated, warning_of
+from .status import is_constant, is_empty, is_saturated, warning_of
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -46,7 +48,9 @@ class atomic:  # a context manager
             est.__dict__.update(self._before)
             return
         summary = est.__dict__.pop("_row_summary")
-        if est.status_ == "converged" and (est._is_empty() or is_constant(est, summary)):
+        if summary.X is None:
+            summary = replace(summary, X=getattr(est, "candidates_", None))
+        if est.status_ == "converged" and (is_empty(est) or is_constant(est, summary)):
             est.status_ = "empty"
         est._is_saturated = is_saturated(summary)
         if warning := warning_of(est, summary):
@@ -172,13 +176,7 @@ class Estimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
         kernel: Any = self.kernel_
         return kernel if isinstance(kernel, list) else [kernel]
 
-    def _is_empty(self) -> bool:
-        """Whether the model has no function but the intercept."""
-        return not (self.active_ >= 0).any()
-
-    def _kernel_contribution(self, X: FloatArray) -> FloatArray | None:
-        """Return the contribution of the kernel functions at rows of X, without the intercept.
-
-        None if there are more than a few functions, or they do not belong to kernels.
-        """
-        return None
+    def _linear_predictor(self, X: FloatArray) -> FloatArray:
+        """Return the mean of the linear predictor at checked rows of X, (n, n_outputs)."""
+        phi: FloatArray = self._basis.functions(self.active_, X, check_n_jobs(self.n_jobs))
+        return phi @ output_weights(self).T

@@ -1,7 +1,4 @@
-r"""Texts that several docstrings share, and the decorator that inserts them.
-
-A line that consists of a name in braces, ``{kernel}`` for instance, stands for an entry of `TEXTS`.
-"""
+"""Texts that several docstrings share, and the decorator that inserts them."""
 
 from __future__ import annotations
 
@@ -32,15 +29,14 @@ TEXTS: Final = {
     # Groups of parameters.
     "kernel_parameters": r"""{kernel}
 gamma : {"scale", "auto", "learn", "ard"} or positive float, default="scale"
-    Parameter of kernels given by name; 1 / width^2 of those that have a width. ``"scale"`` is
-    1 / (n_features * variance of X), ``"auto"`` 1 / n_features. ``"ard"`` learns one width for each input,
-    and so finds out which inputs matter (``inputs_``); it is for ``"rbf"``, ``"matern32"``, ``"matern52"``
-    and ``"rational_quadratic"``. ``"learn"`` learns one for all inputs, also of ``"laplacian"``. See Notes.
+    As 1 / width^2, a parameter of kernels given by name. ``"scale"``: 1 / (n_features * variance of X);
+    ``"auto"``: 1 / n_features. ``"ard"`` learns a width for each input, which shows the inputs that matter
+    (``inputs_``); only for ``"rbf"``, ``"matern32"``, ``"matern52"`` and ``"rational_quadratic"``.
+    ``"learn"`` learns one for all inputs, also of ``"laplacian"``. See Notes.
 {degree_coef0}
 {fit_intercept}
 optimize_kernel : bool, default=False
-    Whether to learn all continuous parameters of the kernels, starting from those given: widths, gammas, and
-    coef0 where it is not 0. See Notes.""",
+    Whether to learn all continuous kernel parameters: widths, gammas, and coef0 if not 0. See Notes.""",
     "mrvm_kernel_parameters": r"""{kernel_values}
     A list makes one composite kernel, a convex combination whose weights are learned;
     `sparsebayes.kernels.OnColumns` restricts a kernel to some of the columns.
@@ -53,24 +49,22 @@ optimize_kernel : bool, default=False
 {degree_coef0}
 fit_intercept : bool, default=True
     Whether the dictionary includes a constant function, the bias.""",
+    "centre_parameters": "{extra_basis}\n{candidates}\n{random_state}\n{checkpoint}",
+    "noise_parameters": "{noise_variance}\n{shared_noise}\n{noise_prior}",
+    "fit_parameters": "{scheme}\n{alpha_prior}\n{memory_limit}\n{search}\n{tol}\n{run_parameters}",
     "run_parameters": "{max_iter}\n{n_jobs}\n{verbose}\n{callback}",
     "mrvm_candidates": r"""n_quadrature : int, optional
     Quadrature nodes for each integral over the likelihood. None: 16 for up to 14 classes, 24 for more, which
     gives probabilities to 1e-6.
 {candidates}
 {random_state}""",
-    "mrvm_run_parameters": r"""max_iter : int, default=100_000
-    Largest number of iterations.
-{n_jobs}
-{verbose}
-{callback}""",
     "revm_classifier_parameters": r"""{revm_kernel_parameters}
 ridge : positive float, default=3e-3
-    Precision of the weak common prior under which the maximum of the likelihood is taken, in units of the
-    mean curvature at w = 0, trace(Phi^T Phi) / (4 M). See Notes of `GREVM`.
+    Precision of the common prior that the likelihood is maximised under, in units of the mean curvature at
+    w = 0, trace(Phi^T Phi) / (4 M). See Notes of `GREVM`.
 tol : positive float, default=1e-8
-    Maxima are found to within this many standard deviations of the posterior; those under a Laplace prior
-    satisfy the Kuhn-Tucker conditions to this fraction of the prior's slope.
+    Error of a maximum in posterior standard deviations; under a Laplace prior, error of the Kuhn-Tucker
+    conditions relative to the prior's slope.
 max_iter : int, default=1000
     Largest number of steps of each search.
 {revm_n_jobs}
@@ -106,8 +100,8 @@ ndarray of shape (n,) or (n, n_classes)
     "kernel": r"""{kernel_values}
     A list makes a dictionary of every kernel centred at every training row.""",
     "gamma": r"""gamma : {"scale", "auto"} or positive float, default="scale"
-    Parameter of kernels given by name; 1 / width^2 of those that have a width. ``"scale"`` is
-    1 / (n_features * variance of X), ``"auto"`` 1 / n_features.""",
+    As 1 / width^2, a parameter of kernels given by name. ``"scale"``: 1 / (n_features * variance of X);
+    ``"auto"``: 1 / n_features.""",
     "degree_coef0": r"""degree : int, default=3
     Degree of the kernel named ``"poly"``.
 coef0 : float, default=0.0
@@ -116,7 +110,7 @@ coef0 : float, default=0.0
     Whether the dictionary includes a constant function, the bias, which may be pruned like any other.""",
     "column_intercept": r"""fit_intercept : bool, default=True
     Whether the model has a constant function, the intercept. The columns are then centred by their weighted
-    mean, so that a constant added to a column changes nothing but ``intercept_``.""",
+    mean: a constant added to a column changes only ``intercept_``.""",
     "penalize_intercept": r"""penalize_intercept : bool, default=True
     Whether the intercept has a prior precision of its own and may be pruned, as in Tipping (2001). False: its
     prior is flat, so it is always in the model, and adding a constant to y changes nothing but the intercept.
@@ -124,50 +118,44 @@ coef0 : float, default=0.0
     "noise_variance": r"""noise_variance : positive float or array-like of shape (n_outputs,), optional
     Variance of the noise, of every output or of each. None: estimated, with the lower bound var(y) / 1e6.""",
     "shared_noise": r"""shared_noise : bool, default=False
-    Whether all columns of y have one common noise level (the multiple-measurement-vector model; gamma-MAP in
-    M/EEG source localisation) instead of one each.""",
+    Whether all columns of y have one noise level (multiple measurement vectors) instead of one each.""",
     "multi_class": r"""multi_class : {"ovr", "softmax"}, default="ovr"
-    For more than two classes: ``"ovr"`` fits each class against the rest; ``"softmax"`` fits one multinomial
-    model, with the full Hessian over the weights of all classes, and needs about half as many functions.""",
+    For more than two classes: ``"ovr"`` fits each against the rest; ``"softmax"`` fits one multinomial model,
+    with the full Hessian over all weights, and needs about half as many functions.""",
     "extra_basis": r"""extra_basis : {"linear"}, transformer or callable, optional
-    Functions besides the kernels, each a column with its own prior precision: the inputs themselves; a
-    scikit-learn transformer, cloned and fitted to X; or a callable ``f(X) -> (n, p)``.""",
+    Functions besides the kernels: the columns of X; those of a scikit-learn transformer, cloned and fitted to
+    X; or those of a callable ``f(X) -> (n, p)``.""",
     "scheme": r"""scheme : {"sequential", "mackay", "em", "variational"}, default="sequential"
-    Algorithm that finds the precisions. ``"sequential"`` changes one function at a time (Tipping & Faul
-    2003). ``"mackay"`` and ``"em"`` prune the full basis (Tipping 2001, appendix A; for comparison: slow,
-    N^3). ``"variational"`` infers posteriors of the precisions instead of values (Bishop & Tipping 2000; also
-    N^3). See Notes.""",
+    Algorithm for the precisions. ``"sequential"`` changes one function at a time (Tipping & Faul 2003).
+    ``"mackay"`` and ``"em"`` prune the full basis in N^3 time (Tipping 2001, appendix A).
+    ``"variational"``, also N^3, infers posteriors of the precisions (Bishop & Tipping 2000). See Notes.""",
     "alpha_prior": r"""alpha_prior : (shape, rate), default=(0.0, 0.0)
-    Gamma prior of each :math:`\alpha_j`; (0, 0) is uniform in :math:`\ln \alpha_j`. With a prior the log
-    posterior is maximised; it counts the log density of each :math:`\ln \alpha_j` in the model relative to
-    its peak.""",
+    Gamma prior of each :math:`\alpha_j`; (0, 0) is uniform in :math:`\ln \alpha_j`. The log posterior counts
+    the log density of each :math:`\ln \alpha_j` in the model relative to its peak.""",
     "noise_prior": r"""noise_prior : (shape, rate), default=(0.0, 0.0)
     Gamma prior of :math:`\beta`; (0, 0) is uniform in :math:`\ln \beta`.""",
     "candidates": r"""candidates : int or array-like of shape (n_candidates, n_features), optional
-    Centres of the kernel functions in the dictionary. None: every training row. An int: that many training
-    rows, chosen by k-means++ among the distinct ones, so that time and memory grow with N instead of N^2;
-    inputs should have comparable scales. An array: its rows. With ``kernel="precomputed"`` an int chooses
-    columns of X, and an array is an error.""",
+    Centres of the kernel functions. None: every training row. An int: that many distinct rows, chosen by
+    k-means++ (inputs should have comparable scales); time and memory then grow with N instead of N^2. An
+    array: its rows. With ``kernel="precomputed"`` an int chooses columns of X; an array is an error.""",
     "random_state": r"""random_state : int, RandomState instance or None, default=None
     Seed for choosing an integer number of ``candidates``; nothing else is random.""",
     "memory_limit": r"""memory_limit : int or str, optional
-    Bytes that a fit may use besides the data given, as a number or a text such as ``"2GiB"``. None: half of
-    the computer's memory, or of its container's.""",
+    Bytes that a fit may use besides the data: a number or a text such as ``"2GiB"``. None: half of the memory
+    of the computer or container.""",
     "checkpoint": r"""checkpoint : str or path-like, optional
-    File for the state of a fit that reads its rows in chunks (saved every few seconds) or its dictionary in
-    blocks (saved before each sweep). After a crash the fit continues from it, to the same model bit for bit.
-    Removed at the end. Classifications need the rows in memory; of several classes each has a file.""",
+    File for the state of a fit that reads its rows in chunks or its dictionary in blocks. After a crash the
+    fit continues from it, to the same model bit for bit. Removed at the end. Classifications need the rows in
+    memory; each of several classes has a file.""",
     "search": r"""search : {"greedy", "exchange"}, default="greedy"
-    What follows once the sequential scheme has converged. ``"exchange"`` replaces one or two functions of the
-    model by one or two others, until no exchange gains a thousandth of a nat; a fit takes about three times
-    as long. y must have one column. Of classes and counts, models of at most 20 functions try a few exchanges
-    in any case.""",
+    ``"exchange"``: after the sequential scheme replace one or two functions of the model by one or two others
+    until no exchange gains a thousandth of a nat, in about three times the time; y must have one column.
+    Models of classes and counts with at most 20 functions always try a few exchanges.""",
     "tol": r"""tol : positive float, default=1e-6
     At convergence no :math:`\ln \alpha_j` nor :math:`\ln \beta` would change by more (Tipping & Faul 2003,
     section 4.4), and no inactive function has a gain.""",
     "max_iter": r"""max_iter : int, default=100_000
-    Largest number of steps of each fit; a step changes one function, the noise level, or all hyperparameters
-    together.""",
+    Largest number of steps of each fit; see `sparsebayes.StepRecord`.""",
     "n_jobs": r"""n_jobs : int, optional
     Number of threads; None or -1: one per core. The result does not depend on it.""",
     "revm_n_jobs": r"""n_jobs : int, optional
@@ -175,16 +163,15 @@ coef0 : float, default=0.0
     "verbose": r"""verbose : int, default=0
     1: show a progress bar, which needs tqdm: ``pip install "sparsebayes[progress]"``.""",
     "callback": r"""callback : callable, optional
-    Called with a `sparsebayes.StepRecord` after each step. If it returns True, the fit stops with the current
-    model and ``status_`` ``"stopped"``.""",
+    Called with a `sparsebayes.StepRecord` after each step; True stops the fit, as its ``status_`` says.""",
     # Attributes.
+    "fit_attributes": "{log_marginal_likelihood_}\n{status_}\n{kernel_weights}\n{kernel_attributes}",
     "classes_": r"""classes_ : ndarray of shape (n_classes,)
     The labels, sorted.""",
     "log_marginal_likelihood_": r"""log_marginal_likelihood_ : float
-    Log evidence in nats, constants included; for classification its Laplace approximation (Tipping 2001),
-    summed over the fits.
+    Log evidence in nats; for classification its Laplace approximation (Tipping 2001), summed over the fits.
 log_marginal_likelihood_path_ : ndarray of shape (n_iter_ + 1,)
-    The log evidence at the start and after each step, with priors the log posterior. For classification it
+    The log evidence, with priors the log posterior, at the start and after each step. For classification it
     may fall where a step finds the mode again.
 n_iter_ : int
     Number of steps, of all fits together.""",
@@ -194,9 +181,8 @@ n_iter_ : int
     "relevance_vectors_": r"""relevance_vectors_ : ndarray of shape (n_relevance, n_features)
     The inputs of these rows; not with ``kernel="precomputed"``.""",
     "kernel_functions": r"""active_ : ndarray of shape (n_active,), int
-    Functions in the model (of any class), ascending: the training row, and -1 for the bias. With several
-    kernels row n of kernel p is ``p * n_samples + n``; after all P kernels extra column j is
-    ``P * n_samples + j``.""",
+    Functions in the model (of any class), ascending: the training row, and -1 for the bias. Row n of kernel p
+    of several is ``p * n_samples + n``; extra column j after P kernels is ``P * n_samples + j``.""",
     "kernel_weights": r"""{relevance_}
 dual_coef_ : ndarray of shape (1 or n_outputs, n_relevance)
     Weights of these functions, a row for each output or class; not with a list of kernels.
@@ -213,18 +199,19 @@ extra_basis_ : transformer, callable, "linear" or None
 kernel_ : kernel object, list of these, or "precomputed"
     The kernel with all its parameters, given or learned.
 inputs_ : dict of {str or int: float}
-    Relevance of each input, by its name or number, the most important first: the root mean square slope of
-    the prediction times the standard deviation of the input, relative to the largest. Only for one
-    kernel with one width per input, as with ``gamma="ard"``, and rows in memory.
+    Relevance of each input, the most important first: the root mean square slope of the prediction times the
+    standard deviation of the input, relative to the largest. Only for rows in memory and one kernel with one
+    width per input, as with ``gamma="ard"``.
 {n_features_in_}""",
     "candidates_": r"""candidates_ : ndarray of shape (n_candidates, n_features)
-    The centres, chosen or given; only with ``candidates``, and not with ``kernel="precomputed"``. If they
-    were given, ``active_`` and ``relevance_`` count rows of this array instead of training rows.
+    The centres; only with ``candidates``, not with ``kernel="precomputed"``. If they were given, ``active_``
+    and ``relevance_`` count rows of this array.
 candidate_rows_ : ndarray of shape (n_candidates,), int
     The chosen training rows, ascending; only if ``candidates`` is an int.""",
     "X_offset_": r"""X_offset_ : ndarray of shape (n_features,)
-    Weighted mean that was subtracted from each column; 0 with ``fit_intercept=False``. ``mu_`` and ``sigma_``
-    refer to the centred columns.""",
+    Weighted means subtracted from the columns, 0 with ``fit_intercept=False``; ``mu_`` and ``sigma_`` refer
+    to centred columns.
+{n_features_in_}""",
     "n_features_in_": r"""n_features_in_, feature_names_in_
     Number of columns of X, and their names if they are strings, as everywhere in scikit-learn.""",
     "revm_alpha_laplace": r"""alpha_ : ndarray of shape (n_basis,) or (n_basis, n_classes)
@@ -259,13 +246,13 @@ kernel_ : kernel object, list of these, or "precomputed"
 n_iter_ : int
     1.
 status_ : str
-    ``"converged"``; ``"empty"``: converged, but no eigenvector is relevant; or ``"noise_floor"``: the
-    noise variance is at its lower bound, var(y) / 1e6.""",
+    ``"converged"``; ``"empty"``: no eigenvector is relevant; or ``"noise_floor"``: the noise variance is at
+    its lower bound, var(y) / 1e6.""",
     "revm_status_": r"""n_iter_ : int
     Number of steps, of all searches together.
 status_ : str
-    ``"converged"``; ``"empty"``: converged, but no eigenvector is relevant at any ridge; ``"max_iter"``. Of
-    several fits the worst.""",
+    ``"converged"``; ``"empty"``: no eigenvector is relevant at any ridge; ``"max_iter"``. Of several fits the
+    worst.""",
     "mrvm_functions": r"""{classes_}
 active_ : ndarray of shape (n_active,), int
     Functions in the model, ascending: the training row, and -1 for the bias.""",
@@ -285,31 +272,31 @@ n_relevance_path_ : ndarray of shape (n_iter_ + 1,), int
 {n_features_in_}""",
     # Notes and references.
     "learning_notes": r"""
-With ``gamma="ard"``, ``gamma="learn"`` or ``optimize_kernel=True`` a Gaussian process on at most 300 rows
-proposes parameters of the kernel, and cross-validation on at most 600 rows chooses among these and variants
-with shorter, longer or more equal lengths. The evidence, which overfits narrow kernels, may be lower than
-that of the kernel given. Widths start at 2 sqrt(n_features) times the standard deviation of each input; those
-of inputs that do not matter become large. With more than two classes all share one kernel.""",
+To learn a kernel, a Gaussian process on at most 300 rows proposes parameters, and cross-validation on at most
+600 rows chooses among these and variants with shorter, longer or more equal lengths. The evidence, which
+overfits narrow kernels, may fall. Widths start at 2 sqrt(n_features) times the standard deviation of each
+input; those of inputs that do not matter become large. All classes share one kernel.""",
     "variational_notes": r"""
 With ``scheme="variational"`` the posterior is :math:`q(w) q(\alpha) q(\beta)`: ``alpha_`` (and ``beta_``) are
-expectations, ``mu_`` and ``sigma_`` belong to q(w), and ``log_marginal_likelihood_`` is the lower bound on
-:math:`\ln p(y)` of the functions in the model. The paper's vague priors are (1e-6, 1e-6). With (0, 0), their
-limit, the constants of the improper priors are omitted.""",
+expectations, ``mu_`` and ``sigma_`` belong to q(w), and ``log_marginal_likelihood_`` is a lower bound. The
+paper's priors are (1e-6, 1e-6); with (0, 0) the constants of the improper priors are omitted.""",
     "block_notes": r"""
-A dictionary of more than 30,000 kernel functions is processed in blocks: the scheme runs on a working
-set of a few thousand, sweeps over the other candidates add those with a gain, and the last sweep finds none.
-``callback`` receives records with the action ``"sweep"``.""",
-    "tipping": r"""
+More than 30,000 kernel functions are processed in blocks: the scheme runs on a working set of a few thousand,
+sweeps over the other candidates add those with a gain, and the last sweep finds none.""",
+    "tipping": r"""References
+----------
 C. M. Bishop and M. E. Tipping (2000). Variational relevance vector machines. UAI, 46-53.
 
 M. E. Tipping (2001). Sparse Bayesian learning and the relevance vector machine. JMLR 1, 211-244.
 
 M. E. Tipping and A. C. Faul (2003). Fast marginal likelihood maximisation for sparse Bayesian models.
 AISTATS.""",
-    "kropotov": r"""
+    "kropotov": r"""References
+----------
 D. Kropotov and D. Vetrov (2007). On one method of non-diagonal regularization in sparse Bayesian
 learning. ICML, 457-464.""",
-    "psorakis": r"""
+    "psorakis": r"""References
+----------
 I. Psorakis, T. Damoulas and M. Girolami, "Multiclass relevance vector machines: sparsity and accuracy",
 IEEE Transactions on Neural Networks 21(10), 2010.""",
     # Parameters and sections of methods.
@@ -352,9 +339,8 @@ UserWarning
     "return_std": r"""return_std : bool, default=False
     Whether to return the predictive standard deviation too.""",
     "y_std": r"""y_std : positive float or array-like of shape (n,), optional
-    Standard deviations of new targets, after a fit with ``y_std`` and in its unit: their part of the variance
-    is ``noise_variance_ * y_std**2``. None: that of a typical training row, whose ``y_std**2`` is the
-    harmonic mean of the squares given.""",
+    Standard deviations of new targets, after a fit with ``y_std``: they add ``noise_variance_ * y_std**2`` to
+    the variance. None: a typical row, whose ``y_std**2`` is the harmonic mean of those of the fit.""",
     "predict_sections_std": r"""Returns
 -------
 mean : ndarray of shape (n,) or (n, n_outputs)
@@ -363,10 +349,10 @@ std : ndarray of the same shape
 
 {predict_raises}""",
     "status_": r"""status_ : str
-    ``"converged"``; ``"empty"``: converged, but the model has no function except the bias, and predicts the
-    same everywhere; ``"noise_floor"`` or ``"alpha_floor"``: converged, but the noise variance, or the prior
-    precision of a weight, is at its lower bound; ``"max_iter"``; ``"stopped"`` by the callback;
-    ``"stalled"``: close to an optimum, but not to within ``tol``. Of several fits the worst.""",
+    ``"converged"``; ``"empty"``: converged, but the model predicts the same everywhere; ``"noise_floor"`` or
+    ``"alpha_floor"``: converged, but the noise variance, or a prior precision, is at its lower bound;
+    ``"max_iter"``; ``"stopped"`` by the callback; ``"stalled"``: close to an optimum, but not to within
+    ``tol``. Of several fits the worst.""",
     "predict_sections": r"""Parameters
 ----------
 {X}
@@ -403,8 +389,7 @@ classes : array-like of shape (n_classes,), optional
 labels : sequence of str, default=("x", "y")
     Labels of the axes.""",
     "provider_sections": r"""n_samples : int, optional
-    Number of rows, for `sparsebayes.inspection.certificate` to compare with; None: the provider's
-    ``n_samples``, if it has that.
+    Number of rows, which `sparsebayes.inspection.certificate` compares; None: that of the provider, if known.
 
 Returns
 -------
@@ -414,6 +399,6 @@ self
 Raises
 ------
 TypeError, ValueError
-    If an argument or a result of the provider is invalid, or if the estimator needs the rows themselves, as
-    for ``gamma="scale"``. Exceptions of the provider are passed on unchanged.""",
+    If an argument or a result of the provider is invalid, or the estimator needs the rows themselves.
+    Exceptions of the provider are passed on unchanged.""",
 }

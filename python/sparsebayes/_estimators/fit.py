@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -21,29 +21,37 @@ from .._arrays import (
     learn_classes,
     naming,
 )
-from .._checks import check_flag, check_integer, check_settings, learning_argument
+from .._checks import check_flag, check_integer, check_n_jobs, check_settings, learning_argument
 from .._data import candidates as _candidates
-from .._data.basis import Basis, basis_of, check_without_rows, sized, without_rows
+from .._data.basis import Basis, basis_of, block_rows, check_without_rows, sized, without_rows
 from .._data.checkpoint import Checkpoint, check_path, digest, open_checkpoint
-from .._data.chunks import Chunks, Rows, are_chunks, open_chunks
-from .._data.design import centre
+from .._data.chunks import Chunks, Rows, are_chunks, located, open_chunks
+from .._data.design import centre, core_kernels
 from .._data.out_of_core import Survey, basis_after, gather
 from .._data.statistics import SufficientStatistics, check_memory_limit, check_room, in_words
 from .._hyper import LearningData, check_learnable, check_model, learn
+from .._progress import ReadReporter
 from .._types import FloatArray, Settings
 from .._types import Likelihood as Name
 from ..kernels._resolve import is_precomputed, measures_inputs
-from .chunked_classes import TYPICAL_ACTIVE, by_passes
+from ..providers import PyStatistics, RowPart, SummedStatistics
 from .likelihoods import Classes, Likelihood, Numbers, check_single, fit_of_outputs
-from .probabilities import check_multi_class
+from .posterior import check_multi_class
 from .run import Task
-from .status import RowSummary, mean_excess
+from .status import RowSummary
 from .variational import check_variational
 
 #: Name of this kind of fit in error messages.
 CHUNKED_FIT: Final = "a fit that reads its rows in chunks"
 #: Bytes of a row for each function in a model.
 _ACTIVE_BYTES: Final = 24
+#: Number of active functions to expect: rows are kept if there is memory for so many columns.
+_TYPICAL_ACTIVE: Final = 100
+#: Largest number of values in a block of rows (a block has a minimum number of rows): the core copies some of
+#: them, and the allocator does not return the memory of all blocks at once.
+_MAX_BLOCK_VALUES: Final = 3 << 18
+#: The mean of y is far from 0 if it exceeds so many standard errors.
+_MAX_STANDARD_ERRORS: Final = 1e6
 #: Learned kernels that are tried, best first, until a fit converges.
 _MAX_KERNELS_TRIED: Final = 3
 
@@ -60,8 +68,7 @@ def validate(est: Any, X: Any, y: Any, sample_weight: Any, y_std: Any = None) ->
             )
         _check_chunked(est)
     elif not _is_too_large(est, X, y, limit):
-        labels = est._labels
-        return check_training(est, X, y, sample_weight, y_std=y_std, labels=labels, outputs=not labels)
+        return check_training(est, X, y, sample_weight, y_std)
     if y_std is not None:
         raise ValueError(
             "y_std needs the rows in memory; for rows that are read in chunks give weights proportional "
@@ -74,7 +81,7 @@ def _is_too_large(est: Any, X: Any, y: Any, limit: int) -> bool:
     """Tell whether an array is to be read in chunks, as a fit in memory would exceed the limit."""
     if not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind not in "fiub" or X.size == 0:
         return False
-    n_active = min(sized(est, *X.shape).n_summed, TYPICAL_ACTIVE)
+    n_active = min(sized(est, *X.shape).n_summed, _TYPICAL_ACTIVE)
     needed = 16.0 * X.size + _ACTIVE_BYTES * len(X) * n_active
     if needed <= limit:
         return False
@@ -122,7 +129,7 @@ def build(est: Any, rows: Training | Chunks) -> Iterable[Task]:
         return _in_memory(est, rows, settings)
     publish_features(est, rows.n_features, rows.names)
     if est._labels:
-        return [by_passes(est, rows, settings)]
+        return [_by_passes(est, rows, settings)]
     found = gather(est, rows)
     task = of_sums(est, found.basis, found.stats, settings)
     return [replace(task, stopped=found.stopped, checkpoint=found.checkpoint)]
@@ -144,11 +151,9 @@ def of_sums(est: Any, basis: Basis, stats: SufficientStatistics, settings: Setti
     check_variational(settings, "gaussian", learning=False)
     # Centres may have been chosen among more rows than the callback let the sums read.
     basis = basis.whole(est, without_rows(est.n_features_in_, max(sums.n_rows, basis.size)))
-    bias, n_basis = basis.bias, int(basis.bias) + basis.n_summed
-    n_columns = basis.n_columns if bias else 0
-    fit = partial(sums.fit, bias=bias, n_centred=n_columns, **settings.of_one_target())
+    fit = partial(sums.fit, bias=basis.bias, n_centred=basis.n_centred, **settings.of_one_target())
     summary = RowSummary(sums.n_rows, sums.weight)
-    return Task(basis, Numbers(), settings, [fit], n_basis, summary, shift=0.0)
+    return Task(basis, Numbers(), settings, [fit], basis.n_basis, summary, shift=0.0)
 
 
 def add_rows(est: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Task, SufficientStatistics]:
@@ -238,7 +243,16 @@ def _offset_of(
         return 0.0
     if not check_flag("fit_intercept", est.fit_intercept):
         return 0.0
-    return mean_excess(training.y, training.weights)
+    y, weights = training.y, training.weights
+    with np.errstate(all="ignore"):
+        mean = np.average(y, axis=0, weights=weights)
+        std = np.sqrt(np.average((y - mean) ** 2, axis=0, weights=weights))
+        n = len(y) if weights is None else weights.sum()
+        excess = np.abs(mean) - _MAX_STANDARD_ERRORS * std / np.sqrt(n)
+    # By rounding the mean of equal numbers may differ from them.
+    varies = std > 8.0 * np.finfo(float).eps * np.abs(mean)
+    far = varies & (excess > 0.0) & np.isfinite(excess)
+    return np.where(far, np.sign(mean) * excess, 0.0)
 
 
 def _bases(
@@ -268,6 +282,125 @@ def _bases(
         yield replace(basis, kernels=kernels), True
 
 
+# --- classifications of rows in chunks, which are read again at each step of the fit -------------------
+
+
+@dataclass(frozen=True)
+class ClassBasis:
+    """A basis and the likelihood of its classes, after a first pass over the rows.
+
+    ``shift`` is close to the mean of the columns of X, or of the extra columns, and is subtracted before they
+    are summed: sums of numbers far from 0 keep too few digits of their differences.
+    """
+
+    basis: Basis
+    likelihood: Classes
+    shift: FloatArray
+    n_threads: int | None
+    summary: RowSummary
+
+    @classmethod
+    def after(cls, est: Any, survey: Survey, n_features: int) -> ClassBasis:
+        """Return the basis and the classes of an estimator, given a survey of all rows."""
+        facts = survey.facts(est)
+        likelihood = Classes.of(survey.classes, est.multi_class)
+        if likelihood.name == "multinomial":
+            raise ValueError("multi_class='softmax' needs the rows in memory; take multi_class='ovr'")
+        basis = basis_after(est, facts, n_features)
+        shift, n_threads = basis.shift(facts.get("inputs")), check_n_jobs(est.n_jobs)
+        summary = RowSummary(survey.n_rows, survey.weight)
+        return cls(basis, likelihood, shift, n_threads, summary)
+
+    def part(self, X: FloatArray, is_class: NDArray[np.bool_], weights: FloatArray | None) -> RowPart:
+        """Return the provider of these rows, with target 1 for rows of a class and 0 for others."""
+        basis, targets = self.basis, is_class.astype(np.float64)
+        options: Any = {"fit_intercept": basis.bias, "likelihood": "bernoulli", "n_jobs": self.n_threads}
+        if basis.n_columns == 0:
+            options |= {"kernels": basis.kernels, "centres": basis.centres}
+        else:
+            X = basis.summed(X, self.shift, self.n_threads)
+        return RowPart(X, targets, weights, **options)
+
+    def task(
+        self, provider_of: Callable[[Any], PyStatistics], settings: Settings, *, stopped: bool = False
+    ) -> Task:
+        """Return the fits of each class against the rest, given a function that makes a class's provider."""
+        basis = self.basis
+        options = settings.of_one_target() | {"n_centred": basis.n_centred}
+
+        def fit(label: Any, callback: Any) -> _core.Posterior:
+            # The rows of one class are freed before those of the next are read.
+            return _core.fit_provider(provider_of(label), callback=callback, **options)
+
+        return Task(
+            basis,
+            self.likelihood,
+            settings,
+            [partial(fit, label) for label in self.likelihood.positive],
+            basis.n_basis,
+            self.summary,
+            shift=self.shift,
+            stopped=stopped,
+        )
+
+
+def _by_passes(est: Any, chunks: Chunks, settings: Settings) -> Task:
+    """Return the fits of rows that are read in chunks at each step, after a first pass over them."""
+    check_scheme(settings)
+    chunks.check_passes("a classification")
+    d, limit = chunks.n_features, check_memory_limit(est.memory_limit)
+    reading, survey = ReadReporter(est, chunks.n_rows), Survey(est, d)
+    for block in reading.passing("looking at classes", chunks.blocks(block_rows(d, _MAX_BLOCK_VALUES))):
+        survey.add(block)
+    functions = ClassBasis.after(est, survey, d)
+    basis, n_basis = functions.basis, functions.basis.n_basis
+    # Values of a row in memory while its block is processed.
+    width = d if basis.n_columns == 0 and core_kernels(basis.kernels) else max(d, n_basis)
+    height = block_rows(width, _MAX_BLOCK_VALUES)
+    if (needed := 32.0 * height * width) > limit:
+        raise ValueError(
+            f"memory_limit of {in_words(limit)} is too small: a block of rows takes {in_words(needed)} "
+            "here; raise memory_limit"
+        )
+    values_per_row = d + width + 6 + 2 * min(n_basis, _TYPICAL_ACTIVE)
+    kept = 8.0 * survey.n_rows * values_per_row <= limit
+
+    def provider_of(label: Any) -> PyStatistics:
+        rows = _ClassRows(chunks, functions, label, height, kept)
+        parts = list(rows) if kept else rows
+        return SummedStatistics(parts, n_basis=n_basis, likelihood="bernoulli")
+
+    return functions.task(provider_of, settings, stopped=reading.stopped)
+
+
+def check_scheme(settings: Settings) -> None:
+    """Raise ValueError for a scheme that needs the rows in memory."""
+    if settings.scheme == "variational":
+        raise ValueError(
+            "scheme='variational' needs the rows in memory; take a scheme other than 'variational'"
+        )
+
+
+@dataclass(frozen=True)
+class _ClassRows:
+    """All rows as providers, block by block, read again by each iteration.
+
+    ``kept``: the providers outlive the iteration.
+    """
+
+    chunks: Chunks
+    functions: ClassBasis
+    label: Any
+    height: int
+    kept: bool
+
+    def __iter__(self) -> Iterator[RowPart]:
+        for block in self.chunks.blocks(self.height):
+            with located(block.chunk, block.first, len(block)):
+                block = block.copy() if self.kept else block
+                yield self.functions.part(block.X, block.y == self.label, block.weights)
+
+
 # --- providers of statistics instead of rows -----------------------------------------------------------
 
 _METHODS: Final = ("target_moments", "deviance", "gradient", "among", "sweep")
@@ -285,9 +418,8 @@ def of_providers(
         n_samples = getattr(providers[0], "n_samples", None)
     n_samples = None if n_samples is None else check_integer("n_samples", n_samples, least=1)
     basis = _basis(est, n_basis)
-    n_columns = basis.n_columns if basis.bias else 0
-    providers, shift = _near_zero(providers, n_columns)
-    options = settings.of_one_target() | {"n_centred": n_columns}
+    providers, shift = _near_zero(providers, basis.n_centred)
+    options = settings.of_one_target() | {"n_centred": basis.n_centred}
     fits: list[Any] = [partial(_core.fit_provider, provider, **options) for provider in providers]
     return [Task(basis, likelihood, settings, fits, n_basis, RowSummary(n_samples), shift=shift)]
 
@@ -381,11 +513,10 @@ def _basis(est: Any, n_basis: int) -> Basis:
                 "gamma='scale' needs the rows, for their variance; give a number, or a kernel object"
             )
     basis: Basis = basis_of(est, without_rows(est.n_features_in_), stored=False)
-    expected = int(bias) + basis.n_summed
-    if n_basis != expected:
-        n_kernels = len(getattr(basis, "kernels", ()))
+    if n_basis != basis.n_basis:
         raise ValueError(
-            f"provider must have the functions of the estimator, {expected}: {int(bias)} for fit_intercept, "
-            f"and {n_kernels} kernel(s) centred at {len(est.candidates_)} candidates; got {n_basis}"
+            f"provider must have the functions of the estimator, {basis.n_basis}: {int(bias)} for "
+            f"fit_intercept, and {len(basis.kernels)} kernel(s) centred at {len(est.candidates_)} "
+            f"candidates; got {n_basis}"
         )
     return basis

@@ -20,7 +20,6 @@ The hyperparameters stay as fitted. C^-1 belongs to the fitted model: test rows 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +29,7 @@ from .._arrays import Training, check_X
 from .._checks import check_n_jobs
 from .._data.basis import output_weights
 from .._data.design import evaluate
-from .._types import FloatArray, IntArray
+from .._types import FloatArray
 from ..kernels import Kernel
 from ..kernels._resolve import is_precomputed
 from .posterior import moments
@@ -43,64 +42,6 @@ _MAX_KERNEL_VALUES = 1 << 20
 _DIAGONAL_ROWS = 64
 
 
-@dataclass(frozen=True)
-class _Fitted:
-    """A fitted regression of one output at its training rows."""
-
-    #: Training rows, N x d, their weights and targets.
-    X: FloatArray
-    weights: FloatArray
-    target: FloatArray
-    #: Active functions at these rows, N x m, and the number of the kernel of each; -1 for none.
-    Phi: FloatArray
-    block: IntArray
-    alpha: FloatArray
-    mu: FloatArray
-    sigma: FloatArray
-    beta: float
-    kernels: list[Kernel]
-    n_threads: int | None
-
-    def prior_variances(self) -> FloatArray:
-        """Return the prior variance v of the weight of a new function, for each kernel.
-
-        The mean square of a new function at its own centre equals the mean square of what its kernel
-        contributes to the fitted model on the training rows. A kernel without active functions gets 0.
-        """
-        variances = np.zeros(len(self.kernels))
-        for p, kernel in enumerate(self.kernels):
-            own = self.block == p
-            height = self.weights @ _diagonal(kernel, self.X) ** 2
-            if height > 0.0:
-                variances[p] = self.weights @ (self.Phi[:, own] @ self.mu[own]) ** 2 / height
-        return variances
-
-    def changes(self, roots: FloatArray, X: FloatArray, phi: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return what the functions centred at the rows ``X`` add to mean and variance at X, each (n,).
-
-        ``roots``: square roots of the prior variances; ``phi``: the active functions at these rows, (n, m). A
-        list of P kernels adds P functions per row. Functions are scaled by ``roots``, so that their weights
-        have prior variance 1: the matrix of 1 / v + s is then 1 + s, and v = 0 needs no special case.
-        """
-        pairs = list(zip(roots, self.kernels, strict=True))
-        functions = np.stack([root * evaluate(kernel, self.X, X, self.n_threads) for root, kernel in pairs])
-        weighted = self.beta * self.weights[:, np.newaxis]
-        c = self.sigma @ ((weighted * self.Phi).T @ functions)  # (P, m, n)
-        new = np.stack([root * _diagonal(kernel, X) for root, kernel in pairs]) - np.sum(phi.T * c, axis=1)
-        pull = (weighted[:, 0] * (self.target - self.Phi @ self.mu)) @ functions
-        left = np.sqrt(weighted) * (functions - self.Phi @ c)
-        seen = np.sqrt(self.alpha)[:, np.newaxis] * c
-        precision = np.eye(len(pairs)) + sum(np.einsum("pin,qin->npq", part, part) for part in (left, seen))
-        solved = np.linalg.solve(precision, new.T[:, :, np.newaxis])[:, :, 0].T
-        return np.sum(solved * pull, axis=0), np.sum(solved * new, axis=0)
-
-
-def _diagonal(kernel: Kernel, X: FloatArray) -> FloatArray:
-    """Return k(x, x) of each row."""
-    blocks = (X[start : start + _DIAGONAL_ROWS] for start in range(0, len(X), _DIAGONAL_ROWS))
-    return np.concatenate([np.diagonal(kernel(block, block)) for block in blocks])
-
-
 def healed_moments(est: RVR, X: Any) -> tuple[FloatArray, FloatArray]:
     """Return mean and variance of the healed function at these rows, each (n, n_outputs)."""
     check_is_fitted(est)
@@ -108,33 +49,60 @@ def healed_moments(est: RVR, X: Any) -> tuple[FloatArray, FloatArray]:
     means, variances = moments(est, X, variance=True)
     assert variances is not None
     values, n_threads = check_X(est, X, reset=False), check_n_jobs(est.n_jobs)
-    phi = est._basis.functions(est.active_, values, n_threads)
-    kernels, n_outputs = est._kernels(), means.shape[1]
-    height = max(1, _MAX_KERNEL_VALUES // (len(training.X) * len(kernels)))
+    kernels, rows, n_outputs = est._kernels(), training.X, means.shape[1]
+    phi, Phi = (est._basis.functions(est.active_, each, n_threads) for each in (values, rows))
+    #: The kernel of each active function; -1 for none.
+    block = np.where(est.active_ < 0, -1, est.active_ // est._basis.size)
+    weights = np.ones(len(rows)) if training.weights is None else training.weights
+    targets = training.y.reshape(len(rows), -1)
     sigmas = np.broadcast_to(est.sigma_, (n_outputs, *est.sigma_.shape[-2:]))
     betas = np.broadcast_to(est.beta_ / (est._y_variance or 1.0), n_outputs)
-    Phi = est._basis.functions(est.active_, training.X, n_threads)
+    height = max(1, _MAX_KERNEL_VALUES // (len(rows) * len(kernels)))
     for output, mu in enumerate(output_weights(est)):
-        model = _Fitted(
-            X=training.X,
-            weights=np.ones(len(training.X)) if training.weights is None else training.weights,
-            target=training.y.reshape(len(training.X), -1)[:, output],
-            Phi=Phi,
-            block=np.where(est.active_ < 0, -1, est.active_ // est._basis.size),
-            alpha=est.alpha_,
-            mu=mu,
-            sigma=sigmas[output],
-            beta=float(betas[output]),
-            kernels=kernels,
-            n_threads=n_threads,
-        )
-        roots = np.sqrt(model.prior_variances())
+        sigma, weighted = sigmas[output], betas[output] * weights[:, np.newaxis]
+        contributions = [Phi[:, block == p] @ mu[block == p] for p in range(len(kernels))]
+        roots = np.sqrt(_prior_variances(kernels, rows, weights, contributions))
+        residual = targets[:, output] - Phi @ mu
         for start in range(0, len(values), height):
             part = slice(start, start + height)
-            mean, variance = model.changes(roots, values[part], phi[part])
-            means[part, output] += mean
-            variances[part, output] += variance
+            # The functions centred at these rows, P for each with a list of P kernels. They are scaled by
+            # `roots`, so that their weights have prior variance 1: the matrix of 1 / v + s is then 1 + s, and
+            # v = 0 needs no special case.
+            pairs = list(zip(roots, kernels, strict=True))
+            functions = np.stack([r * evaluate(kernel, rows, values[part], n_threads) for r, kernel in pairs])
+            c = sigma @ ((weighted * Phi).T @ functions)  # (P, m, n)
+            new = np.stack([r * _diagonal(kernel, values[part]) for r, kernel in pairs])
+            new = new - np.sum(phi[part].T * c, axis=1)
+            pull = (weighted[:, 0] * residual) @ functions
+            left = np.sqrt(weighted) * (functions - Phi @ c)
+            seen = np.sqrt(est.alpha_)[:, np.newaxis] * c
+            s = sum(np.einsum("pin,qin->npq", each, each) for each in (left, seen))
+            solved = np.linalg.solve(np.eye(len(pairs)) + s, new.T[:, :, np.newaxis])[:, :, 0].T
+            means[part, output] += np.sum(solved * pull, axis=0)
+            variances[part, output] += np.sum(solved * new, axis=0)
     return means, variances
+
+
+def _prior_variances(
+    kernels: list[Kernel], X: FloatArray, weights: FloatArray, contributions: list[FloatArray]
+) -> FloatArray:
+    """Return the prior variance v of the weight of a new function, for each kernel.
+
+    The mean square of a new function at its own centre equals the mean square of what its kernel contributes
+    to the fitted model on the training rows. A kernel without active functions gets 0.
+    """
+    variances = np.zeros(len(kernels))
+    for p, (kernel, contribution) in enumerate(zip(kernels, contributions, strict=True)):
+        height = weights @ _diagonal(kernel, X) ** 2
+        if height > 0.0:
+            variances[p] = weights @ contribution**2 / height
+    return variances
+
+
+def _diagonal(kernel: Kernel, X: FloatArray) -> FloatArray:
+    """Return k(x, x) of each row."""
+    blocks = (X[start : start + _DIAGONAL_ROWS] for start in range(0, len(X), _DIAGONAL_ROWS))
+    return np.concatenate([np.diagonal(kernel(block, block)) for block in blocks])
 
 
 def _training_rows(est: RVR) -> Training:

@@ -16,7 +16,7 @@ from .._data.design import Design, Layout
 from .._row_likelihoods import ROW_LIKELIHOODS, Targets
 from .._types import FloatArray, IntArray, Link, PerRow, Settings
 from .._types import Likelihood as Name
-from .probabilities import check_multi_class, weights_in_order
+from .posterior import check_multi_class, weights_in_order
 
 if TYPE_CHECKING:
     from .._arrays import Training

@@ -1,69 +1,68 @@
-"""Moments of the linear predictor of a fitted model, and the model as arrays for its certificate."""
+"""Predictions of a fitted model, and the model as arrays for its certificate.
+
+The core counts K functions for each of C classes of a softmax: number ``c * K + j`` adds function j to the
+logit of class c.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import log_softmax, logsumexp
 from sklearn.utils.validation import check_is_fitted
 
 from .._arrays import check_training, check_X
-from .._checks import check_n_jobs, check_predictions, check_prior
+from .._checks import check_choice, check_n_jobs, check_predictions, check_prior
 from .._data.basis import output_weights
 from .._data.chunks import located, release
-from .._types import FloatArray, OutputsProblem, PerRow, Problem
-from .status import MAX_CONSTANT_FUNCTIONS
+from .._types import FloatArray, IntArray, OutputsProblem, PerRow, Problem
 
 #: Rows predicted at a time, to bound the memory.
-_ROWS = 8192
+_ROWS, _SOFTMAX_ROWS = 8192, 2048
+
+
+def by_blocks(
+    est: Any, X: ArrayLike, predict: Callable[[FloatArray], tuple[FloatArray, ...]], n_rows: int = _ROWS
+) -> tuple[FloatArray, ...]:
+    """Return the arrays that ``predict`` makes of rows of X, computed a block of checked rows at a time."""
+    check_is_fitted(est)
+    parts = []
+    if isinstance(X, np.memmap) and X.ndim == 2 and len(X) > n_rows:
+        for number, start in enumerate(range(0, len(X), n_rows)):
+            rows = X[start : start + n_rows]
+            with located(number, start, len(rows)):
+                parts.append(by_blocks(est, rows, predict, n_rows))
+            release(X)
+    else:
+        values = check_X(est, X, reset=False)
+        with np.errstate(over="ignore", invalid="ignore"):  # `check_predictions` reports it
+            for start in range(0, len(values), n_rows):
+                parts.append(predict(values[start : start + n_rows]))
+    found = tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    check_predictions(*found)
+    return found
 
 
 def moments(est: Any, X: ArrayLike, *, variance: bool) -> tuple[FloatArray, FloatArray | None]:
     """Return mean and, if asked for, variance of the linear predictor, each (n, n_outputs)."""
-    check_is_fitted(est)
-    if isinstance(X, np.memmap) and X.ndim == 2 and len(X) > _ROWS:
-        parts = []
-        for number, start in enumerate(range(0, len(X), _ROWS)):
-            rows = X[start : start + _ROWS]
-            with located(number, start, len(rows)):
-                parts.append(moments(est, rows, variance=variance))
-            release(X)
-        means, variances = (list(part) for part in zip(*parts, strict=True))
-        return np.concatenate(means), np.concatenate(variances) if variance else None
-    values, n_threads = check_X(est, X, reset=False), check_n_jobs(est.n_jobs)
-    weights = output_weights(est)
-    sigmas = est.sigma_ if est.sigma_.ndim == 3 else est.sigma_[np.newaxis]
-    mean = np.empty((len(values), len(weights)))
-    v = np.empty_like(mean) if variance else None
-    for start in range(0, len(values), _ROWS):
-        part = slice(start, start + _ROWS)
-        phi = est._basis.functions(est.active_, values[part], n_threads)
-        with np.errstate(over="ignore", invalid="ignore"):
-            mean[part] = phi @ weights.T
-            if v is not None:
-                for output, sigma in enumerate(sigmas):
-                    # By rounding a variance close to 0 may be negative.
-                    v[part, output] = np.maximum(((phi @ sigma) * phi).sum(axis=1), 0.0)
-                # Outputs with the same noise have the same covariance.
-                v[part, len(sigmas) :] = v[part, :1]
-    check_predictions(*(values for values in (mean, v) if values is not None))
-    return mean, v
 
+    def predict(rows: FloatArray) -> tuple[FloatArray, ...]:
+        phi = est._basis.functions(est.active_, rows, check_n_jobs(est.n_jobs))
+        mean = phi @ output_weights(est).T
+        if not variance:
+            return (mean,)
+        sigmas = est.sigma_ if est.sigma_.ndim == 3 else [est.sigma_]
+        # By rounding a variance close to 0 may be negative.
+        v = [np.maximum(((phi @ sigma) * phi).sum(axis=1), 0.0) for sigma in sigmas]
+        # Outputs with the same noise have the same covariance.
+        return mean, np.broadcast_to(np.column_stack(v), mean.shape)
 
-def kernel_contribution(est: Any, X: FloatArray) -> FloatArray | None:
-    """Return the contribution of a few kernel functions at rows of X, (n, n_outputs), without the intercept.
-
-    None if there are many, or extra columns.
-    """
-    if est.extra_basis_ is not None or len(est.relevance_) > MAX_CONSTANT_FUNCTIONS:
-        return None
-    columns = est.active_ >= 0
-    phi = est._basis.functions(est.active_, X, check_n_jobs(est.n_jobs))
-    contribution: FloatArray = phi[:, columns] @ output_weights(est)[:, columns].T
-    return contribution
+    mean, *variances = by_blocks(est, X, predict)
+    return mean, variances[0] if variance else None
 
 
 def problems(
@@ -71,10 +70,7 @@ def problems(
 ) -> Iterator[Problem | OutputsProblem]:
     """Yield each fit of an estimator as arrays, given the training data."""
     check_is_fitted(est)
-    labels = est._labels
-    training = check_training(
-        est, X, y, sample_weight, y_std=y_std, labels=labels, outputs=not labels, reset=False
-    )
+    training = check_training(est, X, y, sample_weight, y_std, reset=False)
     if (est._y_variance is None) != (training.noise is None):
         raise ValueError(f"y_std must be that of the fit, which had {'none' if y_std is not None else 'one'}")
     # A provider may not know its number of rows.
@@ -83,7 +79,7 @@ def problems(
             f"X and y must be the training data, {est._n_samples} rows; got {training.n_samples} rows"
         )
     n_outputs = [1 if part.ndim == 1 else part.shape[1] for part in (est.mu_, training.y)]
-    if not labels and n_outputs[0] != n_outputs[1]:
+    if not est._labels and n_outputs[0] != n_outputs[1]:
         raise ValueError(f"y must be the training data, with {n_outputs[0]} outputs; got {n_outputs[1]}")
     if np.any(est._offset):
         training = replace(training, y=training.y - est._offset)
@@ -136,3 +132,81 @@ def _noise_state(est: Any) -> Literal["estimated", "fixed", "floor", "none"]:
     if est.noise_variance is not None:
         return "fixed"
     return "floor" if est.status_ == "noise_floor" else "estimated"
+
+
+# --- class probabilities -------------------------------------------------------------------------------
+
+
+def check_multi_class(value: object) -> bool:
+    """Return whether ``multi_class`` is the softmax; raise TypeError or ValueError if it is unknown."""
+    return bool(check_choice("multi_class", value, ("softmax", "ovr")) == "softmax")
+
+
+def weights_in_order(alpha: FloatArray) -> tuple[IntArray, IntArray]:
+    """Return the class of each weight in the model, and its row in ``alpha_``, in the order of ``sigma_``."""
+    classes, rows = np.nonzero(np.isfinite(alpha.T))
+    return classes, rows
+
+
+def softmax_probabilities(est: Any, X: ArrayLike, moderate: bool) -> FloatArray:
+    """Return the softmax of the logits at the mode, or its mean over their posterior (`moderated`)."""
+
+    def predict(rows: FloatArray) -> tuple[FloatArray]:
+        phi = est._basis.functions(est.active_, rows, check_n_jobs(est.n_jobs))
+        means = phi @ est.mu_
+        log_p = moderated(means, variances_of_differences(phi, est)) if moderate else log_softmax(means, 1)
+        return (np.exp(log_p),)
+
+    (p,) = by_blocks(est, X, predict, _SOFTMAX_ROWS)
+    p /= p.sum(axis=1, keepdims=True)
+    return p
+
+
+def variances_of_differences(phi: FloatArray, est: Any) -> FloatArray:
+    """Return the posterior variance of each difference of two logits, (n, n_classes, n_classes)."""
+    classes, rows = weights_in_order(est.alpha_)
+    n_classes = est.alpha_.shape[1]
+    expanded, of_class = phi[:, rows], classes[:, np.newaxis] == np.arange(n_classes)
+    covariance = np.empty((len(phi), n_classes, n_classes))
+    for c in range(n_classes):
+        mine = of_class[:, c]
+        covariance[:, c] = (expanded[:, mine] @ est.sigma_[mine] * expanded) @ of_class
+    own = np.einsum("ncc->nc", covariance)
+    both = own[:, :, np.newaxis] + own[:, np.newaxis]
+    # By rounding a variance close to 0 may be negative.
+    variances: FloatArray = np.maximum(both - covariance - covariance.transpose(0, 2, 1), 0.0)
+    return variances
+
+
+def moderated(means: FloatArray, variances: FloatArray) -> FloatArray:
+    r"""Return the approximate log of the mean softmax over Gaussian logits.
+
+    :math:`1 / p_c = \sum_d e^{-(\eta_c - \eta_d)}`, and the mean of each
+    :math:`\sigma(\eta_c - \eta_d)` is about :math:`\sigma(\kappa_{cd} (m_c - m_d))`, MacKay's
+    :math:`\kappa_{cd} = (1 + \pi v_{cd} / 8)^{-1/2}` with the variance of that difference. So :math:`p_c
+    \propto 1 / \sum_d e^{-\kappa_{cd} (m_c - m_d)}` (Daunizeau 2017), which for two classes is MacKay's
+    formula.
+    """
+    kappa = 1.0 / np.sqrt(1.0 + np.pi / 8.0 * variances)
+    log_p = -logsumexp(kappa * (means[:, np.newaxis] - means[:, :, np.newaxis]), axis=2)
+    normalised: FloatArray = log_p - logsumexp(log_p, axis=1, keepdims=True)
+    return normalised
+
+
+def log_normalised(logits: FloatArray) -> FloatArray:
+    """Return the log of normalised sigmoids of the logits, (n, n_classes).
+
+    One column is the logit of the second of two classes.
+    """
+    if logits.shape[1] == 1:
+        logits = np.hstack([-logits, logits])
+    # In logarithms, so that the ratios survive if every probability underflows.
+    log_p = -np.logaddexp(0.0, -logits)
+    log_p -= log_p.max(axis=1, keepdims=True)
+    log_p -= np.log(np.exp(log_p).sum(axis=1, keepdims=True))
+    return log_p
+
+
+def normalised(logits: FloatArray) -> FloatArray:
+    """Return the sigmoids of the logits, (n, n_classes), with each row divided by its sum."""
+    return np.exp(log_normalised(logits))

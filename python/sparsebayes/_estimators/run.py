@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .. import _core
-from .._arrays import KnownNoise, Training
+from .._arrays import Training
 from .._checks import check_flag
 from .._data.basis import Basis
 from .._data.checkpoint import Checkpoint
@@ -44,11 +44,6 @@ class Task:
     stopped: bool = False
     checkpoint: Checkpoint | None = None
 
-    @property
-    def noise(self) -> KnownNoise | None:
-        """Known standard deviations of the targets."""
-        return None if self.training is None else self.training.noise
-
     def succeeded(self, posteriors: list[Any]) -> bool:
         """Tell whether no other task need be tried."""
         if np.any(self.offset) and 0 not in posteriors[0].active:
@@ -66,7 +61,7 @@ def run(est: Any, tasks: Iterable[Task]) -> tuple[Task, list[Any]]:
             task.n_basis,
             has_noise=task.likelihood.name == "gaussian",
             n_fits=len(task.fits),
-            noise=task.noise,
+            noise=None if task.training is None else task.training.noise,
             stopped=task.stopped,
         )
         posteriors = []
@@ -104,24 +99,20 @@ def publish(est: Any, task: Task, posteriors: list[Any]) -> None:
     est.mu_[est.active_ == -1] += task.offset
     n_effective = _effective_parameters(posteriors, likelihood, task.n_basis)
     est._row_summary = replace(task.summary, n_effective=n_effective)
-    if task.noise is not None:
-        _publish_known_noise(est, task.noise)
+    if task.training is not None and (noise := task.training.noise) is not None:
+        est._y_variance = noise.variance
+        est.beta_ *= noise.variance
+        est.noise_variance_ = 1.0 / est.beta_
+        # The evidence of these standard deviations.
+        est._log_evidences = [evidence + noise.log_evidence for evidence in est._log_evidences]
+        est.log_marginal_likelihood_path_ = est.log_marginal_likelihood_path_ + noise.log_evidence
+        est.log_marginal_likelihood_ += noise.log_evidence
     basis.publish(est, task.training)
     if hasattr(est, "keep_rows"):
         est._kept = deepcopy(task.training) if check_flag("keep_rows", est.keep_rows) else None
     est.__dict__.pop("_statistics", None)  # sums of `partial_fit`
     if task.checkpoint is not None and est.status_ != "stopped":
         task.checkpoint.remove()
-
-
-def _publish_known_noise(est: Any, noise: KnownNoise) -> None:
-    """Publish noise in units of ``y_std`` squared, and the evidence of these standard deviations."""
-    est._y_variance = noise.variance
-    est.beta_ *= noise.variance
-    est.noise_variance_ = 1.0 / est.beta_
-    est._log_evidences = [evidence + noise.log_evidence for evidence in est._log_evidences]
-    est.log_marginal_likelihood_path_ = est.log_marginal_likelihood_path_ + noise.log_evidence
-    est.log_marginal_likelihood_ += noise.log_evidence
 
 
 def _effective_parameters(posteriors: list[Any], likelihood: Likelihood, n_basis: int) -> float:

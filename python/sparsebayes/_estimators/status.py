@@ -7,7 +7,7 @@ the remedy.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -16,7 +16,6 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._arrays import Training
 from .._checks import learning_argument
-from .._data.basis import bias_weights
 from .._data.design import evaluate
 from .._types import FloatArray, IntArray
 from ..kernels import Kernel, OnColumns
@@ -30,7 +29,8 @@ REMEDIES: Final = {
     "noise_floor": "the estimate of the noise variance reached its floor, var(y) / 1e6: as far as the fit "
     "can tell y is free of noise. Set noise_variance to the noise you expect",
     "alpha_floor": "the prior precision of some weight reached its floor, 1e-15 for a column of unit length: "
-    "the data ask for a weight without bound. Scale X or change the kernel width",
+    "the data ask for a weight without bound. If y is far from 0 subtract its mean, or set "
+    "fit_intercept=True; else scale X or change the kernel width",
     "max_iter": "max_iter={max_iter} steps were not enough. Raise max_iter or tol",
     "stalled": "the model is close to an optimum that could not be reached to tol, as happens when basis "
     "functions depend on one another almost exactly, with very unequal sample weights, or for classes with a "
@@ -51,10 +51,8 @@ _NARROW_KERNEL_VALUE: Final = 0.01
 #: Weights whose sum is below this and below half of the number of rows were probably normalised: they do not
 #: count rows.
 _MIN_TOTAL_WEIGHT: Final = 20.0
-#: The mean of y is far from 0 if it exceeds so many standard errors.
-_MAX_STANDARD_ERRORS: Final = 1e6
 #: Largest number of functions that may all be constant; more would be linearly dependent.
-MAX_CONSTANT_FUNCTIONS: Final = 3
+_MAX_CONSTANT_FUNCTIONS: Final = 3
 #: Predictions that differ by less, in units of the noise std or of log odds, are equal.
 _CONSTANT_RTOL: Final = 1e-6
 
@@ -95,19 +93,28 @@ class RowSummary:
         return min(known) if known else None
 
 
+def is_empty(est: Any) -> bool:
+    """Return whether a model has no function but the intercept."""
+    return _number_of_functions(est) == 0
+
+
+def _number_of_functions(est: Any) -> int:
+    if hasattr(est, "n_effective_"):
+        return int(np.max(est.n_effective_))
+    return int(np.count_nonzero(est.active_ >= 0))
+
+
 def is_constant(est: Any, summary: RowSummary) -> bool:
     """Return whether the model's functions are all constant, as those of a kernel far too wide are."""
-    X = _inputs(est, summary)
-    if X is None or len(X) < 2 or (changes := est._kernel_contribution(X[_some_rows(X)])) is None:
+    X = summary.X
+    if not hasattr(est, "kernel_") or getattr(est, "extra_basis_", None) is not None:
+        return False
+    if X is None or len(X) < 2 or _number_of_functions(est) > _MAX_CONSTANT_FUNCTIONS:
         return False
     scale = np.sqrt(getattr(est, "noise_variance_", 1.0) * _unit_of_noise(est))
     with np.errstate(all="ignore"):
-        return bool(np.all(np.ptp(changes, axis=0) <= _CONSTANT_RTOL * scale))
-
-
-def _inputs(est: Any, summary: RowSummary) -> FloatArray | None:
-    """Return the inputs, or the centres if the rows are not in memory."""
-    return getattr(est, "candidates_", None) if summary.X is None else summary.X
+        predictors = est._linear_predictor(X[_some_rows(X)])
+        return bool(np.all(np.ptp(predictors, axis=0) <= _CONSTANT_RTOL * scale))
 
 
 def _some_rows(X: FloatArray) -> IntArray:
@@ -121,24 +128,18 @@ def _unit_of_noise(est: Any) -> float:
 
 def warning_of(est: Any, summary: RowSummary) -> tuple[type[Warning], str] | None:
     """Return category and message of the warning about this fit, or None."""
-    summary = replace(summary, X=_inputs(est, summary))
     unscaled, status = _unscaled(est, summary.X), est.status_
     category: type[Warning] = ConvergenceWarning
     given = getattr(est, "noise_variance", None) is not None
     if status == "empty":
-        extent = f"no {_functions_of(est)}" if est._is_empty() else f"only constant {_functions_of(est)}"
+        extent = f"no {_functions_of(est)}" if is_empty(est) else f"only constant {_functions_of(est)}"
         message = f"the model has {extent} and predicts the same for every row. "
-        message += _cause_of_emptiness(est, summary, unscaled)
+        with np.errstate(all="ignore"):
+            message += _cause_of_emptiness(est, summary, unscaled)
     elif status in _AT_AN_OPTIMUM and is_saturated(summary) and not given:
         category, message = OverfitWarning, _overfit(est, summary)
-    elif status == "noise_floor" and est._is_empty():
+    elif status == "noise_floor" and is_empty(est):
         message = _CONSTANT
-    elif status == "alpha_floor" and _is_far_from_zero(est, summary):
-        message = (
-            "the prior precision of some weight reached its floor, as y is far from 0 compared with its "
-            "standard deviation: subtract its mean"
-            + ("" if est.fit_intercept else ", or set fit_intercept=True")
-        )
     else:
         message = REMEDIES[status].format(**est.get_params(deep=False))
     if unscaled is not None and status != "empty":
@@ -184,13 +185,15 @@ def _leaves_of(est: Any) -> Iterator[tuple[Kernel, IntArray]]:
 
 def _cause_of_emptiness(est: Any, summary: RowSummary, unscaled: str | None) -> str:
     X, y, n, weight = summary.X, summary.y, summary.n_rows, summary.weight
+    given = getattr(est, "noise_variance", None)
+    given = None if given is None else np.asarray(given) * _unit_of_noise(est)
     if y is not None and (y == y[:1]).all():
         return _CONSTANT
     if n is not None and weight is not None and weight < min(_MIN_TOTAL_WEIGHT, n / 2):
         found = f"sample_weight counts rows, and sums to {weight:.3g} over {n} rows: scale them to count rows"
         if not hasattr(est, "classes_"):
             found += "; weights that are precisions of y, 1/sigma^2, go into y_std as sigma"
-    elif _is_noise(est, y):
+    elif given is not None and y is not None and np.all(given >= y.var(axis=0)):
         found = "noise_variance is not less than the variance of y, which leaves nothing to explain"
     elif X is not None and len(X) > 1 and not _stds(X).any():
         found = "All rows of X are the same: there is nothing to learn from"
@@ -206,31 +209,22 @@ def _cause_of_emptiness(est: Any, summary: RowSummary, unscaled: str | None) -> 
     return f"{found}. If this is intended, the inputs may not explain y"
 
 
-def _is_noise(est: Any, y: NDArray[Any] | None) -> bool:
-    """Return whether the given noise variance exceeds the variance of y."""
-    given = getattr(est, "noise_variance", None)
-    if given is None or y is None:
-        return False
-    with np.errstate(all="ignore"):
-        return bool(np.all(np.asarray(given) * _unit_of_noise(est) >= y.var(axis=0)))
-
-
 def _unsuited(est: Any, X: FloatArray | None) -> str | None:
     """Return a message if kernel values of pairs of rows, relative to the diagonal, are nearly all 1 or 0."""
     kernel = getattr(est, "kernel_", None)
     if X is None or kernel is None or len(X) < 3:
         return None
-    rows = _some_rows(X)
     if isinstance(kernel, str) and X.shape[0] != X.shape[1]:  # rows of weight 0 are left out of X
         return None
-    with np.errstate(all="ignore"):
-        if isinstance(kernel, str):
-            blocks = [X[np.ix_(rows, rows)]]
-        else:
-            blocks = [evaluate(one, X[rows], X[rows], 1) for one in est._kernels()]
-        sizes = [np.sqrt(np.abs(np.diagonal(block))) for block in blocks]
-        relative = [np.abs(block) / np.outer(size, size) for block, size in zip(blocks, sizes, strict=True)]
-    values = np.nan_to_num(np.stack(relative)[:, ~np.eye(len(rows), dtype=bool)], nan=0.0)
+    rows = _some_rows(X)
+    if isinstance(kernel, str):
+        blocks = [X[np.ix_(rows, rows)]]
+    else:
+        blocks = [evaluate(one, X[rows], X[rows], 1) for one in est._kernels()]
+    values = np.abs(np.stack(blocks))
+    sizes = np.sqrt(np.diagonal(values, axis1=1, axis2=2))
+    values /= sizes[:, :, np.newaxis] * sizes[:, np.newaxis]
+    values = np.nan_to_num(values[:, ~np.eye(len(rows), dtype=bool)], nan=0.0)
     wide = np.quantile(values, 0.05) > _WIDE_KERNEL_VALUE
     if not wide and np.quantile(values, 0.95) >= _NARROW_KERNEL_VALUE:
         return None
@@ -280,7 +274,7 @@ def is_saturated(summary: RowSummary) -> bool:
 
 def _overfit(est: Any, summary: RowSummary) -> str:
     assert summary.size is not None
-    n = int(np.max(est.n_effective_)) if hasattr(est, "n_effective_") else len(est.active_)
+    n = _number_of_functions(est) if hasattr(est, "n_effective_") else len(est.active_)
     counted = f"{summary.n_rows} rows"
     if summary.size != summary.n_rows:
         counted = f"{summary.size:.3g} rows (the sum of sample_weight)"
@@ -297,27 +291,3 @@ def _overfit(est: Any, summary: RowSummary) -> str:
         cause += " or there is no noise; error bars are too small"
         remedy += ", or set noise_variance to the noise you expect"
     return f"{n} {_functions_of(est)} for {counted}: {cause}. {remedy}"
-
-
-def mean_excess(y: FloatArray, weights: FloatArray | None) -> FloatArray:
-    """Return by how much the mean of each output exceeds 1e6 of its standard errors, with its sign."""
-    with np.errstate(all="ignore"):
-        mean = np.average(y, axis=0, weights=weights)
-        std = np.sqrt(np.average((y - mean) ** 2, axis=0, weights=weights))
-        n = len(y) if weights is None else weights.sum()
-        excess = np.abs(mean) - _MAX_STANDARD_ERRORS * std / np.sqrt(n)
-    # By rounding the mean of equal numbers may differ from them.
-    varies = std > 8.0 * np.finfo(float).eps * np.abs(mean)
-    far = varies & (excess > 0.0) & np.isfinite(excess)
-    return np.where(far, np.sign(mean) * excess, 0.0)
-
-
-def _is_far_from_zero(est: Any, summary: RowSummary) -> bool:
-    """Return whether y is far from 0, so that the weight of the intercept reaches its bound."""
-    if not hasattr(est, "noise_variance_") or summary.size is None:
-        return False
-    if summary.y is not None:
-        return bool(np.any(mean_excess(summary.y, None)))
-    with np.errstate(all="ignore"):
-        errors = np.sqrt(est.noise_variance_ / summary.size)
-        return bool(np.any(np.abs(bias_weights(est)) > _MAX_STANDARD_ERRORS * errors))

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._arrays import Training, check_training
 from .._data import candidates as _candidates
 from .._data.basis import dense_blocks
-from .._mrvm.kernel_weights import Composite
+from .._mrvm import Composite
 from .._types import FloatArray, IntArray, OutputsProblem, PerRow
 from ..kernels._resolve import is_precomputed
 from ._dense import bisect
@@ -86,7 +86,7 @@ def _modes(differences: FloatArray) -> FloatArray:
 def written_out(est: MRVM1, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> OutputsProblem:
     """Return a fitted model as the regression on its auxiliary targets; X and y are its training data."""
     check_is_fitted(est)
-    training = check_training(est, X, y, sample_weight, labels=True, reset=False)
+    training = check_training(est, X, y, sample_weight, reset=False)
     _check_same_data(est, training)
     layout = est._layout(training)
     # The third argument serves only the initial kernel weights, which are learned here.
