@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import multivariate_normal
+from sklearn.exceptions import ConvergenceWarning
 
 from sparsebayes import RVC, RVR, SparseBayesClassifier, SparseBayesRegressor, inspection
 
@@ -113,18 +114,19 @@ def test_a_wide_kernel_is_not_empty():
     y = 10 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 20 * (X[:, 2] - 0.5) ** 2 + 10 * X[:, 3] + 5 * X[:, 4]
     y = (y - y.mean()) / y.std()
     flat = RVR(gamma=0.0016, penalize_intercept=False).fit(X, y)
-    penalized = RVR(gamma=0.0016).fit(X, y)
     assert len(flat.relevance_) > 5
-    assert flat.score(X, y) > penalized.score(X, y)
+    assert flat.score(X, y) > 0.5
+    with pytest.warns(ConvergenceWarning, match="empty"):
+        RVR(gamma=0.0016).fit(X, y)
 
 
-def test_served_models_agree(rows, tmp_path):
+def test_served_models_agree(rows):
     X, y = rows
     model = RVR(gamma=0.5, penalize_intercept=False).fit(X, y)
     served = model.to_predictor()
     mean, std = model.predict(X, return_std=True)
     assert_allclose(served.predict(X), mean, rtol=1e-12)
-    assert_allclose(served.predict_std(X), std, rtol=1e-10)
+    assert_allclose(served.predict_std(X)[1], std, rtol=1e-10)
 
 
 def test_bad_arguments_are_named(rows):
