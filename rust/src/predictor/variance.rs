@@ -132,7 +132,12 @@ impl Joint {
 
 /// `sum = sum_j c_j x_j` for each row.
 pub(crate) fn combine<'a>(terms: impl Iterator<Item = (f64, &'a [f64])>, sum: &mut [f64]) {
-    dispatch(Combination { terms, sum });
+    // One row: a dispatch takes longer than the sum.
+    if let [one] = sum {
+        *one = terms.fold(0.0, |sum, (c, x)| sum + c * x[0]);
+    } else {
+        dispatch(Combination { terms, sum });
+    }
 }
 
 struct Combination<'s, I> {
