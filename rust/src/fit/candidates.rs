@@ -53,7 +53,7 @@ impl FactorTable {
                 for (k, s) in s.chunks_mut(LANES).enumerate() {
                     let first = start + k * LANES;
                     load_lanes(columns, first..first + s.len(), beta, &mut lanes);
-                    solve_lanes(&lower, &mut lanes);
+                    solve_lanes(&lower, 0, &mut lanes);
                     let terms = diag[first..].iter().zip(square_lanes(&lanes));
                     for (s, (own, overlap)) in s.iter_mut().zip(terms) {
                         *s = beta * own - overlap;

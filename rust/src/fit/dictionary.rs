@@ -352,7 +352,7 @@ impl Dictionary {
             for (l, level) in model.levels.iter().enumerate() {
                 let (beta, mut u) = (level.noise.beta, vec![[0.0; LANES]; columns.len()]);
                 load_lanes(&columns, range.clone(), beta, &mut u);
-                solve_lanes(&lower[l], &mut u);
+                solve_lanes(&lower[l], 0, &mut u);
                 solve_lanes_transposed(&lower[l], &mut u);
                 for (lane, i) in range.clone().enumerate().filter(|&(_, i)| inactive[i]) {
                     let (own, error) = (self.factors.s(i, l), self.s_error(i, beta));

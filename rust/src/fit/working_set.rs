@@ -196,7 +196,7 @@ impl Statistics for &WorkingSet {
         mu: &[f64],
         js: &[usize],
     ) -> Result<(DMatrix<f64>, Vec<f64>)> {
-        let gram = DMatrix::from_fn(js.len(), js.len(), |a, b| self.gram[(js[a], js[b])]);
+        let gram = DMatrix::from_fn(js.len(), js.len(), |a, b| self.gram.column(js[b])[js[a]]);
         let (m, set): (usize, &WorkingSet) = (active.len(), self);
         let of_output = |c: usize| {
             let mu = &mu[c * m..][..m];
