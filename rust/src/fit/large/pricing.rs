@@ -7,7 +7,7 @@
 
 use crate::data::{BoundSample, Observations, ScreeningBounds, Statistics, Subset};
 use crate::fit::dictionary::Dictionary;
-use crate::fit::evidence::{Factors, Gamma};
+use crate::fit::evidence::Term;
 use crate::fit::model::Model;
 use crate::fit::record::{Recorder, Stop};
 use crate::fit::settings::{Blocks, Rules};
@@ -256,7 +256,7 @@ fn verdict(index: usize, sample: &BoundSample, model: &Model, flat: bool) -> Ver
 /// The gain of a candidate with these factors under a flat prior; NaN if s is zero.
 fn flat_gain(s: f64, q: f64) -> f64 {
     if s > 0.0 {
-        Factors::new(s, q, Gamma::FLAT).gain_of_adding()
+        Term { n: 1.0, s, q }.largest_gain()
     } else {
         f64::NAN
     }
