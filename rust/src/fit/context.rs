@@ -138,31 +138,23 @@ impl<'w> Fit<'_, 'w> {
     pub(crate) fn publish(&mut self, outcome: Result<Status, Stop>) -> crate::Result<Posterior> {
         let status = self.status(outcome)?;
         let trace = std::mem::take(&mut self.recorder.trace);
-        let OutputPosterior {
-            active,
-            alpha,
-            mu,
-            mut sigma,
-            beta,
-            trace,
-            ..
-        } = self.model.published(trace, status, self.stats.facts());
         let model = &*self.model;
+        let mut found = model.published(trace, status, self.stats.facts());
         // The density of t / c is c^N times that of t.
         let unit = self.stats.facts().target_scale.ln();
-        let log_evidence = match (self.rules.scheme, trace.last()) {
+        let log_evidence = match (self.rules.scheme, found.trace.last()) {
             (Scheme::Variational, Some(&bound)) => bound,
             _ => model.log_evidence() - model.n_noise() * unit,
         };
         let posterior = Posterior {
             gamma: model.order().iter().map(|&k| model.gamma(k, 0)).collect(),
-            active,
-            alpha,
-            mu: mu.as_slice().to_vec(),
-            sigma: sigma.swap_remove(0),
-            beta: beta[0],
+            active: found.active,
+            alpha: found.alpha,
+            mu: found.mu.as_slice().to_vec(),
+            sigma: found.sigma.swap_remove(0),
+            beta: found.beta[0],
             log_evidence,
-            trace,
+            trace: found.trace,
             status,
         };
         posterior.checked()
@@ -188,8 +180,11 @@ impl<'w> Fit<'_, 'w> {
         }
         // The quadratic model may have been moved to the posterior mean since the last step.
         self.recorder.amend(self.model);
+        let at_floor = |&alpha: &f64| alpha <= Tuning::ALPHA_FLOOR;
         match outcome {
-            Ok(Status::Converged) if self.model.at_alpha_floor() => Ok(Status::AlphaFloor),
+            Ok(Status::Converged) if self.model.alpha.iter().any(at_floor) => {
+                Ok(Status::AlphaFloor)
+            }
             Ok(status) => Ok(status),
             Err(Stop::MaxIterations) => Ok(Status::MaxIterations),
             Err(Stop::Stopped) => Ok(Status::Stopped),
