@@ -102,33 +102,10 @@ mod tests {
 
     use super::*;
 
-    /// R(t) = sqrt(pi / 2) exp(t^2 / 2) erfc(t / sqrt 2), computed with 40 digits.
-    const MILLS: [(f64, f64); 8] = [
-        (0.0, 1.253_314_137_315_500_3),
-        (0.5, 0.876_364_456_453_692_4),
-        (1.0, 0.655_679_542_418_798_5),
-        (2.0, 0.421_369_229_288_054_5),
-        (4.0, 0.236_652_382_913_560_67),
-        (8.0, 0.123_131_963_257_932_3),
-        (20.0, 0.049_875_925_981_836_78),
-        (1000.0, 9.999_990_000_029_999e-4),
-    ];
-
     /// R(t) from its continued fraction 1/(t + 1/(t + 2/(t + 3/...))), for t >= 2.
     fn fraction(t: f64) -> f64 {
         let below = (1..4000).rev().fold(t, |below, k| t + f64::from(k) / below);
         1.0 / below
-    }
-
-    #[test]
-    fn known_values_of_the_mills_ratio() {
-        for (t, expected) in MILLS {
-            assert!(
-                (mills::<true>(t) / expected - 1.0).abs() < 3e-15,
-                "{t}: {} {expected}",
-                mills::<true>(t)
-            );
-        }
     }
 
     #[test]
@@ -151,7 +128,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_mills_ratio_is_its_continued_fraction(exponent in 0.5..4.0_f64) {
+        fn the_mills_ratio_is_its_continued_fraction(exponent in 0.3..4.0_f64) {
             let t = 10.0_f64.powf(exponent);
             let expected = fraction(t);
             prop_assert!((mills::<true>(t) / expected - 1.0).abs() < 1e-14);

@@ -51,7 +51,8 @@ fit_intercept : bool, default=True
     Whether the dictionary includes a constant function, the bias.""",
     "centre_parameters": "{extra_basis}\n{candidates}\n{random_state}\n{checkpoint}",
     "noise_parameters": "{noise_variance}\n{shared_noise}\n{noise_prior}",
-    "fit_parameters": "{penalize_intercept}\n{scheme}\n{alpha_prior}\n{memory_limit}\n{search}\n{tol}\n{run_parameters}",
+    "fit_parameters": "{penalize_intercept}\n{scheme}\n{alpha_prior}\n{memory_limit}\n{search}\n{tol}\n"
+    "{run_parameters}",
     "run_parameters": "{max_iter}\n{n_jobs}\n{verbose}\n{callback}",
     "mrvm_candidates": r"""n_quadrature : int, optional
     Quadrature nodes for each integral over the likelihood. None: 16 for up to 14 classes, 24 for more, which

@@ -92,27 +92,6 @@ impl WeightedFeatures {
     }
 }
 
-/// Targets of some outputs, N x C, and the optional sample weights of the rows.
-struct Targets {
-    values: Vec<f64>,
-    n_outputs: usize,
-    weights: Option<Vec<f64>>,
-    /// Whether Gaussian targets are divided by their common unit.
-    scaled: bool,
-}
-
-impl Targets {
-    fn of_one_output(values: Vec<f64>, weights: Option<Vec<f64>>, scaled: bool) -> Self {
-        let n_outputs = 1;
-        Self {
-            values,
-            n_outputs,
-            weights,
-            scaled,
-        }
-    }
-}
-
 impl<'a> Observations<'a> {
     /// Joins a design with its targets and optional sample weights.
     ///
@@ -139,8 +118,7 @@ impl<'a> Observations<'a> {
         weights: Option<Vec<f64>>,
         cancel: Option<Arc<AtomicBool>>,
     ) -> Result<Self> {
-        let targets = Targets::of_one_output(target, weights, true);
-        Self::unmeasured(Arc::new(design), likelihood, targets)?.measured(cancel)
+        Self::unmeasured(Arc::new(design), likelihood, target, 1, weights, true)?.measured(cancel)
     }
 
     /// [`Observations::cancellable`] with `n_outputs` Gaussian targets (N x C, column after column).
@@ -154,13 +132,8 @@ impl<'a> Observations<'a> {
         weights: Option<Vec<f64>>,
         cancel: Option<Arc<AtomicBool>>,
     ) -> Result<Self> {
-        let targets = Targets {
-            values,
-            n_outputs,
-            weights,
-            scaled: true,
-        };
-        Self::unmeasured(Arc::new(design), Likelihood::Gaussian, targets)?.measured(cancel)
+        let (design, likelihood) = (Arc::new(design), Likelihood::Gaussian);
+        Self::unmeasured(design, likelihood, values, n_outputs, weights, true)?.measured(cancel)
     }
 
     /// [`Observations::outputs`] with targets in the unit given, now and after [`Observations::set_targets`].
@@ -173,16 +146,11 @@ impl<'a> Observations<'a> {
         n_outputs: usize,
         weights: Option<Vec<f64>>,
     ) -> Result<Self> {
-        let targets = Targets {
-            values,
-            n_outputs,
-            weights,
-            scaled: false,
-        };
         if design.n_rows() == 0 {
             check_rows(0, &[], None)?;
         }
-        Self::unmeasured(Arc::new(design), Likelihood::Gaussian, targets)?.measured(None)
+        let (design, likelihood) = (Arc::new(design), Likelihood::Gaussian);
+        Self::unmeasured(design, likelihood, values, n_outputs, weights, false)?.measured(None)
     }
 
     /// [`Observations::new`] without the lengths of columns, for the methods about parts of the dictionary only (`data/part.rs`).
@@ -195,8 +163,7 @@ impl<'a> Observations<'a> {
         target: Vec<f64>,
         weights: Option<Vec<f64>>,
     ) -> Result<Self> {
-        let targets = Targets::of_one_output(target, weights, true);
-        let mut this = Self::unmeasured(Arc::new(design), likelihood, targets)?;
+        let mut this = Self::unmeasured(Arc::new(design), likelihood, target, 1, weights, true)?;
         this.facts
             .norms
             .try_reserve_exact(design.n_basis())
@@ -212,25 +179,27 @@ impl<'a> Observations<'a> {
         target: Vec<f64>,
         weights: Option<Vec<f64>>,
     ) -> Result<Self> {
-        let targets = Targets::of_one_output(target, weights, false);
-        let mut this = Self::unmeasured(Arc::from(design), likelihood, targets)?;
+        let mut this = Self::unmeasured(Arc::from(design), likelihood, target, 1, weights, false)?;
         this.facts.norms = vec![1.0; this.design.n_basis()];
         this.inexact_norms = true;
         Ok(this)
     }
 
+    /// Rows whose columns have no lengths yet. Gaussian targets are divided by their common unit if `scaled`.
     fn unmeasured(
         design: Arc<dyn Design + Send + 'a>,
         likelihood: Likelihood,
-        targets: Targets,
+        mut target: Vec<f64>,
+        n_outputs: usize,
+        weights: Option<Vec<f64>>,
+        scaled: bool,
     ) -> Result<Self> {
-        let (n, n_outputs) = (design.n_rows(), targets.n_outputs);
-        let (mut target, weights) = (targets.values, targets.weights);
+        let n = design.n_rows();
         if n_outputs == 0 {
             let what = "y has no columns; at least one output is needed".into();
             return Err(Error::Invalid { what });
         }
-        if targets.scaled && n == 0 {
+        if scaled && n == 0 {
             check_rows(n, &[], None)?;
         }
         Error::check_len("y", n * n_outputs, target.len())?;
@@ -239,7 +208,7 @@ impl<'a> Observations<'a> {
         }
         let weight = |row: usize| weights.as_ref().map_or(1.0, |w| w[row]);
         let (mut scale, mut variances) = (1.0, vec![1.0; n_outputs]);
-        if targets.scaled && likelihood.is_linear() {
+        if scaled && likelihood.is_linear() {
             (scale, variances) = common_scale(target.chunks_exact(n), weight);
             for t in &mut target {
                 *t /= scale;
@@ -337,17 +306,12 @@ impl<'a> Observations<'a> {
         let Some(sample) = RowSubsample::of(Arc::clone(&self.design), share, least) else {
             return Ok(None);
         };
-        let targets = Targets {
-            values: self
-                .target
-                .chunks_exact(self.n_rows())
-                .flat_map(|t| sample.pick(t))
-                .collect(),
-            n_outputs: self.variances.len(),
-            weights: self.weights.as_ref().map(|w| sample.pick(w)),
-            scaled: true,
-        };
-        let part = Self::unmeasured(Arc::new(sample), self.likelihood, targets)?;
+        let targets = self.target.chunks_exact(self.n_rows());
+        let target = targets.flat_map(|t| sample.pick(t)).collect();
+        let weights = self.weights.as_ref().map(|w| sample.pick(w));
+        let n_outputs = self.variances.len();
+        let design = Arc::new(sample);
+        let part = Self::unmeasured(design, self.likelihood, target, n_outputs, weights, true)?;
         Ok(Some(part.measured(self.facts.cancel.clone())?))
     }
 

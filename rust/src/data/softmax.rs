@@ -600,32 +600,6 @@ mod tests {
     }
 
     #[test]
-    fn terms_are_derivatives_of_the_log_likelihood() {
-        let h = 1e-5;
-        for label in 0..3 {
-            let eta = [0.3, -1.2, 0.8];
-            let (here, _) = at(eta, label);
-            for c in 0..3 {
-                let (mut up, mut down) = (eta, eta);
-                up[c] += h;
-                down[c] -= h;
-                let ((up, high), (down, low)) = (at(up, label), at(down, label));
-                let first = -0.5 * (high - low) / (2.0 * h);
-                assert!((first - here.residual[c][0]).abs() < 1e-9);
-                for d in 0..3 {
-                    let second = (up.residual[d][0] - down.residual[d][0]) / (2.0 * h);
-                    let curvature = if c == d {
-                        here.own[c][0]
-                    } else {
-                        -here.p[c][0] * here.weighted[d][0]
-                    };
-                    assert!((second + curvature).abs() < 1e-9);
-                }
-            }
-        }
-    }
-
-    #[test]
     fn extreme_predictors_stay_finite_and_precise() {
         for label in 0..3 {
             let (rows, deviance) = at([-900.0, 40.0, 0.0], label);

@@ -6,8 +6,7 @@ use crate::fit::tuning::Tuning;
 use crate::fit::working_set::WorkingSet;
 use crate::linalg::batched_triangular::{LANES, pack_lower, solve_lanes, square_lanes};
 use crate::linalg::columns::AlignedColumns;
-use crate::linalg::simd::{Simd, WithSimd, dispatch};
-use crate::linalg::symmetric::SymmetricMatrix;
+use crate::linalg::gemm::add_combination;
 use crate::linalg::vector::{axpy, head};
 use crate::parallel::fill_pieces_of;
 
@@ -53,7 +52,7 @@ impl FactorTable {
                 for (k, s) in s.chunks_mut(LANES).enumerate() {
                     let first = start + k * LANES;
                     load_lanes(columns, first..first + s.len(), beta, &mut lanes);
-                    solve_lanes(&lower, &mut lanes);
+                    solve_lanes(&lower, 0, &mut lanes);
                     let terms = diag[first..].iter().zip(square_lanes(&lanes));
                     for (s, (own, overlap)) in s.iter_mut().zip(terms) {
                         *s = beta * own - overlap;
@@ -194,11 +193,7 @@ impl Candidates {
                 break;
             }
             let factors = self.factors.of(i, model);
-            if !model.resolves(
-                &factors,
-                Tuning::MIN_ORTHOGONAL_PART,
-                set.gram.diagonal()[i],
-            ) {
+            if !model.resolves(&factors, set.gram.diagonal()[i]) {
                 continue;
             }
             if let Some((_, gain)) = factors.best_above(ties) {
@@ -252,20 +247,18 @@ impl Candidates {
 
     /// [`Candidates::shift`] of level `l`; `work` then holds w / beta.
     fn shift_level(&mut self, set: &WorkingSet, model: &Model, k: usize, l: usize, c: f64) {
-        let (level, outputs) = (&model.levels[l], model.outputs_of(l));
-        let own = &model.outputs[outputs.clone()];
-        let means: Vec<f64> = own.iter().map(|output| output.mu[k]).collect();
-        dispatch(Shift {
-            gram: &set.gram,
-            active: &model.active,
-            covariance: head(&level.sigma, k, model.len()),
-            beta: level.noise.beta,
-            c,
-            means: &means,
-            s: &mut self.factors.s[l],
-            q: &mut self.factors.q[outputs],
-            w: &mut self.work,
-        });
+        let (level, active) = (&model.levels[l], model.active.iter());
+        let beta = level.noise.beta;
+        let columns: Vec<&[f64]> = active.map(|&j| set.gram.column(j)).collect();
+        self.work.fill(0.0);
+        add_combination(&columns, head(&level.sigma, k, model.len()), &mut self.work);
+        for (s, w) in self.factors.s[l].iter_mut().zip(self.work.iter()) {
+            *s += c * beta * beta * (w * w);
+        }
+        for output in model.outputs_of(l) {
+            let by = c * model.outputs[output].mu[k] * beta;
+            axpy(by, &self.work, &mut self.factors.q[output]);
+        }
     }
 
     /// `beta Sigma_k^T Phi^T phi_i` of every member i at level `l`.
@@ -332,67 +325,6 @@ fn largest_ratio(s: &[f64], q: &[f64], open: &[bool], diag: &[f64], min_s: f64) 
     best
 }
 
-struct Shift<'a> {
-    gram: &'a SymmetricMatrix,
-    active: &'a [usize],
-    covariance: &'a [f64],
-    beta: f64,
-    c: f64,
-    /// mu_k of each output of the level.
-    means: &'a [f64],
-    s: &'a mut [f64],
-    q: &'a mut [AlignedColumns],
-    w: &'a mut [f64],
-}
-
-impl WithSimd for Shift<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let n = self.w.len();
-        self.w.fill(0.0);
-        let column = |j: usize| self.gram.column(j);
-        let mut terms = self.active.iter().zip(self.covariance);
-        while terms.len() >= 8 {
-            let mut columns = [(&[][..], 0.0); 8];
-            for (slot, (&j, &c)) in columns.iter_mut().zip(&mut terms) {
-                *slot = (&column(j)[..n], c);
-            }
-            let [
-                (g0, c0),
-                (g1, c1),
-                (g2, c2),
-                (g3, c3),
-                (g4, c4),
-                (g5, c5),
-                (g6, c6),
-                (g7, c7),
-            ] = columns;
-            for (i, w) in self.w.iter_mut().enumerate() {
-                let first = (c0 * g0[i] + c1 * g1[i]) + (c2 * g2[i] + c3 * g3[i]);
-                let second = (c4 * g4[i] + c5 * g5[i]) + (c6 * g6[i] + c7 * g7[i]);
-                *w += first + second;
-            }
-        }
-        for (&j, &c) in terms {
-            for (w, g) in self.w.iter_mut().zip(column(j)) {
-                *w += c * g;
-            }
-        }
-        let c = self.c * self.beta * self.beta;
-        for (s, w) in self.s.iter_mut().zip(self.w.iter()) {
-            *s += c * (w * w);
-        }
-        for (q, mean) in self.q.iter_mut().zip(self.means) {
-            let d = self.c * mean * self.beta;
-            for (q, w) in q.iter_mut().zip(self.w.iter()) {
-                *q += d * w;
-            }
-        }
-    }
-}
-
 // The best few of many scores, best first. Of equal scores the lower index comes first.
 
 /// Indices of at most `limit` positive scores, highest first.
@@ -447,14 +379,6 @@ mod tests {
         assert_eq!(of(10), [9, 4, 6, 7]);
         assert_eq!(of(2), [9, 4]);
         assert!(of(0).is_empty());
-    }
-
-    #[test]
-    fn products_are_ranked_by_exact_absolute_value() {
-        let products = [(0.5, 3), (-2.0, 8), (2.0, 5), (-2.0 - 1e-15, 9), (0.0, 1)];
-        let of = |limit: usize| most_aligned(products.into_iter(), limit);
-        assert_eq!(of(10), [9, 5, 8, 3, 1]);
-        assert_eq!(of(2), [9, 5]);
     }
 
     #[test]

@@ -164,30 +164,22 @@ impl<'w> Fit<'_, 'w> {
     pub(crate) fn publish(&mut self, outcome: Result<Status, Stop>) -> crate::Result<Posterior> {
         let status = self.status(outcome)?;
         let trace = std::mem::take(&mut self.recorder.trace);
-        let OutputPosterior {
-            active,
-            alpha,
-            mu,
-            mut sigma,
-            beta,
-            trace,
-            ..
-        } = self.model.published(trace, status, self.stats.facts());
         let model = &*self.model;
-        let log_evidence = match (self.rules.scheme, trace.last()) {
+        let mut found = model.published(trace, status, self.stats.facts());
+        let log_evidence = match (self.rules.scheme, found.trace.last()) {
             (Scheme::Variational, Some(&bound)) => bound,
             // The density of t / c is c^n times that of t.
             _ => model.log_evidence() - model.n_contrasts() * self.stats.facts().target_scale.ln(),
         };
         let posterior = Posterior {
             gamma: model.order().iter().map(|&k| model.gamma(k, 0)).collect(),
-            active,
-            alpha,
-            mu: mu.as_slice().to_vec(),
-            sigma: sigma.swap_remove(0),
-            beta: beta[0],
+            active: found.active,
+            alpha: found.alpha,
+            mu: found.mu.as_slice().to_vec(),
+            sigma: found.sigma.swap_remove(0),
+            beta: found.beta[0],
             log_evidence,
-            trace,
+            trace: found.trace,
             status,
         };
         posterior.checked()
@@ -213,8 +205,11 @@ impl<'w> Fit<'_, 'w> {
         }
         // The quadratic model may have been moved to the posterior mean since the last step.
         self.recorder.amend(self.model);
+        let at_floor = |&alpha: &f64| alpha > 0.0 && alpha <= Tuning::ALPHA_FLOOR;
         match outcome {
-            Ok(Status::Converged) if self.model.at_alpha_floor() => Ok(Status::AlphaFloor),
+            Ok(Status::Converged) if self.model.alpha.iter().any(at_floor) => {
+                Ok(Status::AlphaFloor)
+            }
             Ok(status) => Ok(status),
             Err(Stop::MaxIterations) => Ok(Status::MaxIterations),
             Err(Stop::Stopped) => Ok(Status::Stopped),

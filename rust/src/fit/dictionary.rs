@@ -213,20 +213,7 @@ impl Dictionary {
 
     /// Whether S exceeds its error by round-off and by the last pass.
     pub(crate) fn resolves(&self, i: usize, f: &Factors, model: &Model) -> bool {
-        model.resolves(f, Tuning::MIN_ORTHOGONAL_PART, self.diag[i])
-    }
-
-    /// Bound on the error of S of candidate `i` at noise precision `beta`.
-    pub(crate) fn s_error(&self, i: usize, beta: f64) -> f64 {
-        Tuning::MIN_ORTHOGONAL_PART * beta * self.diag[i]
-    }
-
-    fn active_columns(&self, model: &Model) -> Vec<&[f64]> {
-        model
-            .active
-            .iter()
-            .map(|j| self.gram[j].as_slice())
-            .collect()
+        model.resolves(f, self.diag[i])
     }
 
     /// Functions whose weights for output `c` have changed since the last pass, with the changes.
@@ -343,19 +330,20 @@ impl Dictionary {
     /// Tipping & Faul (2003), A.4: with `u = beta Sigma Phi^T phi_i`, deleting k adds `u_k^2 / Sigma_kk` to s of candidate i and
     /// `u_k mu_k / Sigma_kk` to q. The gain increases with q^2 / s, by which candidates are ranked; of several outputs with the sum.
     pub(crate) fn substitutes(&self, model: &Model) -> Vec<usize> {
-        let columns = self.active_columns(model);
+        let active = model.active.iter();
+        let columns: Vec<&[f64]> = active.map(|j| self.gram[j].as_slice()).collect();
         let levels = model.levels.iter();
         let lower: Vec<_> = levels.map(|level| pack_lower(&level.chol)).collect();
-        let inactive = self.inactive(model);
+        let (inactive, least) = (self.inactive(model), Tuning::MIN_ORTHOGONAL_PART);
         let pieces = map_pieces(self.n_basis(), LANES, |range| {
             let mut scores = vec![[0.0; LANES]; model.len()];
             for (l, level) in model.levels.iter().enumerate() {
                 let (beta, mut u) = (level.noise.beta, vec![[0.0; LANES]; columns.len()]);
                 load_lanes(&columns, range.clone(), beta, &mut u);
-                solve_lanes(&lower[l], &mut u);
+                solve_lanes(&lower[l], 0, &mut u);
                 solve_lanes_transposed(&lower[l], &mut u);
                 for (lane, i) in range.clone().enumerate().filter(|&(_, i)| inactive[i]) {
-                    let (own, error) = (self.factors.s(i, l), self.s_error(i, beta));
+                    let (own, error) = (self.factors.s(i, l), least * beta * self.diag[i]);
                     for (k, (u, scores)) in u.iter().zip(&mut scores).enumerate() {
                         let ratio = u[lane] * (1.0 / level.sigma[(k, k)]);
                         let s = own + u[lane] * ratio;

@@ -6,7 +6,7 @@
 use crate::Error;
 use crate::fit::candidates::Candidates;
 use crate::fit::model::Model;
-use crate::fit::record::{Action, Recorder, Stop};
+use crate::fit::record::{Action, Recorder, Stop, unless_indefinite};
 use crate::fit::refine;
 use crate::fit::refine::Change;
 use crate::fit::tuning::{Effort, Tuning};
@@ -39,30 +39,57 @@ impl<'s> LocalFit<'s> {
         let mut tol = coarse;
         loop {
             self.step_greedily(effort, recorder)?;
-            let before = self.model.clone();
-            match refine::converge(
-                &mut &*self.set,
-                &mut self.model,
-                Effort { tol, ..effort },
-                recorder,
-            ) {
-                Err(Stop::Failed(Error::NotPositiveDefinite(_))) => {
-                    // The working set is too ill-conditioned; the caller continues on the data, or ends as stalled.
-                    self.model.clone_from(&before);
-                    return Ok(());
-                }
-                outcome => outcome?,
-            };
-            if (&self.model.alpha, self.model.betas()) != (&before.alpha, before.betas()) {
-                self.candidates.refresh(self.set, &self.model);
+            if !self.refine(Effort { tol, ..effort }, recorder)? {
+                // The working set is too ill-conditioned; the caller continues on the data, or ends as stalled.
+                return Ok(());
             }
-            let added =
-                self.add_several(effort.gain, Tuning::JOINT_GAIN_RATIO, usize::MAX, recorder)?;
+            let limit = self.room(effort);
+            let added = self.add_several(effort.gain, Tuning::JOINT_GAIN_RATIO, limit, recorder)?;
             if added == 0 && tol <= effort.tol {
                 return Ok(());
             }
             tol = if added == 0 { effort.tol } else { coarse };
         }
+    }
+
+    /// [`Self::maximize`] at the initial noise, which several outputs leave early: gains of all of them add up, so where it is too low
+    /// functions without end would explain the rest.
+    pub(crate) fn maximize_at_held_noise(
+        &mut self,
+        recorder: &mut Recorder<'_>,
+    ) -> Result<(), Stop> {
+        let (effort, n) = (Tuning::HELD_NOISE_EFFORT, self.model.outputs.len());
+        self.maximize(effort, recorder)?;
+        if self.room(effort) == 0 {
+            self.refine(Tuning::COARSE_EFFORT.of_outputs(n), recorder)?;
+        }
+        Ok(())
+    }
+
+    /// The number of functions that may be added.
+    fn room(&self, effort: Effort) -> usize {
+        let per_function = Tuning::MIN_ROWS_PER_FUNCTION * self.model.len() as f64;
+        let is_limited = effort.limits_size && self.model.outputs.len() > 1;
+        if is_limited && per_function > self.set.facts.n_obs {
+            0
+        } else {
+            usize::MAX
+        }
+    }
+
+    /// Brings alphas and noise of the active set to convergence. Returns `false`, with the model restored, if round-off made the
+    /// posterior precision indefinite.
+    fn refine(&mut self, effort: Effort, recorder: &mut Recorder<'_>) -> Result<bool, Stop> {
+        let before = self.model.clone();
+        let refined = refine::converge(&mut &*self.set, &mut self.model, effort, recorder);
+        if unless_indefinite(refined)?.is_none() {
+            self.model.clone_from(&before);
+            return Ok(false);
+        }
+        if (&self.model.alpha, self.model.betas()) != (&before.alpha, before.betas()) {
+            self.candidates.refresh(self.set, &self.model);
+        }
+        Ok(true)
     }
 
     /// Single changes, largest gain first, at fixed noise: steps 4 to 8, 10 and 11 of section 4.
@@ -112,7 +139,8 @@ impl<'s> LocalFit<'s> {
         let min_gain = effort.gain.max(effort.step);
         let addition = self
             .candidates
-            .best_addition(self.set, &self.model, min_gain);
+            .best_addition(self.set, &self.model, min_gain)
+            .filter(|_| self.room(effort) > 0);
         // A duplicate of an active function gains as much as its re-estimation, up to round-off: do not add it.
         let is_better = |change: &Change| {
             addition.is_none_or(|(_, gain)| change.gain >= gain * (1.0 - Tuning::TIE))

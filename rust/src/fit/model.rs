@@ -70,7 +70,7 @@ pub(crate) struct Output {
     reference: Vec<f64>,
     gradient: Vec<f64>,
     /// Deviance at the reference.
-    deviance: f64,
+    pub(crate) deviance: f64,
 }
 
 impl Output {
@@ -282,10 +282,6 @@ impl Model {
         &self.levels[0].sigma
     }
 
-    pub(crate) fn sigma_mut(&mut self) -> &mut DMatrix<f64> {
-        &mut self.levels[0].sigma
-    }
-
     /// The factor of H of the first level.
     pub(crate) fn chol(&self) -> &Cholesky {
         &self.levels[0].chol
@@ -330,12 +326,8 @@ impl Model {
 
     /// s and q of active function `k`: equation (23).
     pub(crate) fn factors(&self, k: usize) -> Factors {
-        let first = self.term(k, 0);
-        if self.levels.len() == 1 {
-            return Factors::of_level(first, self.priors[k]);
-        }
         let others = (1..self.levels.len()).map(|l| self.term(k, l));
-        Factors::of_levels(first, others, self.priors[k])
+        Factors::of_levels(self.term(k, 0), others, self.priors[k])
     }
 
     /// The term of level `l` in [`Model::factors`].
@@ -396,12 +388,12 @@ impl Model {
         self.factors(k).first.s.max(f64::MIN_POSITIVE)
     }
 
-    /// Whether S of a function of squared norm `diag` exceeds its round-off, at which it has `min_part` of its norm.
+    /// Whether S of a function of squared norm `diag` exceeds its round-off.
     ///
     /// With little noise less of a function remains than with much. It is enough if one level resolves it and the others do not lose
     /// it completely.
-    pub(crate) fn resolves(&self, factors: &Factors, min_part: f64, diag: f64) -> bool {
-        let error = |level: &Level| min_part * level.noise.beta * diag;
+    pub(crate) fn resolves(&self, factors: &Factors, diag: f64) -> bool {
+        let error = |level: &Level| Tuning::MIN_ORTHOGONAL_PART * level.noise.beta * diag;
         let terms = || factors.terms().zip(&self.levels);
         let is_lost =
             |(term, level): (Term, &Level)| term.s.is_nan() || term.s <= 1e-3 * error(level);
@@ -453,12 +445,6 @@ impl Model {
     /// The exponent of the unit of the targets in the exponential of the objective.
     pub(crate) fn powers_of_target(&self) -> f64 {
         self.n_contrasts() + 2.0 * self.noise_prior.shape * self.levels.len() as f64
-    }
-
-    /// Whether some alpha is at its floor.
-    pub(crate) fn at_alpha_floor(&self) -> bool {
-        self.penalized()
-            .any(|k| self.alpha[k] <= Tuning::ALPHA_FLOOR)
     }
 
     /// Deviance of output `c` at its posterior mean: for a Gaussian the squared residual.
@@ -567,12 +553,10 @@ impl Model {
     pub(crate) fn log_posterior(&self) -> f64 {
         let mut value = self.log_evidence();
         for (prior, &alpha) in self.priors.iter().zip(&self.alpha) {
-            if !prior.is_flat() {
-                value += prior.log_density(alpha);
-            }
+            value += prior.log_density(alpha);
         }
         let Gamma { shape, rate } = self.noise_prior;
-        if self.n_noise > 0.0 && !self.noise_prior.is_flat() {
+        if self.n_noise > 0.0 {
             let levels = self.levels.iter();
             value += levels
                 .map(|l| shape * l.noise.beta.ln() - rate * l.noise.beta)
@@ -589,11 +573,6 @@ impl Model {
     /// The reference of each output.
     pub(crate) fn references(&self) -> impl Iterator<Item = &[f64]> {
         self.outputs.iter().map(|output| &output.reference[..])
-    }
-
-    /// Deviance of each output at its reference.
-    pub(crate) fn deviances_at_reference(&self) -> Vec<f64> {
-        self.outputs.iter().map(|output| output.deviance).collect()
     }
 
     /// S and Q of an inactive function: equations (24) and (25).
@@ -876,21 +855,6 @@ impl Model {
         Ok(Self::empty(&levels, Gamma::FLAT, &deviances, n))
     }
 
-    /// Whether some noise precision is estimated.
-    pub(crate) fn estimates_noise(&self) -> bool {
-        self.levels.iter().any(|level| level.noise.is_estimated())
-    }
-
-    /// Whether some noise precision is given.
-    pub(crate) fn has_given_noise(&self) -> bool {
-        self.levels.iter().any(|level| !level.noise.is_estimated())
-    }
-
-    /// Whether some noise precision is estimated and at the noise floor.
-    pub(crate) fn at_noise_floor(&self) -> bool {
-        self.levels.iter().any(|level| level.noise.at_floor())
-    }
-
     /// The levels whose precision is to be moved: estimated, and not held at the noise floor by a rising evidence.
     pub(crate) fn free_levels(&self, effort: Effort) -> Vec<usize> {
         let is_held = |l: usize| self.levels[l].noise.at_floor() && self.noise_gradient(l) >= 0.0;
@@ -1043,30 +1007,6 @@ mod tests {
         );
         let evidence = b.log_evidence();
         assert!((a.log_evidence() - evidence).abs() <= 1e-8 * (1.0 + evidence.abs()));
-    }
-
-    #[test]
-    fn factors_do_not_depend_on_the_alpha_of_their_function() {
-        let waves = (0..ROWS * (COLUMNS + OUTPUTS)).map(|i| (2.3 * i as f64).sin());
-        let values: Vec<f64> = waves.collect();
-        for noise in 0..NOISE.len() {
-            let (data, mut model) = data_for(&values, noise);
-            for j in 0..5 {
-                data.add(&mut model, j, 1.0 + j as f64);
-            }
-            let expected = model.factors(2);
-            // The posterior variance determines s only by the digits in which it differs from 1 / alpha.
-            for exponent in -3..=20 {
-                model.reestimate(2, 10_f64.powi(exponent)).unwrap();
-                if exponent % 2 == 0 {
-                    data.recentre(&mut model);
-                }
-                for (found, expected) in model.factors(2).terms().zip(expected.terms()) {
-                    assert!((found.s / expected.s - 1.0).abs() < 1e-8, "1e{exponent}");
-                    assert!((found.q / expected.q - 1.0).abs() < 1e-8, "1e{exponent}");
-                }
-            }
-        }
     }
 
     proptest! {

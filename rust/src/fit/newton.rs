@@ -33,8 +33,7 @@ use crate::data::Statistics;
 use crate::fit::model::{Level, Model};
 use crate::fit::tuning::{Effort, Tuning};
 use crate::linalg::Cholesky;
-use crate::linalg::simd::{Simd, WithSimd, dispatch};
-use crate::linalg::vector::{column_dot, head, head_mut, weighted_square};
+use crate::linalg::vector::{axpy, column_dot, head, head_mut, weighted_square};
 
 /// The coordinates of a step on the alphas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,14 +52,6 @@ impl Coordinates {
         } else {
             Self::Logarithms
         }
-    }
-
-    /// The initial damping.
-    pub(crate) fn damping(self) -> Damping {
-        Damping::starting_at(match self {
-            Self::Inverses => 1e-3,
-            Self::Logarithms => Tuning::MIN_DAMPING,
-        })
     }
 
     /// The alpha after a step `d`: the relative decrease of 1 / alpha, or the change in ln alpha.
@@ -90,7 +81,12 @@ pub(crate) struct Damping {
 }
 
 impl Damping {
-    pub(crate) fn starting_at(start: f64) -> Self {
+    /// The initial damping.
+    pub(crate) fn of(stats: &dyn Statistics) -> Self {
+        let start = match Coordinates::of(stats) {
+            Coordinates::Inverses => 1e-3,
+            Coordinates::Logarithms => Tuning::MIN_DAMPING,
+        };
         Self {
             start,
             value: start,
@@ -213,11 +209,7 @@ impl Local {
         let m = model.len();
         let mut hessian = DMatrix::zeros(m + free.len(), m + free.len());
         for l in 0..model.levels.len() {
-            dispatch(Curvatures {
-                model,
-                level: l,
-                hessian: &mut hessian,
-            });
+            add_curvatures(model, l, &mut hessian);
         }
         for (k, prior) in model.priors.iter().enumerate() {
             hessian[(k, k)] -= model.alpha[k] * prior.rate;
@@ -302,43 +294,24 @@ impl Local {
     }
 }
 
-/// Adds d g_j / d ln alpha_k of one noise level.
-struct Curvatures<'a> {
-    model: &'a Model,
-    level: usize,
-    hessian: &'a mut DMatrix<f64>,
-}
-
-impl WithSimd for Curvatures<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let Self {
-            model,
-            level,
-            hessian,
-        } = self;
-        let (alpha, m) = (&model.alpha, model.len());
-        let outputs = &model.outputs[model.outputs_of(level)];
-        let n = outputs.len() as f64;
-        // Column k of the sum of mu mu^T over the outputs.
-        let mut products = vec![0.0; m];
-        for k in 0..m {
-            products.fill(0.0);
-            for output in outputs {
-                let mean = output.mu[k];
-                for (product, mu) in products.iter_mut().zip(&output.mu) {
-                    *product += mu * mean;
-                }
-            }
-            let sigma = head(&model.levels[level].sigma, k, m);
-            let terms = sigma.iter().zip(alpha).zip(&products);
-            for (h, ((s, a), product)) in head_mut(hessian, k, m).iter_mut().zip(terms) {
-                *h += (0.5 * alpha[k]) * a * s * (n * s + 2.0 * product);
-            }
-            hessian[(k, k)] -= alpha[k] * (0.5 * (n * sigma[k] + products[k]));
+/// Adds d g_j / d ln alpha_k of noise level `l`.
+fn add_curvatures(model: &Model, l: usize, hessian: &mut DMatrix<f64>) {
+    let (alpha, m) = (&model.alpha, model.len());
+    let outputs = &model.outputs[model.outputs_of(l)];
+    let n = outputs.len() as f64;
+    // Column k of the sum of mu mu^T over the outputs.
+    let mut products = vec![0.0; m];
+    for k in 0..m {
+        products.fill(0.0);
+        for output in outputs {
+            axpy(output.mu[k], &output.mu, &mut products);
         }
+        let sigma = head(&model.levels[l].sigma, k, m);
+        let terms = sigma.iter().zip(alpha).zip(&products);
+        for (h, ((s, a), product)) in head_mut(hessian, k, m).iter_mut().zip(terms) {
+            *h += (0.5 * alpha[k]) * a * s * (n * s + 2.0 * product);
+        }
+        hessian[(k, k)] -= alpha[k] * (0.5 * (n * sigma[k] + products[k]));
     }
 }
 
@@ -392,30 +365,5 @@ mod tests {
         let found = direction(&[1.0, Tuning::ALPHA_FLOOR, 1.0], [0.1, 0.4, 0.2]);
         let right = DVector::from_row_slice(&[0.1, 0.4, 0.2]);
         assert!((-curvature() * found - right).amax() < 1e-15);
-    }
-
-    #[test]
-    fn damping_falls_only_after_steps_that_succeed_at_once() {
-        let mut damping = Damping::starting_at(1e-3);
-        let start = damping.value().unwrap();
-        damping.relax();
-        assert!(damping.value().unwrap() < start);
-        let low = damping.value().unwrap();
-        damping.raise();
-        let raised = damping.value().unwrap();
-        assert!(raised > low);
-        damping.relax();
-        assert!(damping.value() == Some(raised));
-        damping.relax();
-        assert!(damping.value().unwrap() < raised);
-    }
-
-    #[test]
-    fn after_the_last_attempt_damping_is_reset() {
-        let mut damping = Damping::starting_at(1e-3);
-        let start = damping.value();
-        let attempts = (0..).take_while(|_| damping.value().inspect(|_| damping.raise()).is_some());
-        assert!(attempts.count() < 30);
-        assert_eq!(damping.value(), start);
     }
 }

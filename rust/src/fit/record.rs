@@ -89,6 +89,14 @@ impl From<crate::linalg::FactorizationError> for Stop {
     }
 }
 
+/// The result of a trial, or `None` if round-off made a posterior precision indefinite.
+pub(crate) fn unless_indefinite<T>(trial: Result<T, Stop>) -> Result<Option<T>, Stop> {
+    match trial {
+        Err(Stop::Failed(Error::NotPositiveDefinite(_))) => Ok(None),
+        trial => trial.map(Some),
+    }
+}
+
 /// What the recorder adds to the objective of a model.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Offset {

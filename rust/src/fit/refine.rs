@@ -3,7 +3,7 @@
 use crate::data::Statistics;
 use crate::fit::model::Model;
 use crate::fit::newton;
-use crate::fit::newton::Coordinates;
+use crate::fit::newton::Damping;
 use crate::fit::record::{Action, Recorder, Stop};
 use crate::fit::tuning::{Effort, Tuning};
 
@@ -29,13 +29,14 @@ pub(crate) struct Change {
 impl Change {
     /// The change of active function `k` to its optimal alpha.
     fn of(model: &Model, k: usize) -> Self {
-        let old = model.alpha[k];
-        let (alpha, gain) = if model.levels.len() == 1 && model.priors[k].is_flat() {
-            // The usual case in fewer instructions: this choice is made at every step.
-            model.term(k, 0).best_move(old)
-        } else {
-            model.factors(k).best_move(old)
-        };
+        let (alpha, gain) = model.factors(k).best_move(model.alpha[k]);
+        Self { k, alpha, gain }
+    }
+
+    /// The change of active function `k` to its optimal alpha, or to the nearest maximum; its alpha stays if it can gain no more than
+    /// `least`.
+    fn near(model: &Model, k: usize, least: f64) -> Self {
+        let (alpha, gain) = model.factors(k).near_move(model.alpha[k], least);
         Self { k, alpha, gain }
     }
 }
@@ -72,16 +73,14 @@ pub(crate) fn converge(
     effort: Effort,
     recorder: &mut Recorder<'_>,
 ) -> Result<Refined, Stop> {
-    let mut damping = Coordinates::of(stats).damping();
+    let mut damping = Damping::of(stats);
     let (mut failures, mut plateau) = (0, Plateau::new());
     loop {
         apply_best_changes(stats, model, effort, recorder)?;
         update_noise(stats, model, effort, recorder)?;
         // At the new noise some functions may have to be deleted.
-        if model
-            .penalized()
-            .any(|k| model.factors(k).optimal_alpha().is_none())
-        {
+        let is_deleted = |k| Change::near(model, k, effort.step).alpha == f64::INFINITY;
+        if model.penalized().any(is_deleted) {
             continue;
         }
         if residual(model, effort) <= effort.tol {
@@ -117,7 +116,7 @@ pub(crate) fn residual(model: &Model, effort: Effort) -> f64 {
 pub(crate) fn best_change(model: &Model, effort: Effort) -> Option<Change> {
     model
         .penalized()
-        .map(|k| Change::of(model, k))
+        .map(|k| Change::near(model, k, effort.step))
         .filter(|change| change.gain >= effort.step || change.alpha == f64::INFINITY)
         .reduce(|best, next| if next.gain > best.gain { next } else { best })
 }

@@ -1,19 +1,10 @@
 //! Rollback: if round-off prevents convergence, the last converged model is restored and the fit ends as stalled.
 
-use crate::Error;
 use crate::fit::context::Fit;
 use crate::fit::model::Model;
-use crate::fit::record::{Action, Stop};
+use crate::fit::record::{Action, Stop, unless_indefinite};
 use crate::fit::tuning::Tuning;
 use crate::model::Status;
-
-/// The result of a trial, or `None` if round-off made a posterior precision indefinite.
-pub(crate) fn unless_indefinite<T>(trial: Result<T, Stop>) -> Result<Option<T>, Stop> {
-    match trial {
-        Err(Stop::Failed(Error::NotPositiveDefinite(_))) => Ok(None),
-        trial => trial.map(Some),
-    }
-}
 
 impl Fit<'_, '_> {
     /// Runs `work` with a copy of the model, which `work` replaces by each converged model. If round-off makes the posterior precision

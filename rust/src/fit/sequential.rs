@@ -5,6 +5,7 @@
 //! |change in ln alpha| below tolerance and no function of the dictionary with a gain.
 
 use crate::fit::context::Fit;
+use crate::fit::model::Level;
 use crate::fit::record::{Action, Stop};
 use crate::fit::refine::{Plateau, Refined};
 use crate::fit::search::lns::Opening;
@@ -39,7 +40,7 @@ impl Fit<'_, '_> {
         self.or_roll_back(Action::Joint, |fit, good| {
             let mut effort = Effort {
                 tol: Tuning::LOOSE_TOL.max(fit.rules.tol),
-                ..Tuning::FINE_EFFORT
+                ..Tuning::FINE_EFFORT.of_outputs(fit.model.outputs.len())
             };
             let mut plateau = Plateau::new();
             loop {
@@ -95,7 +96,9 @@ impl Fit<'_, '_> {
         match refined {
             _ if is_idle || self.dictionary.excludes_gain(self.model) => Status::Stalled,
             Refined::Stalled => Status::Stalled,
-            Refined::Converged if self.model.at_noise_floor() => Status::NoiseFloor,
+            Refined::Converged if self.model.levels.iter().any(|l| l.noise.at_floor()) => {
+                Status::NoiseFloor
+            }
             Refined::Converged => Status::Converged,
         }
     }
@@ -108,7 +111,8 @@ impl Fit<'_, '_> {
         let mut set = self.model_of_sample()?;
         let whole = self.dictionary.n_candidates() == set.len();
         // With fixed noise a restart lowers the noise in stages and finds another model.
-        let opening = if whole && !self.model.has_given_noise() {
+        let is_estimated = |level: &Level| level.noise.is_estimated();
+        let opening = if whole && self.model.levels.iter().all(is_estimated) {
             Opening::Refine
         } else {
             Opening::Restart
@@ -146,16 +150,20 @@ impl Fit<'_, '_> {
         let (size, max_whole) = (Tuning::SAMPLE_SIZE, Tuning::MAX_WHOLE_DICTIONARY);
         let members = self.dictionary.sample(size, max_whole);
         let set = self.working_set(&members)?;
-        self.maximize_coarsely(&set, self.model.estimates_noise())?;
+        let estimates_noise = self.model.levels.iter().any(|l| l.noise.is_estimated());
+        self.maximize_coarsely(&set, estimates_noise)?;
         Ok(set)
     }
 
     /// Maximizes on a working set with coarse effort, at first with fixed noise if asked for.
     fn maximize_coarsely(&mut self, set: &WorkingSet, fix_noise: bool) -> Result<(), Stop> {
         if fix_noise {
-            self.maximize_on(set, Tuning::HELD_NOISE_EFFORT)?;
+            self.on(set, |local, recorder| {
+                local.maximize_at_held_noise(recorder)
+            })?;
         }
-        self.maximize_on(set, Tuning::COARSE_EFFORT)
+        let n = self.model.outputs.len();
+        self.maximize_on(set, Tuning::COARSE_EFFORT.of_outputs(n))
     }
 
     /// The searches of [`Fit::sequential`] without its last passes: continues until no candidate gains much.

@@ -371,32 +371,3 @@ fn check_rate(name: &str, rate: f64) -> Result<()> {
     );
     invalid(what)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn scales_whose_squares_overflow_are_refused() {
-        let rules = Settings::default().check().unwrap();
-        for scale in [1e-150, 1.0, 1e150] {
-            assert!(check_units(scale, &[1.0], &rules, true).is_ok());
-        }
-        for scale in [0.0, 1e-160, 1e160, f64::INFINITY, f64::NAN] {
-            let error = check_units(scale, &[1.0], &rules, true).err().unwrap();
-            assert!(error.is_invalid_input() && error.to_string().contains("rescale y"));
-        }
-        assert!(check_noise_scale(1.0, Noise::Fixed(1e-20)).is_ok());
-        assert!(check_noise_scale(1e80, Noise::Fixed(1e150)).is_ok());
-        for (scale, variance) in [(1.0, 1e-308), (1e-100, 1.0), (1e150, 1e-150)] {
-            assert!(check_noise_scale(scale, Noise::Fixed(variance)).is_err());
-        }
-        let informative = Settings {
-            alpha_prior: [1.0, 1.0],
-            ..Settings::default()
-        };
-        let informative = informative.check().unwrap();
-        assert!(check_units(1.0, &[1e3, 0.0], &informative, false).is_ok());
-        assert!(check_units(1.0, &[0.0, 1e60], &informative, false).is_err());
-    }
-}

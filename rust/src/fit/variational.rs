@@ -93,7 +93,7 @@ impl Fit<'_, '_> {
         let cancel = self.stats.facts().cancel.clone();
         let priors = self.dictionary.priors();
         self.model.fill(&all, &alpha, priors, cancel.as_ref());
-        let sigma = self.model.sigma_mut();
+        let sigma = &mut self.model.levels[0].sigma;
         sigma.fill(0.0);
         sigma.fill_diagonal(1.0 / Tuning::INITIAL_ALPHA);
         self.tighten()?;
@@ -445,24 +445,5 @@ mod tests {
                 assert!((a - b).abs() < 1e-9, "{rate}: {a} {b}");
             }
         }
-    }
-
-    #[test]
-    fn constant_moments_have_no_stride() {
-        let path = [at(3, 1.0), at(4, 1.0), at(5, 1.0)];
-        let squared = SquaredStep::of(&path);
-        assert!((squared.stride - 1.0).abs() < 1e-15 && squared.last_change == 0.0);
-    }
-
-    #[test]
-    fn a_covariance_equals_the_product_of_its_factor() {
-        let moments = at(0, 0.5);
-        let sigma = moments.covariance();
-        let l = DMatrix::from_row_slice(
-            2,
-            2,
-            &[moments.factor[0], 0.0, moments.factor[1], moments.factor[2]],
-        );
-        assert!((sigma - &l * l.transpose()).amax() < 1e-14);
     }
 }

@@ -68,7 +68,7 @@ impl WorkingSet {
         let p = self.len();
         let places: Vec<usize> = model.active.iter().map(|&j| self.place(j)).collect();
         self.projections = gradient.to_vec();
-        self.target_sq = model.deviances_at_reference();
+        self.target_sq = model.outputs.iter().map(|output| output.deviance).collect();
         // Adding the fit at the reference to the residual gives the targets.
         for (c, reference) in model.references().enumerate() {
             let projections = &mut self.projections[c * p..][..p];
@@ -156,11 +156,20 @@ impl WorkingSet {
             .collect()
     }
 
-    /// phi_i^T W (t - Phi mu) of output `c`.
-    fn residual_product(&self, i: usize, c: usize, active: &[usize], mu: &[f64]) -> f64 {
-        let column = self.gram.column(i);
-        let fit: f64 = active.iter().zip(mu).map(|(&j, m)| m * column[j]).sum();
-        self.projections_of(c)[i] - fit
+    /// phi_j^T W (t - Phi mu) of members `js`, one output after the other.
+    fn residual_products(&self, js: &[usize], active: &[usize], mu: &[f64]) -> Vec<f64> {
+        let (n, m) = (js.len(), active.len());
+        let mut found = vec![0.0; n * self.target_sq.len()];
+        let mut products = Vec::with_capacity(m);
+        for (k, &j) in js.iter().enumerate() {
+            let column = self.gram.column(j);
+            products.clear();
+            products.extend(active.iter().map(|&i| column[i]));
+            for (c, found) in found.chunks_exact_mut(n).enumerate() {
+                found[k] = self.projections_of(c)[j] - dot(&products, &mu[c * m..][..m]);
+            }
+        }
+        found
     }
 }
 
@@ -177,11 +186,9 @@ impl Statistics for &WorkingSet {
 
     fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<Vec<f64>> {
         let m = active.len();
+        gradient.copy_from_slice(&self.residual_products(active, active, mu));
         let of_output = |c: usize| {
-            let (mu, gradient) = (&mu[c * m..][..m], &mut gradient[c * m..][..m]);
-            for (g, &i) in gradient.iter_mut().zip(active) {
-                *g = self.residual_product(i, c, active, mu);
-            }
+            let (mu, gradient) = (&mu[c * m..][..m], &gradient[c * m..][..m]);
             // ||t - Phi mu||^2 = t^T t - b^T mu - gradient^T mu
             let b: Vec<f64> = active.iter().map(|&i| self.projections_of(c)[i]).collect();
             self.target_sq[c] - dot(&b, mu) - dot(gradient, mu)
@@ -190,20 +197,13 @@ impl Statistics for &WorkingSet {
     }
 
     fn sweep(&mut self, active: &[usize], mu: &[f64], wanted: &[usize]) -> Result<Sweep> {
-        let m = active.len();
-        let set: &WorkingSet = self;
-        let of_output = |c: usize| {
-            let mu = &mu[c * m..][..m];
-            (0..set.len()).map(move |i| set.residual_product(i, c, active, mu))
-        };
+        let all: Vec<usize> = (0..self.len()).collect();
+        let columns = wanted.iter().map(|&j| self.gram.column(j).to_vec());
         Ok(Sweep {
             diag: self.gram.diagonal().to_vec(),
-            gradient: (0..set.target_sq.len()).flat_map(of_output).collect(),
-            gram: wanted
-                .iter()
-                .map(|&j| self.gram.column(j).to_vec())
-                .collect(),
-            deviances: (&mut &**self).gradient(active, mu, &mut vec![0.0; mu.len()])?,
+            gradient: self.residual_products(&all, active, mu),
+            gram: columns.collect(),
+            deviances: self.gradient(active, mu, &mut vec![0.0; mu.len()])?,
         })
     }
 
@@ -213,14 +213,7 @@ impl Statistics for &WorkingSet {
         mu: &[f64],
         js: &[usize],
     ) -> Result<(DMatrix<f64>, Vec<f64>)> {
-        let gram = DMatrix::from_fn(js.len(), js.len(), |a, b| self.gram[(js[a], js[b])]);
-        let (m, set): (usize, &WorkingSet) = (active.len(), self);
-        let of_output = |c: usize| {
-            let mu = &mu[c * m..][..m];
-            js.iter()
-                .map(move |&j| set.residual_product(j, c, active, mu))
-        };
-        let gradient = (0..set.target_sq.len()).flat_map(of_output).collect();
-        Ok((gram, gradient))
+        let gram = DMatrix::from_fn(js.len(), js.len(), |a, b| self.gram.column(js[b])[js[a]]);
+        Ok((gram, self.residual_products(js, active, mu)))
     }
 }

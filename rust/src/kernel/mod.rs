@@ -87,24 +87,21 @@ pub enum Kernel {
     },
 }
 
-fn finite(name: &str, value: f64) -> Result<(), String> {
-    if value.is_finite() {
-        Ok(())
-    } else {
-        Err(format!(
-            "kernel parameter {name} must be finite, got {value}"
-        ))
+fn check(name: &str, value: f64, is_valid: bool, domain: &str) -> Result<(), String> {
+    if is_valid && value.is_finite() {
+        return Ok(());
     }
+    Err(format!(
+        "kernel parameter {name} must be {domain}, got {value}"
+    ))
+}
+
+fn finite(name: &str, value: f64) -> Result<(), String> {
+    check(name, value, true, "finite")
 }
 
 fn positive(name: &str, value: f64) -> Result<(), String> {
-    if value > 0.0 && value.is_finite() {
-        Ok(())
-    } else {
-        Err(format!(
-            "kernel parameter {name} must be positive and finite, got {value}"
-        ))
-    }
+    check(name, value, value > 0.0, "positive and finite")
 }
 
 fn check_widths(inverse_squares: &[f64], n_features: usize) -> Result<(), String> {

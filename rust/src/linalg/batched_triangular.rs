@@ -1,10 +1,17 @@
-//! Triangular solves for [`LANES`] right-hand sides at once, one per vector lane.
+//! Triangular solves for [`LANES`] right-hand sides at once, one per vector lane, and the Cholesky factor and inverse made of
+//! them.
+//!
+//! The sums of a row of lanes stay in registers while its terms are added.
 
+use crate::error::NotPositiveDefinite;
 use crate::linalg::Cholesky;
 use crate::linalg::simd::{dispatch, vectorised};
 
 /// Right-hand sides solved together.
 pub(crate) const LANES: usize = 32;
+
+/// One element of each right-hand side.
+pub(crate) type Lanes = [f64; LANES];
 
 /// The rows of the factor one after another, each up to and including its diagonal.
 pub(crate) fn pack_lower(chol: &Cholesky) -> Vec<f64> {
@@ -12,18 +19,33 @@ pub(crate) fn pack_lower(chol: &Cholesky) -> Vec<f64> {
     rows.map(|(i, j)| chol.get(i, j)).collect()
 }
 
-/// Solves L v = b; row k of `v` holds element k of each right-hand side.
-pub(crate) fn solve_lanes(lower: &[f64], v: &mut [[f64; LANES]]) {
-    dispatch(Forward { lower, v });
+/// Solves L v = b, with the block of L that begins at row and column `first`; row k of `v` holds element k of each
+/// right-hand side.
+pub(crate) fn solve_lanes(lower: &[f64], first: usize, v: &mut [Lanes]) {
+    dispatch(Forward { lower, first, v });
 }
 
 /// Solves L^T v = b.
-pub(crate) fn solve_lanes_transposed(lower: &[f64], v: &mut [[f64; LANES]]) {
+pub(crate) fn solve_lanes_transposed(lower: &[f64], v: &mut [Lanes]) {
     dispatch(Backward { lower, v });
 }
 
+/// Continues [`solve_lanes`] from row `first` on with a factor whose next rows are the lanes themselves: each lane is a row of A
+/// up to its diagonal, and becomes that row of L.
+///
+/// # Errors
+/// The row whose squared pivot is not positive and finite.
+pub(crate) fn factor_lanes(first: usize, v: &mut [Lanes]) -> Result<(), NotPositiveDefinite> {
+    dispatch(Factor { first, v })
+}
+
+/// Adds the inner product of each lane of `left` with each of `right`: row r of `sums` has those of lane r of `right`.
+pub(crate) fn add_lane_products(left: &[Lanes], right: &[Lanes], sums: &mut [Lanes]) {
+    dispatch(Products { left, right, sums });
+}
+
 /// Squared length of each lane.
-pub(crate) fn square_lanes(v: &[[f64; LANES]]) -> [f64; LANES] {
+pub(crate) fn square_lanes(v: &[Lanes]) -> Lanes {
     let mut sums = [0.0; LANES];
     for row in v {
         for (sum, x) in sums.iter_mut().zip(row) {
@@ -33,74 +55,68 @@ pub(crate) fn square_lanes(v: &[[f64; LANES]]) -> [f64; LANES] {
     sums
 }
 
-vectorised!(Forward { lower: &'a [f64], v: &'a mut [[f64; LANES]] } -> (), |this| forward_here(this.lower, this.v));
-vectorised!(Backward { lower: &'a [f64], v: &'a mut [[f64; LANES]] } -> (), |this| backward_here(this.lower, this.v));
-
-#[inline(always)]
-fn forward_here(lower: &[f64], v: &mut [[f64; LANES]]) {
-    let mut start = 0;
-    for k in 0..v.len() {
-        let row = &lower[start..=start + k];
-        let (solved, rest) = v.split_at_mut(k);
-        let mut target = rest[0];
-        for (coefficient, source) in row.iter().zip(solved.iter()) {
-            for (t, s) in target.iter_mut().zip(source) {
-                *t -= coefficient * s;
-            }
-        }
-        for t in &mut target {
-            *t /= row[k];
-        }
-        rest[0] = target;
-        start += k + 1;
+vectorised!(Forward { lower: &'a [f64], first: usize, v: &'a mut [Lanes] } -> (), |this| {
+    for k in 0..this.v.len() {
+        let i = this.first + k;
+        let row = &this.lower[i * (i + 1) / 2 + this.first..=i * (i + 3) / 2];
+        let (solved, rest) = this.v.split_at_mut(k);
+        subtract(row.iter().copied(), solved, &mut rest[0]);
+        scale(1.0 / row[k], &mut rest[0]);
     }
-}
+});
 
-#[inline(always)]
-fn backward_here(lower: &[f64], v: &mut [[f64; LANES]]) {
-    for k in (0..v.len()).rev() {
-        let row = &lower[k * (k + 1) / 2..=k * (k + 3) / 2];
-        let (above, rest) = v.split_at_mut(k);
-        let solved = &mut rest[0];
-        for s in solved.iter_mut() {
-            *s /= row[k];
-        }
+vectorised!(Backward { lower: &'a [f64], v: &'a mut [Lanes] } -> (), |this| {
+    for k in (0..this.v.len()).rev() {
+        let row = &this.lower[k * (k + 1) / 2..=k * (k + 3) / 2];
+        let (above, rest) = this.v.split_at_mut(k);
+        scale(1.0 / row[k], &mut rest[0]);
         for (coefficient, target) in row.iter().zip(above) {
-            for (t, s) in target.iter_mut().zip(solved.iter()) {
+            for (t, s) in target.iter_mut().zip(&rest[0]) {
                 *t -= coefficient * s;
             }
         }
     }
+});
+
+vectorised!(Factor { first: usize, v: &'a mut [Lanes] } -> Result<(), NotPositiveDefinite>, |this| {
+    for k in this.first..this.v.len() {
+        let lane = k - this.first;
+        let (solved, rest) = this.v.split_at_mut(k);
+        subtract(solved.iter().map(|v| v[lane]), solved, &mut rest[0]);
+        let pivot = rest[0][lane];
+        if !(pivot > 0.0 && pivot.is_finite()) {
+            return Err(NotPositiveDefinite { pivot: k });
+        }
+        scale(1.0 / pivot.sqrt(), &mut rest[0]);
+    }
+    Ok(())
+});
+
+vectorised!(Products { left: &'a [Lanes], right: &'a [Lanes], sums: &'a mut [Lanes] } -> (), |this| {
+    /// Rows that stay in the first-level cache.
+    const RUN: usize = 64;
+    for (left, right) in this.left.chunks(RUN).zip(this.right.chunks(RUN)) {
+        for (lane, sum) in this.sums.iter_mut().enumerate() {
+            subtract(right.iter().map(|v| -v[lane]), left, sum);
+        }
+    }
+});
+
+/// `target -= sum_k c_k source_k`.
+#[inline(always)]
+fn subtract(coefficients: impl Iterator<Item = f64>, sources: &[Lanes], target: &mut Lanes) {
+    let mut sums = *target;
+    for (c, source) in coefficients.zip(sources) {
+        for (t, s) in sums.iter_mut().zip(source) {
+            *t -= c * s;
+        }
+    }
+    *target = sums;
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lanes_equal_single_solves() {
-        let mut chol = Cholesky::with_capacity(4);
-        let matrix = [[4.0, 1.0, 0.5], [1.0, 3.0, -0.2], [0.5, -0.2, 2.0]];
-        chol.refactor(3, |i, j| matrix[i][j]).unwrap();
-        let lower = pack_lower(&chol);
-        let mut v: Vec<[f64; LANES]> = (0..3_u8)
-            .map(|k| std::array::from_fn(|lane| f64::from(k + 1) - lane as f64))
-            .collect();
-        let given = v.clone();
-        solve_lanes(&lower, &mut v);
-        let squares = square_lanes(&v);
-        solve_lanes_transposed(&lower, &mut v);
-        for lane in 0..LANES {
-            let mut b: Vec<f64> = given.iter().map(|row| row[lane]).collect();
-            chol.solve_lower_in_place(&mut b);
-            let square: f64 = b.iter().map(|x| x * x).sum();
-            assert!((squares[lane] - square).abs() < 1e-12 * (1.0 + square));
-            chol.solve_lower_transpose_in_place(&mut b);
-            assert!(
-                b.iter()
-                    .zip(&v)
-                    .all(|(x, row)| (x - row[lane]).abs() < 1e-12)
-            );
-        }
+#[inline(always)]
+fn scale(factor: f64, target: &mut Lanes) {
+    for t in target {
+        *t *= factor;
     }
 }

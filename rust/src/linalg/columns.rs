@@ -6,7 +6,7 @@ use std::ops::{Deref, DerefMut, Range};
 
 use nalgebra::DMatrix;
 
-use crate::linalg::gemm::{TallMatrix, add_product};
+use crate::linalg::gemm::{TallMatrix, add_combination};
 use crate::linalg::vector::dot;
 use crate::parallel::{fill_pieces, pieces};
 
@@ -220,27 +220,16 @@ impl Table {
         (gram, stride): (&[f64], usize),
         squares: &mut [f64],
     ) {
-        let n = rows.len();
-        let mut products = vec![0.0; n * COLUMNS];
-        for block in pieces(columns.len(), COLUMNS) {
-            let before = columns.start..columns.start + block.end;
+        let all = self.tall(columns, rows.start).columns(&(0..rows.len()));
+        for (j, own) in all.iter().enumerate() {
             // Elements above the diagonal are doubled, and elements below it left out.
-            let mut corner: Vec<f64> = Vec::with_capacity(block.len() * block.end);
-            for j in block.clone() {
-                let column = &gram[j * stride..];
-                corner.extend(column[..j].iter().map(|g| 2.0 * g));
-                corner.push(column[j]);
-                corner.resize(corner.len() + block.end - j - 1, 0.0);
-            }
-            let products = &mut products[..n * block.len()];
-            products.fill(0.0);
-            let tall = self.tall(&before, rows.start);
-            add_product(tall, (&corner, block.end), n, (products, n), block.len());
-            for (product, k) in products.chunks_exact(n).zip(block) {
-                let own = &self.column(columns.start + k)[rows.clone()];
-                for ((square, p), c) in squares.iter_mut().zip(product).zip(own) {
-                    *square += p * c;
-                }
+            let column = &gram[j * stride..][..=j];
+            let mut weights: Vec<f64> = column.iter().map(|g| 2.0 * g).collect();
+            weights[j] = column[j];
+            let mut product = vec![0.0; rows.len()];
+            add_combination(&all, &weights, &mut product);
+            for ((square, p), c) in squares.iter_mut().zip(&product).zip(*own) {
+                *square += p * c;
             }
         }
     }

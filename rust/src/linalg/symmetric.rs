@@ -1,22 +1,13 @@
 //! A symmetric matrix stored in full for fast access to its columns.
 
-use std::ops::Index;
-
 use nalgebra::DMatrix;
 
-use crate::linalg::columns::{AlignedColumns, stride};
+use crate::linalg::columns::{COLUMNS, Table, stride};
 use crate::linalg::vector::head;
-use crate::parallel::map_pieces;
-
-/// Columns per strip.
-const COLUMNS: usize = 24;
 
 /// A symmetric matrix with columns aligned to cache lines.
 pub(crate) struct SymmetricMatrix {
-    size: usize,
-    stride: usize,
-    /// [`COLUMNS`] columns each, allocated by the thread that computed them.
-    strips: Vec<AlignedColumns>,
+    columns: Table,
     /// A contiguous copy.
     diagonal: Vec<f64>,
 }
@@ -24,46 +15,34 @@ pub(crate) struct SymmetricMatrix {
 impl SymmetricMatrix {
     /// From the lower triangle of a square matrix.
     pub(crate) fn from_lower(lower: &DMatrix<f64>) -> Self {
-        let (size, stride) = (lower.nrows(), stride(lower.nrows()));
+        let size = lower.nrows();
         let column = |j: usize| head(lower, j, size);
-        let strips = map_pieces(size, COLUMNS, |columns| {
-            let mut out = AlignedColumns::zeros(columns.len() * stride);
+        let columns = Table::filled(size, size, COLUMNS, |start, out| {
+            let apart = stride(size);
+            let end = start + out.len() / apart;
             // The columns up to their diagonal elements are rows of earlier columns.
-            for i in 0..columns.end {
-                let first = i.max(columns.start);
-                let row = &column(i)[first..columns.end];
-                for (j, v) in (first - columns.start..).zip(row) {
-                    out[j * stride + i] = *v;
+            for i in 0..end {
+                let first = i.max(start);
+                for (j, v) in (first - start..).zip(&column(i)[first..end]) {
+                    out[j * apart + i] = *v;
                 }
             }
-            for (out, j) in out.chunks_exact_mut(stride).zip(columns.clone()) {
+            for (out, j) in out.chunks_exact_mut(apart).zip(start..) {
                 out[j..size].copy_from_slice(&column(j)[j..]);
             }
-            out
         });
         Self {
-            size,
-            stride,
-            strips,
+            columns,
             diagonal: lower.diagonal().as_slice().to_vec(),
         }
     }
 
     pub(crate) fn column(&self, j: usize) -> &[f64] {
-        let (strip, place) = (j / COLUMNS, j % COLUMNS);
-        &self.strips[strip][place * self.stride..][..self.size]
+        self.columns.column(j)
     }
 
     pub(crate) fn diagonal(&self) -> &[f64] {
         &self.diagonal
-    }
-}
-
-impl Index<(usize, usize)> for SymmetricMatrix {
-    type Output = f64;
-
-    fn index(&self, (i, j): (usize, usize)) -> &f64 {
-        &self.column(j)[i]
     }
 }
 
@@ -86,7 +65,7 @@ mod tests {
             for i in 0..size {
                 for j in 0..size {
                     assert_eq!(
-                        whole[(i, j)].to_bits(),
+                        whole.column(j)[i].to_bits(),
                         lower[(i.max(j), i.min(j))].to_bits()
                     );
                 }

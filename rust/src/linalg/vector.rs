@@ -35,13 +35,10 @@ pub(crate) fn weighted_square(x: &[f64], w: &[f64]) -> f64 {
     dispatch(WeightedSquare { x, w })
 }
 
-vectorised!(WeightedSquare { x: &'a [f64], w: &'a [f64] } -> f64, |this| weighted_square_here(this.x, this.w));
-
-#[inline(always)]
-fn weighted_square_here(x: &[f64], w: &[f64]) -> f64 {
+vectorised!(WeightedSquare { x: &'a [f64], w: &'a [f64] } -> f64, |this| {
     let mut sums = [0.0_f64; 16];
-    let (x_head, x_tail) = x.as_chunks::<16>();
-    let (w_head, w_tail) = w.as_chunks::<16>();
+    let (x_head, x_tail) = this.x.as_chunks::<16>();
+    let (w_head, w_tail) = this.w.as_chunks::<16>();
     for (x, w) in x_head.iter().zip(w_head) {
         for lane in 0..16 {
             sums[lane] += x[lane] * x[lane] * w[lane];
@@ -49,7 +46,7 @@ fn weighted_square_here(x: &[f64], w: &[f64]) -> f64 {
     }
     let tail: f64 = x_tail.iter().zip(w_tail).map(|(x, w)| x * x * w).sum();
     sums.iter().sum::<f64>() + tail
-}
+});
 
 /// `out = x y`, element by element.
 pub(crate) fn multiply_into(x: &[f64], y: &[f64], out: &mut [f64]) {

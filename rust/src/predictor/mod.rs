@@ -27,62 +27,7 @@
 //! # Ok::<(), sparsebayes::Error>(())
 //! ```
 //!
-//! A service loads a model once and shares it between threads. Here four threads answer requests with mean and std until
-//! the queue is closed; an invalid row is answered with the error.
-//!
-//! ```
-//! use std::sync::{Arc, Mutex, mpsc};
-//! use std::thread;
-//!
-//! use sparsebayes::{Error, Predictor};
-//!
-//! struct Request {
-//!     row: Vec<f64>,
-//!     answer: mpsc::Sender<Result<(f64, f64), Error>>,
-//! }
-//!
-//! fn serve(model: &Predictor, queue: &Mutex<mpsc::Receiver<Request>>) {
-//!     loop {
-//!         // The lock is released before the prediction.
-//!         let next = queue.lock().map(|queue| queue.recv());
-//!         let Ok(Ok(Request { row, answer })) = next else {
-//!             return;
-//!         };
-//!         let (mut mean, mut std) = ([0.0], [0.0]);
-//!         let done = model.predict_std_into(&row, &mut mean, &mut std);
-//!         // The client may have disconnected.
-//!         let _ = answer.send(done.map(|()| (mean[0], std[0])));
-//!     }
-//! }
-//!
-//! let model = Arc::new(Predictor::load("tests/golden/format-1/regression.safetensors")?);
-//! let (requests, queue) = mpsc::channel();
-//! let queue = Arc::new(Mutex::new(queue));
-//! let start = |_| {
-//!     let (model, queue) = (Arc::clone(&model), Arc::clone(&queue));
-//!     thread::spawn(move || serve(&model, &queue))
-//! };
-//! let workers: Vec<_> = (0..4).map(start).collect();
-//!
-//! let ask = |row: Vec<f64>| {
-//!     let (answer, answered) = mpsc::channel();
-//!     requests.send(Request { row, answer }).unwrap();
-//!     answered
-//! };
-//! let answers: Vec<_> = (0..100).map(|i| ask(vec![0.02 * f64::from(i), 0.5])).collect();
-//! for answer in answers {
-//!     let (mean, std) = answer.recv().unwrap()?;
-//!     assert!(mean.abs() < 2.0 && 0.1 < std && std < 0.2);
-//! }
-//! assert!(matches!(ask(vec![1.0]).recv().unwrap(), Err(Error::Shape { .. })));
-//! assert!(matches!(ask(vec![1.0, f64::NAN]).recv().unwrap(), Err(Error::NonFinite { .. })));
-//!
-//! drop(requests);
-//! for worker in workers {
-//!     worker.join().unwrap();
-//! }
-//! # Ok::<(), Error>(())
-//! ```
+//! A service loads a model once and shares it between threads; `examples/service/rust` is one.
 
 #[cfg(feature = "fit")]
 mod of_posterior;
@@ -126,8 +71,6 @@ pub struct Predictor {
     blocks: Vec<Block>,
     n_functions: usize,
     outputs: Vec<Output>,
-    /// First weight of each output among all weights, and the number of weights.
-    starts: Vec<usize>,
     covariance: WeightCovariance,
     /// Noise variance of each output.
     noise: Vec<f64>,
@@ -199,10 +142,6 @@ impl Predictor {
             })
         });
         let outputs = outputs.collect::<Result<Vec<_>>>()?;
-        let mut starts = vec![0];
-        for output in &outputs {
-            starts.push(starts[starts.len() - 1] + output.weights.len());
-        }
         let probit = match (header.link, header.n_quadrature) {
             (Link::Probit, Some(n)) => Probit::new(n).map_err(|error| Error::Format {
                 what: error.to_string(),
@@ -219,7 +158,6 @@ impl Predictor {
             blocks,
             n_functions,
             outputs,
-            starts,
             noise,
             probit,
             parts,

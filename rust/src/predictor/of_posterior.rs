@@ -40,14 +40,7 @@ impl Posterior {
             design.n_centres(),
             design.n_features(),
         );
-        let n_basis = bias + n * design.kernels().len();
-        if let Some(&last) = self.active.last().filter(|&&last| last >= n_basis) {
-            return Err(Error::Shape {
-                what: "functions of the design",
-                expected: last + 1,
-                got: n_basis,
-            });
-        }
+        self.check_functions("functions of the design", bias + n * design.kernels().len())?;
         let mut blocks = Vec::new();
         let mut tables = BTreeMap::new();
         if bias > 0 && self.active.first() == Some(&0) {
@@ -81,15 +74,14 @@ impl Posterior {
         n_columns: usize,
         likelihood: Likelihood,
     ) -> Result<Predictor> {
-        if let Some(&last) = self.active.last().filter(|&&last| last >= n_columns) {
-            return Err(Error::Shape {
-                what: "columns",
-                expected: last + 1,
-                got: n_columns,
-            });
-        }
+        self.check_functions("columns", n_columns)?;
         let blocks = vec![BlockHeader::Columns(self.active.clone())];
         self.build_predictor(n_columns, blocks, BTreeMap::new(), likelihood)
+    }
+
+    fn check_functions(&self, what: &'static str, got: usize) -> Result<()> {
+        let needed = self.active.last().map_or(0, |last| last + 1);
+        Error::check_len(what, needed.max(got), got)
     }
 
     fn build_predictor(

@@ -1,6 +1,6 @@
-//! The prediction methods: validation, tasks for threads, single rows or batches of rows, and the requested predictions.
+//! The prediction methods: validation, tasks for threads, batches of rows, and the requested predictions.
 //!
-//! Rows and batches are evaluated by the same operations in the same order, so that the bits of a row do not depend on other rows.
+//! A row is evaluated by the same operations in the same order in any batch, so that its bits do not depend on other rows.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -8,12 +8,11 @@ use std::ops::Range;
 use crate::kernel::Points;
 use crate::likelihood::link::{Link, logistic, softmax};
 use crate::likelihood::probit::Workspace;
-use crate::linalg::simd::dispatch;
-use crate::predictor::variance::{Functions, axpy};
+use crate::predictor::variance::{Functions, combine};
 use crate::predictor::{Block, Output, Predictor};
 use crate::{Error, Result};
 
-/// Fewer rows than this are predicted one by one, because they would leave most vector lanes empty.
+/// Fewer rows than this are batches of one row, because together they would leave most vector lanes empty.
 const MIN_BATCH_ROWS: usize = 8;
 /// Most rows of a batch.
 const MAX_BATCH_ROWS: usize = 512;
@@ -206,20 +205,17 @@ impl Predictor {
         // Checked per task, so that the rows stay in the cache for the prediction.
         Error::check_finite("x", x)?;
         let with_variance = self.needs_variance(&request);
-        if rows < MIN_BATCH_ROWS {
-            for row in 0..rows {
-                let x = &x[row * self.n_features()..][..self.n_features()];
-                self.predict_row(x, with_variance, row, &mut request)?;
-            }
-            return Ok(());
-        }
         let numbers = self.n_functions + self.n_outputs() + self.n_variances(with_variance) + 1;
         let height = (MAX_BATCH_FEATURES / self.n_features()).min(MAX_BATCH_ROWS) / BATCH_MULTIPLE
             * BATCH_MULTIPLE;
-        let height = height
-            .max(BATCH_MULTIPLE)
-            .min(MAX_BATCH_NUMBERS / numbers)
-            .max(1);
+        let height = if rows < MIN_BATCH_ROWS {
+            1
+        } else {
+            height
+                .max(BATCH_MULTIPLE)
+                .min(MAX_BATCH_NUMBERS / numbers)
+                .max(1)
+        };
         for start in (0..rows).step_by(height) {
             let range = start..(start + height).min(rows);
             self.predict_batch(x, range, with_variance, &mut request)?;
@@ -248,76 +244,8 @@ impl Predictor {
 }
 
 impl Predictor {
-    /// Predicts one row with loops over the basis functions.
-    pub(crate) fn predict_row(
-        &self,
-        x: &[f64],
-        with_variance: bool,
-        row: usize,
-        to: &mut Request<'_>,
-    ) -> Result<()> {
-        let (m, n) = (self.n_functions, self.n_outputs());
-        let n_weights = self.starts[n];
-        let width = self.n_variances(with_variance);
-        let (n_psi, n_work) = if width > 0 {
-            (n_weights, self.covariance.work(n_weights))
-        } else {
-            (0, 0)
-        };
-        let n_scratch = self.n_scratch(1, width);
-        with_scratch(
-            m + n + width + n_scratch + n_psi + n_work,
-            |Scratch {
-                 values, workspace, ..
-             }| {
-                let (phi, rest) = values.split_at_mut(m);
-                let (eta, rest) = rest.split_at_mut(n);
-                let (variances, rest) = rest.split_at_mut(width);
-                let (numbers, rest) = rest.split_at_mut(n_scratch);
-                let (psi, work) = rest.split_at_mut(n_psi);
-                self.functions_at_row(x, phi);
-                for (eta, output) in eta.iter_mut().zip(&self.outputs) {
-                    *eta = output.at_row(phi);
-                }
-                if width > 0 {
-                    for (output, &start) in self.outputs.iter().zip(&self.starts) {
-                        output.gather(phi, &mut psi[start..][..output.weights.len()]);
-                    }
-                    self.covariance.at_row(psi, &self.starts, work, variances);
-                }
-                let at = LinearPredictors {
-                    rows: 1,
-                    eta,
-                    variances,
-                };
-                self.finish(at, Scratchpad { numbers, workspace }, row..row + 1, to)
-            },
-        )
-    }
-
-    fn functions_at_row(&self, x: &[f64], phi: &mut [f64]) {
-        let mut rest = phi;
-        for block in &self.blocks {
-            let (to, after) = rest.split_at_mut(block.len());
-            match block {
-                Block::Constant => to[0] = 1.0,
-                Block::Columns { columns, offsets } => {
-                    let of = columns.iter().zip(offsets);
-                    to.iter_mut()
-                        .zip(of)
-                        .for_each(|(v, (&j, offset))| *v = x[j] - offset);
-                }
-                // Kernels are exactly symmetric.
-                Block::Centres { kernel, points, .. } => {
-                    kernel.column_into(points, x, 0..points.n_points(), to);
-                }
-            }
-            rest = after;
-        }
-    }
-
-    /// Predicts a batch with loops over the rows.
-    pub(crate) fn predict_batch(
+    /// Predicts a batch of rows.
+    fn predict_batch(
         &self,
         x: &[f64],
         range: Range<usize>,
@@ -328,7 +256,7 @@ impl Predictor {
         let width = self.n_variances(with_variance);
         let n_scratch = self.n_scratch(rows, width);
         with_scratch(
-            rows * (m + n + width + 1) + n_scratch,
+            rows * (m + n + width) + n_scratch + rows.max(m),
             |Scratch {
                  values,
                  points,
@@ -339,24 +267,22 @@ impl Predictor {
                 let (variances, rest) = rest.split_at_mut(rows * width);
                 let (numbers, work) = rest.split_at_mut(n_scratch);
                 let d = self.n_features();
-                points.refill(&x[range.start * d..range.end * d], rows, d);
+                let x = &x[range.start * d..range.end * d];
+                points.refill(x, rows, d);
                 let mut rest = &mut *phi;
                 for block in &self.blocks {
                     let (to, after) = rest.split_at_mut(rows * block.len());
-                    self.functions_at_rows(block, points, to);
+                    self.functions_at(block, x, points, to);
                     rest = after;
                 }
                 for (eta, output) in eta.chunks_exact_mut(rows).zip(&self.outputs) {
                     let phi = output.of(phi, rows);
-                    eta.fill(0.0);
-                    for (k, &w) in output.weights.iter().enumerate() {
-                        dispatch(|| axpy(w, phi.column(k), eta));
-                    }
+                    let terms = output.weights.iter().enumerate();
+                    combine(terms.map(|(k, &w)| (w, phi.column(k))), eta);
                 }
                 if width > 0 {
                     let of = |c: usize| self.outputs[c].of(phi, rows);
-                    self.covariance
-                        .at_rows(rows, &self.starts, of, work, variances);
+                    self.covariance.at_rows(rows, of, work, variances);
                 }
                 let at = LinearPredictors {
                     rows,
@@ -368,7 +294,8 @@ impl Predictor {
         )
     }
 
-    fn functions_at_rows(&self, block: &Block, x: &Points, out: &mut [f64]) {
+    /// Evaluates a block at rows given row by row and feature by feature.
+    fn functions_at(&self, block: &Block, by_row: &[f64], x: &Points, out: &mut [f64]) {
         let rows = x.n_points();
         match block {
             Block::Constant => out.fill(1.0),
@@ -378,6 +305,10 @@ impl Predictor {
                     let values = out.iter_mut().zip(x.feature(j));
                     values.for_each(|(v, x)| *v = x - offset);
                 }
+            }
+            // Kernels are exactly symmetric: of a single row, a loop over the centres.
+            Block::Centres { kernel, points, .. } if rows == 1 => {
+                kernel.column_into(points, by_row, 0..points.n_points(), out);
             }
             Block::Centres { kernel, table, .. } => {
                 let centres = self.parts.tables.get(table);
@@ -402,29 +333,6 @@ impl Block {
 }
 
 impl Output {
-    fn at_row(&self, phi: &[f64]) -> f64 {
-        let add = |sum: f64, (w, v): (&f64, &f64)| sum + w * v;
-        match &self.functions {
-            None => self.weights.iter().zip(phi).fold(0.0, add),
-            Some(functions) => {
-                let phi = functions.iter().map(|&j| &phi[j]);
-                self.weights.iter().zip(phi).fold(0.0, add)
-            }
-        }
-    }
-
-    /// Copies the basis functions of the output into contiguous memory.
-    fn gather(&self, phi: &[f64], psi: &mut [f64]) {
-        match &self.functions {
-            None => psi.copy_from_slice(phi),
-            Some(functions) => {
-                psi.iter_mut()
-                    .zip(functions)
-                    .for_each(|(v, &j)| *v = phi[j]);
-            }
-        }
-    }
-
     fn of<'a>(&'a self, phi: &'a [f64], rows: usize) -> Functions<'a> {
         Functions {
             values: phi,

@@ -1,7 +1,7 @@
 //! The posterior variance of linear predictors, phi^T Sigma phi: equation (22) of Tipping (2001).
 //!
-//! Each form is implemented for one row and for a batch of rows. Both add the same terms in the same order, so that the
-//! bits of a row do not depend on other rows.
+//! The terms of a row are added in the same order whatever the number of rows, so that the bits of a row do not depend on
+//! other rows.
 
 use crate::likelihood::probit::packed;
 use crate::linalg::simd::{Simd, WithSimd, dispatch};
@@ -46,9 +46,31 @@ impl QuadraticForm {
         Self { size, values }
     }
 
-    /// The form at one row; `work` has at least as many elements as `phi`.
+    /// The form at each row; `work` has at least as many elements as there are rows, or functions.
+    fn at_rows(&self, phi: Functions<'_>, work: &mut [f64], out: &mut [f64]) {
+        if let (1, None) = (phi.rows, phi.chosen) {
+            out[0] = self.at_row(&phi.values[..self.size], &mut work[..self.size]);
+        } else {
+            let work = &mut work[..phi.rows];
+            out.fill(0.0);
+            for i in 0..self.size {
+                let row = (0..=i).scan(i, |at, j| {
+                    let term = (self.values[*at], phi.column(j));
+                    *at += self.size - j - 1;
+                    Some(term)
+                });
+                combine(row, work);
+                add_product(work, phi.column(i), out);
+            }
+        }
+        // Rounding can make a tiny variance negative.
+        for v in out {
+            *v = v.max(0.0);
+        }
+    }
+
+    /// The form at one row, with loops over the functions.
     fn at_row(&self, phi: &[f64], work: &mut [f64]) -> f64 {
-        let work = &mut work[..self.size];
         work.fill(0.0);
         let mut rest = self.values.as_slice();
         for (j, &phi) in phi.iter().enumerate() {
@@ -57,29 +79,7 @@ impl QuadraticForm {
             rest = after;
         }
         let terms = work.iter().zip(phi);
-        terms.fold(0.0, |sum, (t, phi)| sum + t * phi).max(0.0)
-    }
-
-    /// The form at each row; `work` has at least one element per row.
-    fn at_rows(&self, phi: Functions<'_>, work: &mut [f64], out: &mut [f64]) {
-        out.fill(0.0);
-        for i in 0..self.size {
-            let row = (0..=i).scan(i, |at, j| {
-                let term = (self.values[*at], phi.column(j));
-                *at += self.size - j - 1;
-                Some(term)
-            });
-            dispatch(Weighted {
-                terms: row,
-                by: phi.column(i),
-                work: &mut work[..phi.rows],
-                out,
-            });
-        }
-        // Rounding can make a tiny variance negative.
-        for v in out {
-            *v = v.max(0.0);
-        }
+        terms.fold(0.0, |sum, (t, phi)| sum + t * phi)
     }
 }
 
@@ -109,82 +109,61 @@ impl Joint {
         }
     }
 
-    fn size(&self) -> usize {
-        self.starts.last().copied().unwrap_or(0)
-    }
-
-    fn n_outputs(&self) -> usize {
-        self.starts.len() - 1
-    }
-
-    /// The covariances of the predictors at one row in [`packed`] order; `psi` holds the basis function of each weight.
-    fn at_row(&self, psi: &[f64], work: &mut [f64], out: &mut [f64]) {
-        let size = self.size();
-        for d in 0..self.n_outputs() {
-            let end = self.starts[d + 1];
-            let work = &mut work[..end];
-            work.fill(0.0);
-            for (j, &psi) in psi.iter().enumerate().take(end).skip(self.starts[d]) {
-                dispatch(|| axpy(psi, &self.values[j * size..][..end], work));
-            }
-            for c in 0..=d {
-                let range = self.starts[c]..self.starts[c + 1];
-                let terms = work[range.clone()].iter().zip(&psi[range]);
-                out[packed(d, c)] = terms.fold(0.0, |sum, (t, psi)| sum + t * psi);
-            }
-        }
-    }
-
-    /// The covariances at a batch of rows: `psi(i)` is the basis function of weight i at all rows; pair p at row r is
-    /// `out[p * rows + r]`.
-    fn at_rows<'a>(
-        &self,
-        rows: usize,
-        psi: impl Fn(usize) -> &'a [f64],
-        work: &mut [f64],
-        out: &mut [f64],
-    ) {
+    /// The covariances of the predictors at each row in [`packed`] order: pair p at row r is `out[p * rows + r]`. `of(c)` returns
+    /// the basis functions of output c.
+    fn at_rows<'a>(&self, of: impl Fn(usize) -> Functions<'a>, work: &mut [f64], out: &mut [f64]) {
         out.fill(0.0);
-        let size = self.size();
-        for d in 0..self.n_outputs() {
+        let size = self.starts.last().copied().unwrap_or(0);
+        for d in 0..self.starts.len() - 1 {
+            let right = of(d);
             for c in 0..=d {
+                let (left, rows) = (of(c), right.rows);
                 let to = &mut out[packed(d, c) * rows..][..rows];
                 for i in self.starts[c]..self.starts[c + 1] {
-                    let columns = self.starts[d]..self.starts[d + 1];
-                    let terms = columns.map(|j| (self.values[j * size + i], psi(j)));
-                    dispatch(Weighted {
-                        terms,
-                        by: psi(i),
-                        work: &mut work[..rows],
-                        out: to,
-                    });
+                    let first = self.starts[d];
+                    let term = |j: usize| (self.values[j * size + i], right.column(j - first));
+                    combine((first..self.starts[d + 1]).map(term), &mut work[..rows]);
+                    add_product(&work[..rows], left.column(i - self.starts[c]), to);
                 }
             }
         }
     }
 }
 
-/// `out += by * sum_j c_j x_j` for each row.
-struct Weighted<'a, I> {
-    terms: I,
-    by: &'a [f64],
-    work: &'a mut [f64],
-    out: &'a mut [f64],
+/// `sum = sum_j c_j x_j` for each row.
+pub(crate) fn combine<'a>(terms: impl Iterator<Item = (f64, &'a [f64])>, sum: &mut [f64]) {
+    // One row: a dispatch takes longer than the sum.
+    if let [one] = sum {
+        *one = terms.fold(0.0, |sum, (c, x)| sum + c * x[0]);
+    } else {
+        dispatch(Combination { terms, sum });
+    }
 }
 
-impl<'a, I: Iterator<Item = (f64, &'a [f64])>> WithSimd for Weighted<'_, I> {
+struct Combination<'s, I> {
+    terms: I,
+    sum: &'s mut [f64],
+}
+
+impl<'a, I: Iterator<Item = (f64, &'a [f64])>> WithSimd for Combination<'_, I> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
-        self.work.fill(0.0);
+        self.sum.fill(0.0);
         for (c, x) in self.terms {
-            axpy(c, x, self.work);
-        }
-        for ((out, t), by) in self.out.iter_mut().zip(self.work.iter()).zip(self.by) {
-            *out += t * by;
+            axpy(c, x, self.sum);
         }
     }
+}
+
+/// `out += a b`, element by element.
+fn add_product(a: &[f64], b: &[f64], out: &mut [f64]) {
+    dispatch(|| {
+        for (out, (a, b)) in out.iter_mut().zip(a.iter().zip(b)) {
+            *out += a * b;
+        }
+    });
 }
 
 /// A covariance as a sum over directions: the variance is the sum of the squared projections on them.
@@ -203,27 +182,13 @@ impl Directions {
         }
     }
 
-    fn at_row(&self, phi: &[f64], work: &mut [f64]) -> f64 {
-        let work = &mut work[..self.n_directions];
-        work.fill(0.0);
-        let rows = self.values.chunks_exact(self.n_directions.max(1));
-        for (phi, row) in phi.iter().zip(rows) {
-            dispatch(|| axpy(*phi, row, work));
-        }
-        work.iter().fold(0.0, |sum, t| sum + t * t)
-    }
-
     fn at_rows(&self, phi: Functions<'_>, work: &mut [f64], out: &mut [f64]) {
         let (p, work) = (self.n_directions, &mut work[..phi.rows]);
         out.fill(0.0);
         for k in 0..p {
-            work.fill(0.0);
-            for j in 0..self.values.len() / p {
-                dispatch(|| axpy(self.values[j * p + k], phi.column(j), work));
-            }
-            out.iter_mut()
-                .zip(work.iter())
-                .for_each(|(v, t)| *v += t * t);
+            let term = |j: usize| (self.values[j * p + k], phi.column(j));
+            combine((0..self.values.len() / p).map(term), work);
+            add_product(work, work, out);
         }
     }
 }
@@ -254,36 +219,11 @@ impl WeightCovariance {
         }
     }
 
-    /// Length of the `work` of [`WeightCovariance::at_row`], given the number of weights of all outputs.
-    pub(crate) fn work(&self, n_weights: usize) -> usize {
-        match self {
-            Self::None => 0,
-            Self::Directions(directions) => directions.n_directions,
-            Self::Shared(_) | Self::Each(_) | Self::Joint(_) => n_weights,
-        }
-    }
-
-    /// Variances at one row. `psi` holds the basis function of each weight; output c begins at `starts[c]`.
-    pub(crate) fn at_row(&self, psi: &[f64], starts: &[usize], work: &mut [f64], out: &mut [f64]) {
-        let of = |c: usize| &psi[starts[c]..starts[c + 1]];
-        match self {
-            Self::None => {}
-            Self::Shared(form) => out.fill(form.at_row(of(0), work)),
-            Self::Each(forms) => {
-                for (c, (form, out)) in forms.iter().zip(out).enumerate() {
-                    *out = form.at_row(of(c), work);
-                }
-            }
-            Self::Joint(joint) => joint.at_row(psi, work, out),
-            Self::Directions(directions) => out.fill(directions.at_row(of(0), work)),
-        }
-    }
-
-    /// Variances at a batch of rows. `of(c)` returns the basis functions of output c; `work` has one element per row.
+    /// Variances at each row. `of(c)` returns the basis functions of output c; `work` has at least as many elements as there are
+    /// rows, or functions.
     pub(crate) fn at_rows<'a>(
         &self,
         rows: usize,
-        starts: &[usize],
         of: impl Fn(usize) -> Functions<'a>,
         work: &mut [f64],
         out: &mut [f64],
@@ -299,13 +239,7 @@ impl WeightCovariance {
                     form.at_rows(of(c), work, &mut out[c * rows..][..rows]);
                 }
             }
-            Self::Joint(joint) => {
-                let psi = |weight: usize| {
-                    let c = starts.partition_point(|&start| start <= weight) - 1;
-                    of(c).column(weight - starts[c])
-                };
-                joint.at_rows(rows, psi, work, out);
-            }
+            Self::Joint(joint) => joint.at_rows(of, work, out),
             Self::Directions(directions) => {
                 directions.at_rows(of(0), work, &mut out[..rows]);
                 repeat(rows, out);

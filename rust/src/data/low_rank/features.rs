@@ -15,7 +15,7 @@ use crate::data::design::{Design, Family};
 use crate::data::low_rank::pivoted_cholesky::{PivotedCholesky, sample};
 use crate::linalg::columns::{AlignedColumns, COLUMNS, Table, stride};
 use crate::linalg::gemm::{
-    TallMatrix, add_lower_transpose_product, add_product, add_transpose_product,
+    TallMatrix, add_combination, add_lower_transpose_product, add_transpose_product,
 };
 use crate::linalg::vector::{axpy, dot, mirror, multiply_into, weighted_square};
 use crate::parallel::{fill_pieces_of, map_pieces, pieces};
@@ -381,9 +381,11 @@ impl LowRankFeatures {
             let own = part.features.start;
             map_pieces(part.functions.len(), STRIP, |functions| {
                 let n = functions.len();
-                let tall = table.tall(&columns, functions.start);
+                let coordinates = table.tall(&columns, functions.start).columns(&(0..n));
                 let mut products = vec![0.0; n * q];
-                add_product(tall, all.corner(own, 0), n, (&mut products, n), q);
+                for (k, products) in products.chunks_exact_mut(n).enumerate() {
+                    add_combination(&coordinates, &all.column(k)[own..], products);
+                }
                 let mut squares = vec![0.0; n];
                 if with_squares {
                     table.add_squares(&columns, &functions, gram.corner(own, own), &mut squares);

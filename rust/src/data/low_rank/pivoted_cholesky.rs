@@ -173,7 +173,7 @@ impl PivotedCholesky {
             for (v, values) in v.iter_mut().zip(out.chunks_exact(stride)) {
                 v[..lanes.len()].copy_from_slice(&values[lanes.clone()]);
             }
-            solve_lanes(&self.lower, &mut v);
+            solve_lanes(&self.lower, 0, &mut v);
             for (v, values) in v.iter().zip(out.chunks_exact_mut(stride)) {
                 values[lanes.clone()].copy_from_slice(&v[..lanes.len()]);
             }

@@ -16,10 +16,9 @@ use crate::fit::context::Fit;
 use crate::fit::dictionary::Dictionary;
 use crate::fit::laplace::fixed_point::Residual;
 use crate::fit::model::Model;
-use crate::fit::record::{Action, Stop};
+use crate::fit::record::{Action, Stop, unless_indefinite};
 use crate::fit::refine;
 use crate::fit::refine::Refined;
-use crate::fit::rollback::unless_indefinite;
 use crate::fit::search::SearchBudget;
 use crate::fit::search::lns::Opening;
 use crate::fit::settings::Search;
@@ -84,10 +83,12 @@ impl Fit<'_, '_> {
             let refined = if fine {
                 Some(self.solve_fixed_point(self.rules.tol)?)
             } else {
-                self.approach_fixed_point(rounds.have_begun())?
+                self.approach_fixed_point(rounds.made > 0 && rounds.max > 0)?
             };
-            let in_rounds = !fine && rounds.are_left();
-            let exchanging = in_rounds && rounds.may_exchange(self.model);
+            let in_rounds = !fine && rounds.made < rounds.max;
+            let exchanging = in_rounds
+                && (1..=Tuning::MAX_SIZE_FOR_EXCHANGES).contains(&self.model.len())
+                && rounds.substituted != self.model.active;
             self.refresh()?;
             let gains = self.dictionary.has_gain(self.model);
             self.record(Action::Mode, None)?;
@@ -137,6 +138,7 @@ impl Fit<'_, '_> {
                 step: Tuning::COARSE_EFFORT.step,
                 tol: tol.min(0.1 * distance),
                 moves_noise: false,
+                limits_size: false,
             })?;
         }
         Ok(())
@@ -245,24 +247,6 @@ struct WorkingSetRounds {
     max: usize,
     /// The active set for which the last working set had substitutes.
     substituted: Vec<usize>,
-}
-
-impl WorkingSetRounds {
-    /// Whether another working set is allowed.
-    fn are_left(&self) -> bool {
-        self.made < self.max
-    }
-
-    /// Whether one was used, and none has failed.
-    fn have_begun(&self) -> bool {
-        self.made > 0 && self.max > 0
-    }
-
-    /// Whether exchanges of these active functions are still to be tried, and cheap.
-    fn may_exchange(&self, model: &Model) -> bool {
-        (1..=Tuning::MAX_SIZE_FOR_EXCHANGES).contains(&model.len())
-            && self.substituted != model.active
-    }
 }
 
 /// What is done on a working set.

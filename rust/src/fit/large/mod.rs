@@ -21,8 +21,7 @@ use crate::fit::context::Fit;
 use crate::fit::dictionary::Dictionary;
 use crate::fit::large::pricing::{Priced, Pricing};
 use crate::fit::model::Model;
-use crate::fit::record::{Recorder, StepCallback, Stop};
-use crate::fit::rollback::unless_indefinite;
+use crate::fit::record::{Recorder, StepCallback, Stop, unless_indefinite};
 use crate::fit::sequential::Start;
 use crate::fit::settings::{Blocks, Rules, Scheme, Search};
 use crate::fit::tuning::Tuning;
@@ -187,7 +186,8 @@ impl Run<'_> {
                 self.model.active = checkpoint.places();
                 return Ok(Status::Stalled);
             };
-            checkpoint.active = self.active_in_dictionary(checkpoint);
+            let index = |&i: &usize| checkpoint.working[i];
+            checkpoint.active = self.model.active.iter().map(index).collect();
             checkpoint.alpha.clone_from(&self.model.alpha);
             checkpoint.beta = self.model.beta();
             checkpoint.trace.clone_from(&recorder.trace);
@@ -273,130 +273,5 @@ impl Run<'_> {
             }
             checkpoint.stride = (stride / Tuning::STRIDE_FACTOR).max(1);
         }
-    }
-
-    /// The active functions as numbered in the dictionary.
-    fn active_in_dictionary(&self, checkpoint: &BlockCheckpoint) -> Vec<usize> {
-        let index = |&i: &usize| checkpoint.working[i];
-        self.model.active.iter().map(index).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::ops::ControlFlow;
-
-    use super::*;
-    use crate::{Kernel, KernelDesign, Likelihood, Observations, Settings};
-
-    const BLOCKS: Blocks = Blocks {
-        sample: 32,
-        working: 48,
-        entrants: 12,
-        block: 50,
-        searches: 1,
-    };
-
-    fn run(
-        likelihood: Likelihood,
-        resume: Option<BlockCheckpoint>,
-        saved: &mut Vec<BlockCheckpoint>,
-    ) -> Posterior {
-        let x: Vec<f64> = (0..300).map(|i| f64::from(i * 7919 % 300) / 15.0).collect();
-        let noise = |i: usize| 0.1 * (i as f64 * 12.9).sin();
-        let wave = x.iter().enumerate().map(|(i, x)| x.sin() + noise(i));
-        let target = wave.map(|t| match likelihood {
-            Likelihood::Gaussian => t,
-            _ => f64::from(u8::from(t > 0.3)),
-        });
-        let kernel = Kernel::Gaussian {
-            inverse_square_widths: vec![0.5],
-        };
-        let design = KernelDesign::new(&x, &x, 1, vec![kernel], true).unwrap();
-        let mut stats = Observations::in_part(&design, likelihood, target.collect(), None).unwrap();
-        let rules = Settings::default().check().unwrap();
-        let save = &mut |checkpoint: &BlockCheckpoint| {
-            saved.push(checkpoint.clone());
-            Ok(())
-        };
-        let watch = &mut |_: &_| ControlFlow::Continue(());
-        fit_in_blocks(&mut stats, &rules, &BLOCKS, resume, save, watch).unwrap()
-    }
-
-    #[test]
-    fn a_fit_resumes_from_any_checkpoint_to_the_same_result() {
-        for likelihood in [Likelihood::Gaussian, Likelihood::Bernoulli] {
-            let mut saved = Vec::new();
-            let whole = run(likelihood, None, &mut saved);
-            assert_eq!(whole.status, Status::Converged);
-            assert!(saved.len() > 1 && saved[0].active.is_empty());
-            for checkpoint in saved {
-                assert!(checkpoint.working.len() <= BLOCKS.working.max(BLOCKS.sample) + 12);
-                let again = run(likelihood, Some(checkpoint), &mut Vec::new());
-                assert_eq!(again.active, whole.active);
-                assert_eq!(again.alpha, whole.alpha);
-                assert_eq!(again.trace, whole.trace);
-            }
-        }
-    }
-
-    #[test]
-    fn empty_blocks_and_invalid_checkpoints_are_rejected() {
-        let x = [0.0, 1.0, 2.0, 4.0];
-        let design = KernelDesign::new(&x, &x, 1, vec![Kernel::LinearSpline], true).unwrap();
-        let rules = Settings::default().check().unwrap();
-        let run = |blocks: &Blocks, resume: Option<BlockCheckpoint>| {
-            let target = vec![0.0, 1.0, 0.5, 2.0];
-            let stats = Observations::in_part(&design, Likelihood::Gaussian, target, None);
-            let watch = &mut |_: &_| ControlFlow::Continue(());
-            fit_in_blocks(
-                &mut stats.unwrap(),
-                &rules,
-                blocks,
-                resume,
-                &mut |_| Ok(()),
-                watch,
-            )
-        };
-        for zero in 0..3 {
-            let mut blocks = BLOCKS;
-            let sizes = [&mut blocks.sample, &mut blocks.entrants, &mut blocks.block];
-            *sizes.into_iter().nth(zero).unwrap() = 0;
-            assert!(run(&blocks, None).is_err_and(|e| e.is_invalid_input()));
-        }
-        let valid = BlockCheckpoint {
-            working: vec![0, 1, 3],
-            active: vec![3, 1],
-            alpha: vec![1.0, 2.0],
-            beta: 1.0,
-            trace: vec![-9.0],
-            stride: 1,
-            ..BlockCheckpoint::default()
-        };
-        assert!(run(&BLOCKS, Some(valid.clone())).is_ok());
-        let duplicate = BlockCheckpoint {
-            active: vec![3, 3],
-            ..valid.clone()
-        };
-        let not_finite = BlockCheckpoint {
-            trace: vec![f64::NAN],
-            ..valid
-        };
-        for invalid in [duplicate, not_finite] {
-            assert!(run(&BLOCKS, Some(invalid)).is_err_and(|e| e.is_invalid_input()));
-        }
-    }
-
-    #[test]
-    fn first_passes_cover_a_part_of_a_large_dictionary() {
-        let blocks = Blocks::default();
-        for (n, stride) in [(20_000, 1), (50_000, 8), (1_000_000, 64)] {
-            let checkpoint = BlockCheckpoint::first(n, &blocks, 1.0);
-            assert_eq!(
-                (checkpoint.stride, checkpoint.working.len()),
-                (stride, 2048)
-            );
-        }
-        assert_eq!(BlockCheckpoint::first(10, &blocks, 1.0).working.len(), 10);
     }
 }

@@ -7,7 +7,7 @@
 
 use crate::data::{BoundSample, Observations, ScreeningBounds, Statistics, Subset};
 use crate::fit::dictionary::Dictionary;
-use crate::fit::evidence::{Factors, Gamma};
+use crate::fit::evidence::Term;
 use crate::fit::model::Model;
 use crate::fit::record::{Recorder, Stop};
 use crate::fit::settings::{Blocks, Rules};
@@ -33,15 +33,6 @@ pub(crate) struct Priced {
     gaining: Vec<Offer>,
     /// Candidates without a gain and with the largest q^2 / s, best first.
     near: Vec<Offer>,
-}
-
-/// The result of screening one candidate.
-enum Verdict {
-    /// It gains at least this much.
-    Gains(Offer),
-    /// It does not gain.
-    DoesNotGain(Offer),
-    Open,
 }
 
 /// A pass over candidates at a model.
@@ -128,22 +119,19 @@ impl<'a> Pricing<'a> {
     ) -> Result<Vec<usize>, Stop> {
         let samples = stats.bound_samples(screen, candidates)?;
         let flat = self.rules.has_flat_alphas();
-        let verdicts = map_pieces(candidates.len(), Tuning::PIECE, |range| {
-            let one = |c: usize| verdict(candidates[c], &samples[c], self.model, flat);
+        let screened = map_pieces(candidates.len(), Tuning::PIECE, |range| {
+            let one = |c: usize| screened(candidates[c], &samples[c], self.model, flat);
             range.map(one).collect::<Vec<_>>()
         });
-        let (mut gaining, mut near, mut open) = (Vec::new(), Vec::new(), Vec::new());
-        for (&index, verdict) in candidates.iter().zip(verdicts.into_iter().flatten()) {
-            match verdict {
-                Verdict::Gains(offer) => gaining.push(offer),
-                Verdict::DoesNotGain(offer) if offer.ratio > Tuning::MIN_NEAR_RATIO => {
-                    near.push(offer);
-                }
-                Verdict::DoesNotGain(_) => {}
-                Verdict::Open => open.push(index),
+        let mut open = Vec::new();
+        let decided = candidates.iter().zip(screened.into_iter().flatten());
+        let offers = decided.filter_map(|(&index, offer)| {
+            if offer.is_none() {
+                open.push(index);
             }
-        }
-        self.priced.keep(gaining, near, self.blocks);
+            offer
+        });
+        self.priced.keep(offers.collect(), self.blocks);
         Ok(open)
     }
 
@@ -163,11 +151,8 @@ impl<'a> Pricing<'a> {
             let offer = |c: usize| offer(&dictionary, &model, m + c, block[c]);
             range.filter_map(offer).collect::<Vec<_>>()
         });
-        let (gaining, near): (Vec<_>, Vec<_>) = offers
-            .into_iter()
-            .flatten()
-            .partition(|offer| offer.gain > Tuning::MIN_GAIN);
-        self.priced.keep(gaining, near, self.blocks);
+        let offers = offers.into_iter().flatten().collect();
+        self.priced.keep(offers, self.blocks);
         Ok(())
     }
 }
@@ -182,7 +167,11 @@ impl Priced {
         self.gaining.first().map_or(0.0, |offer| offer.gain)
     }
 
-    fn keep(&mut self, gaining: Vec<Offer>, near: Vec<Offer>, blocks: &Blocks) {
+    fn keep(&mut self, offers: Vec<Offer>, blocks: &Blocks) {
+        let gains = |offer: &Offer| offer.gain > Tuning::MIN_GAIN;
+        let (gaining, mut near): (Vec<Offer>, Vec<Offer>) = offers.into_iter().partition(gains);
+        // False for NaN.
+        near.retain(|offer| offer.ratio > Tuning::MIN_NEAR_RATIO / 3.0);
         let limit = blocks.working + blocks.entrants;
         keep_best(&mut self.gaining, gaining, limit, |offer| offer.gain);
         keep_best(&mut self.near, near, limit, |offer| offer.ratio);
@@ -225,7 +214,8 @@ impl Priced {
     }
 }
 
-fn verdict(index: usize, sample: &BoundSample, model: &Model, flat: bool) -> Verdict {
+/// The offer of a candidate with its least gain, or without a gain; `None` where the bounds do not decide.
+fn screened(index: usize, sample: &BoundSample, model: &Model, flat: bool) -> Option<Offer> {
     let beta = model.beta();
     let mut v: Vec<f64> = sample.products.iter().map(|p| beta * p).collect();
     model.chol().solve_lower_in_place(&mut v);
@@ -243,33 +233,28 @@ fn verdict(index: usize, sample: &BoundSample, model: &Model, flat: bool) -> Ver
     };
     // With s_min = 0 the gain is NaN, and the candidate stays open.
     if flat_gain(s_min, q + gradient_rest) <= Tuning::MIN_GAIN {
-        return Verdict::DoesNotGain(offer(0.0, Vec::new()));
+        return Some(offer(0.0, Vec::new()));
     }
     let min_gain = flat_gain(s_max, (q - gradient_rest).max(0.0));
-    if flat && min_gain > Tuning::MIN_GAIN {
+    (flat && min_gain > Tuning::MIN_GAIN).then(|| {
         normalise(&mut v);
-        return Verdict::Gains(offer(min_gain, v));
-    }
-    Verdict::Open
+        offer(min_gain, v)
+    })
 }
 
 /// The gain of a candidate with these factors under a flat prior; NaN if s is zero.
 fn flat_gain(s: f64, q: f64) -> f64 {
     if s > 0.0 {
-        Factors::new(s, q, Gamma::FLAT).gain_of_adding()
+        Term { n: 1.0, s, q }.largest_gain()
     } else {
         f64::NAN
     }
 }
 
-/// The offer of a candidate, unless it is far from a gain.
+/// The offer of a candidate, unless its S is round-off.
 fn offer(dictionary: &Dictionary, model: &Model, i: usize, index: usize) -> Option<Offer> {
     let factors = dictionary.factors_of(i, model);
     if dictionary.diag(i) <= 0.0 || !dictionary.resolves(i, &factors, model) {
-        return None;
-    }
-    let ratio = factors.first.ratio();
-    if ratio.is_nan() || ratio <= Tuning::MIN_NEAR_RATIO / 3.0 {
         return None;
     }
     let gain = dictionary.gain(i, &factors, model);
@@ -282,7 +267,7 @@ fn offer(dictionary: &Dictionary, model: &Model, i: usize, index: usize) -> Opti
     Some(Offer {
         index,
         gain,
-        ratio,
+        ratio: factors.first.ratio(),
         profile,
     })
 }

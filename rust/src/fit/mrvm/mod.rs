@@ -22,9 +22,8 @@ use crate::fit::dictionary::Dictionary;
 use crate::fit::evidence::{Gamma, Priors};
 use crate::fit::model::Model;
 use crate::fit::mrvm::bound::Bound;
-use crate::fit::record::{Recorder, Step, StepCallback, Stop};
+use crate::fit::record::{Recorder, Step, StepCallback, Stop, unless_indefinite};
 use crate::fit::refine::reestimate_each;
-use crate::fit::rollback::unless_indefinite;
 use crate::fit::settings::{NoisePrecision, Rules};
 use crate::fit::tuning::{Effort, Tuning};
 use crate::fit::working_set::WorkingSet;
@@ -154,9 +153,9 @@ impl<'a> RetargetedFit<'a> {
     ) -> Result<MStep> {
         let effort = Effort {
             gain,
-            step: Tuning::FINE_EFFORT.step,
             tol,
             moves_noise: false,
+            ..Tuning::FINE_EFFORT
         };
         self.model.set_smallest_gain(gain);
         self.dictionary.refresh(&mut self.stats, &mut self.model)?;
@@ -279,19 +278,6 @@ mod tests {
         let targets = (0..2 * N).map(|i| if i < N { 1.0 } else { -1.0 });
         let design = DenseDesign::new(columns, N, 2).unwrap();
         Observations::unscaled_outputs(design, targets.collect(), 2, None).unwrap()
-    }
-
-    #[test]
-    fn an_empty_model_has_the_targets_of_zero_scores() {
-        let mut fit = RetargetedFit::new(rows(), 1.0, &[], &[]).unwrap();
-        let (probit, labels) = (Probit::default(), [0, 1, 0, 1, 0, 1]);
-        let ascent = Ascent {
-            least: 1e-9,
-            radius: 1.0,
-        };
-        let targets = fit.maximise_bound(&probit, &labels, ascent).unwrap();
-        let expected = probit.expectations(&[0.0; 2 * N], &labels, 2).unwrap();
-        assert_eq!(targets, expected.targets);
     }
 
     #[test]

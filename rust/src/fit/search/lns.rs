@@ -152,15 +152,16 @@ impl LocalFit<'_> {
     fn restarted(&self) -> Result<Option<Self>, Stop> {
         let recorder = &mut Recorder::silent();
         let mut trial = Self::new(self.set, self.set.least_model(&self.model)?);
+        let n = trial.model.outputs.len();
         let levels: Vec<_> = self.model.levels.iter().map(|l| l.noise).collect();
         for betas in NoisePrecision::stages(&levels) {
             let alpha = trial.model.alpha.clone();
             trial.model.set_hyperparameters(&alpha, &betas)?;
             trial.renew();
-            trial.maximize(Tuning::HELD_NOISE_EFFORT, recorder)?;
+            trial.maximize_at_held_noise(recorder)?;
         }
         trial.renew();
-        trial.maximize(Tuning::COARSE_EFFORT, recorder)?;
+        trial.maximize(Tuning::COARSE_EFFORT.of_outputs(n), recorder)?;
         trial.renew();
         self.refined(trial, recorder)
     }
@@ -172,7 +173,8 @@ impl LocalFit<'_> {
         for &i in deleted {
             trial.delete(i);
         }
-        trial.step_greedily(Tuning::COARSE_EFFORT, recorder)?;
+        let n = trial.model.outputs.len();
+        trial.step_greedily(Tuning::COARSE_EFFORT.of_outputs(n), recorder)?;
         let sorted = |model: &Model| {
             let mut active = model.active.clone();
             active.sort_unstable();
@@ -193,7 +195,8 @@ impl LocalFit<'_> {
         if trial.evidence() + Tuning::MAX_TRIAL_DEFICIT < self.evidence() {
             return Ok(None);
         }
-        trial.maximize(Tuning::TRIAL_EFFORT, recorder)?;
+        let n = trial.model.outputs.len();
+        trial.maximize(Tuning::TRIAL_EFFORT.of_outputs(n), recorder)?;
         Ok(Some(trial))
     }
 }
@@ -271,22 +274,6 @@ pub(crate) mod tests {
         let mut local = LocalFit::new(set, model.clone());
         (0..3).for_each(|i| local.add(i, &mut Recorder::silent()).unwrap());
         local
-    }
-
-    #[test]
-    fn a_search_ends_after_all_trials_or_too_many_failures() {
-        let mut budget = TrialBudget {
-            trials: 100,
-            failures: Tuning::MAX_FAILED_TRIALS,
-        };
-        budget.spend(Tuning::MAX_FAILED_TRIALS - 1, false);
-        budget.spend(4, true);
-        budget.spend(Tuning::MAX_FAILED_TRIALS - 1, false);
-        assert!(!budget.is_spent());
-        budget.spend(1, false);
-        assert!(budget.is_spent());
-        budget.spend(100, true);
-        assert!(budget.failures == Tuning::MAX_FAILED_TRIALS && budget.is_spent());
     }
 
     #[test]

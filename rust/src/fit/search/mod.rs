@@ -5,8 +5,7 @@
 //! and the result is never worse than the start.
 //!
 //! For other likelihoods than the Gaussian the working set is linearised at the posterior mode. The gain of a move there is
-//! a prediction: the mode is recomputed, the fit converges, and the move is kept if the Laplace evidence is higher. Large
-//! moves leave the region where the linearisation is accurate; so if several moves fail together, the first is tried alone.
+//! a prediction: the mode is recomputed, the fit converges, and the move is kept if the Laplace evidence is higher.
 
 pub(crate) mod lns;
 pub(crate) mod moves;
@@ -16,8 +15,7 @@ use std::collections::BTreeSet;
 use crate::fit::context::Fit;
 use crate::fit::greedy::LocalFit;
 use crate::fit::model::Model;
-use crate::fit::record::{Action, Recorder, Stop};
-use crate::fit::rollback::unless_indefinite;
+use crate::fit::record::{Action, Recorder, Stop, unless_indefinite};
 use crate::fit::search::moves::{Move, Moves};
 use crate::fit::sequential::Start;
 use crate::fit::settings::Search;
@@ -31,31 +29,18 @@ pub(crate) struct SearchBudget {
     moves: Moves,
     /// Remaining trials of moves that gain nothing by themselves, but may after re-estimation of the other functions.
     trials: usize,
-    /// Moves that may still be made.
-    moves_left: usize,
 }
 
 impl SearchBudget {
-    fn new(moves: Moves, trials: usize) -> Self {
-        Self {
-            moves,
-            trials,
-            moves_left: usize::MAX,
-        }
-    }
-
     /// The budget for a setting.
     pub(crate) fn of(search: Search) -> Self {
-        let trials = match search {
-            Search::Exchange => 160,
-            Search::Greedy => 24,
-        };
-        Self::new(Moves::All, trials)
-    }
-
-    /// The budget for restarts, and for models with many functions.
-    fn short() -> Self {
-        Self::new(Moves::Exchanges, 24)
+        Self {
+            moves: Moves::All,
+            trials: match search {
+                Search::Exchange => 160,
+                Search::Greedy => 24,
+            },
+        }
     }
 }
 
@@ -134,15 +119,7 @@ impl Fit<'_, '_> {
         let mut status = None;
         let mut budget = SearchBudget::of(self.rules.search);
         for _ in 0..Tuning::MAX_WORKING_SETS {
-            let mut better = None;
-            for max_moves in [usize::MAX, 1] {
-                budget.moves_left = max_moves;
-                better = self.exchange_at_mode(&mut budget)?;
-                // With at most one move made, a limit of one move would give the same result.
-                if better.is_some() || max_moves - budget.moves_left <= 1 {
-                    break;
-                }
-            }
+            let better = self.exchange_at_mode(&mut budget)?;
             if better.is_none() {
                 break;
             }
@@ -204,15 +181,9 @@ impl LocalFit<'_> {
         }
         if crowded {
             // In so large a model few exchanges beat the elimination, and each takes long.
-            *budget = SearchBudget::short();
+            (budget.moves, budget.trials) = (Moves::Exchanges, 24);
         }
-        found |= self.improve(budget)?;
-        // On larger working sets restarts take a large part of the time of a fit.
-        if first && !crowded && self.set.len() <= Tuning::SAMPLE_SIZE {
-            found |= self.restart()?;
-            found |= self.improve(budget)?;
-        }
-        Ok(found)
+        Ok(found | self.improve(budget)?)
     }
 
     /// Tries promising moves until none of them leads to a better model; returns whether there was one, which is converged to a loose
@@ -221,7 +192,7 @@ impl LocalFit<'_> {
         let mut best = self.clone();
         best.renew();
         let mut rejected = BTreeSet::new();
-        while budget.moves_left > 0 {
+        loop {
             // Merges and splits are many: they are tried once no exchange leads to a better model.
             let mut better = None;
             for kind in [Moves::Exchanges, Moves::All] {
@@ -231,7 +202,6 @@ impl LocalFit<'_> {
             }
             let Some(better) = better else { break };
             best = better;
-            budget.moves_left -= 1;
         }
         Ok(self.replace_by(best))
     }
@@ -286,42 +256,6 @@ impl LocalFit<'_> {
             rejected.extend(batch.iter().map(key));
         }
         Ok(None)
-    }
-
-    /// Restarts: a random third of the functions is deleted, and the model is grown again without them. Takes the best of several results
-    /// if that is better; returns whether it is.
-    fn restart(&mut self) -> Result<bool, Stop> {
-        // All restarts begin with the same model, so the result does not depend on the number of threads.
-        let outcomes = map_pieces(Tuning::TRIAL_BATCH, 1, |range| {
-            let mut trial = self.without_a_third(&mut SplitMix::of(range.start))?;
-            trial.renew();
-            trial.maximize(Tuning::COARSE_EFFORT, &mut Recorder::silent())?;
-            trial.improve(&mut SearchBudget::short())?;
-            Ok(trial)
-        });
-        let mut found = false;
-        for outcome in outcomes {
-            if let Some(other) = unless_indefinite(outcome)? {
-                found |= self.replace_by(other);
-            }
-        }
-        Ok(found)
-    }
-
-    /// The model after about a third of its functions is deleted and others are added instead; the deleted ones stay excluded.
-    fn without_a_third(&self, random: &mut SplitMix) -> Result<Self, Stop> {
-        let mut trial = self.clone();
-        trial.renew();
-        for k in self.model.penalized() {
-            let i = self.model.active[k];
-            if random.draw().is_multiple_of(3) {
-                trial.delete(i);
-                trial.candidates.exclude(i);
-            }
-        }
-        trial.recompute()?;
-        trial.maximize(Tuning::COARSE_EFFORT, &mut Recorder::silent())?;
-        Ok(trial)
     }
 
     /// Backward elimination: starts with all functions of the working set and prunes them. Takes the result if it is better; returns whether
@@ -390,25 +324,5 @@ impl LocalFit<'_> {
             }
         }
         Ok(model)
-    }
-}
-
-/// The pseudo-random generator `SplitMix64` (Steele, Lea & Flood 2014).
-struct SplitMix(u64);
-
-impl SplitMix {
-    /// The generator of one restart. Its seed is fixed, so that fits are reproducible.
-    fn of(restart: usize) -> Self {
-        let mut this = Self(0);
-        this.0 = this.draw() ^ restart as u64;
-        this
-    }
-
-    fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
     }
 }

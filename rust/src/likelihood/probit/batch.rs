@@ -152,11 +152,11 @@ impl Piece<'_> {
                 }
                 Wanted::Expectations(labels) => {
                     group.set::<FUSED>(&rows, |row| labels[row]);
-                    group.expectations::<FUSED>(to, height, self.log_probability);
+                    group.expectations::<FUSED>(to, height, self.log_probability, false);
                 }
                 Wanted::Curvatures(labels) => {
                     group.set::<FUSED>(&rows, |row| labels[row]);
-                    group.curvatures::<FUSED>(to, height, self.log_probability);
+                    group.expectations::<FUSED>(to, height, self.log_probability, true);
                 }
             }
         }
@@ -295,21 +295,26 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Equation (3) for the other classes and (4) for the own class.
+    /// The means of the noisy copies, and minus the Hessian of ln P if `with_curvatures`.
     #[inline(always)]
     fn expectations<const FUSED: bool>(
         &mut self,
         out: &mut [f64],
         stride: usize,
         log_p: &mut Vec<f64>,
+        with_curvatures: bool,
     ) {
         for l in 0..self.rows.len() {
             log_p.push(self.integrate::<FUSED>(l));
             self.means::<FUSED>(l, out, stride);
+            if with_curvatures {
+                let to = &mut out[self.table.n_classes * stride + l..];
+                self.curvatures::<FUSED>(l, to, stride);
+            }
         }
     }
 
-    /// The means of row `l`, right after its integral.
+    /// The means of row `l`, right after its integral: equation (3) for the other classes and (4) for the own class.
     #[inline(always)]
     fn means<const FUSED: bool>(&mut self, l: usize, out: &mut [f64], stride: usize) {
         let (own, pair, row) = (self.own[l], self.pair(l), self.rows.start + l);
@@ -326,64 +331,53 @@ impl<'a> Group<'a> {
         out[own * stride + l] = self.table.at(row, own) + sum;
     }
 
-    /// The expectations and minus the Hessian of ln P in the scores.
+    /// Minus the Hessian of ln P of row `l` in the scores, right after its means.
     ///
     /// With a_c = phi / Phi at u + f_i - f_c for the own class i and other classes c, `d ln P / d f_c = -E a_c` and
     /// `-d^2 ln P / d f_c d f_d = delta_cd E[a_c (a_c + u + f_i - f_c)] - Cov(a_c, a_d)` under the normalised integrand. As
     /// ln P depends on differences only, each row of the matrix sums to zero.
     #[inline(always)]
-    fn curvatures<const FUSED: bool>(
-        &mut self,
-        out: &mut [f64],
-        stride: usize,
-        log_p: &mut Vec<f64>,
-    ) {
-        let n = self.table.n_classes;
-        for l in 0..self.rows.len() {
-            log_p.push(self.integrate::<FUSED>(l));
-            self.means::<FUSED>(l, out, stride);
-            let (own, to) = (self.own[l], &mut out[n * stride + l..]);
-            let at = |c: usize, d: usize| packed(c.max(d), c.min(d)) * stride;
-            for c in 0..n {
-                let at_mode = self.modes.at[l] + self.workspace.differences[c][l];
-                self.workspace.mean_curvatures[c] = match self.pair(l) {
-                    Some(x) => 0.5 * log_cdf_curvature(cdf::<FUSED>(x).hazard, x),
-                    None => {
-                        self.workspace
-                            .integral
-                            .centre(c, self.workspace.mean_hazards[c], at_mode)
-                    }
+    fn curvatures<const FUSED: bool>(&mut self, l: usize, to: &mut [f64], stride: usize) {
+        let (n, own) = (self.table.n_classes, self.own[l]);
+        let at = |c: usize, d: usize| packed(c.max(d), c.min(d)) * stride;
+        for c in 0..n {
+            let at_mode = self.modes.at[l] + self.workspace.differences[c][l];
+            self.workspace.mean_curvatures[c] = match self.pair(l) {
+                Some(x) => 0.5 * log_cdf_curvature(cdf::<FUSED>(x).hazard, x),
+                None => self
+                    .workspace
+                    .integral
+                    .centre(c, self.workspace.mean_hazards[c], at_mode),
+            };
+        }
+        let mut own_curvature = 0.0;
+        self.workspace.row_sums.fill(0.0);
+        for c in (0..n).filter(|&c| c != own) {
+            for start in (0..=c).step_by(LANES) {
+                let covariances = match self.pair(l) {
+                    Some(_) => [0.0; LANES],
+                    None => self.workspace.integral.covariances(c, start / LANES),
                 };
-            }
-            let mut own_curvature = 0.0;
-            self.workspace.row_sums.fill(0.0);
-            for c in (0..n).filter(|&c| c != own) {
-                for start in (0..=c).step_by(LANES) {
-                    let covariances = match self.pair(l) {
-                        Some(_) => [0.0; LANES],
-                        None => self.workspace.integral.covariances(c, start / LANES),
+                for d in (start..n.min(start + LANES)).filter(|&d| d <= c && d != own) {
+                    let mean = if d == c {
+                        self.workspace.mean_curvatures[c]
+                    } else {
+                        0.0
                     };
-                    for d in (start..n.min(start + LANES)).filter(|&d| d <= c && d != own) {
-                        let mean = if d == c {
-                            self.workspace.mean_curvatures[c]
-                        } else {
-                            0.0
-                        };
-                        let value = mean - covariances[d - start];
-                        to[at(c, d)] = value;
-                        self.workspace.row_sums[c] += value;
-                        if d != c {
-                            self.workspace.row_sums[d] += value;
-                        }
+                    let value = mean - covariances[d - start];
+                    to[at(c, d)] = value;
+                    self.workspace.row_sums[c] += value;
+                    if d != c {
+                        self.workspace.row_sums[d] += value;
                     }
                 }
             }
-            for c in (0..n).filter(|&c| c != own) {
-                to[at(own, c)] = -self.workspace.row_sums[c];
-                own_curvature += self.workspace.row_sums[c];
-            }
-            to[at(own, own)] = own_curvature;
         }
+        for c in (0..n).filter(|&c| c != own) {
+            to[at(own, c)] = -self.workspace.row_sums[c];
+            own_curvature += self.workspace.row_sums[c];
+        }
+        to[at(own, own)] = own_curvature;
     }
 }
 

@@ -259,9 +259,15 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn expectations_are_exact_to_a_millionth((scores, own) in rows()) {
+        fn probabilities_and_expectations_are_exact_to_a_millionth((scores, own) in rows()) {
+            let (probit, n) = (Probit::default(), scores.len());
             let (log, means) = brute_force(&scores, own);
-            let found = Probit::default().expectations(&scores, &[own], scores.len()).unwrap();
+            let p = probit.probabilities(&scores, n).unwrap();
+            prop_assert!((p[own] - log.exp()).abs() < 1e-6);
+            prop_assert!((p.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+            let log_p = probit.log_probabilities(&scores, n).unwrap();
+            prop_assert!((log_p[own] - log).abs() < 2e-6);
+            let found = probit.expectations(&scores, &[own], n).unwrap();
             prop_assert!((found.log_probability[0] - log).abs() < 1e-6);
             for (class, mean) in means.iter().enumerate() {
                 let expected = if class == own { means.iter().sum() } else { -mean };
@@ -290,17 +296,6 @@ mod tests {
                     prop_assert!((found + slope).abs() < 1e-6, "{c} {d}: {found} {slope}");
                 }
             }
-        }
-
-        #[test]
-        fn probabilities_are_exact_to_a_millionth((scores, own) in rows()) {
-            let (log, _) = brute_force(&scores, own);
-            let n = scores.len();
-            let p = Probit::default().probabilities(&scores, n).unwrap();
-            prop_assert!((p[own] - log.exp()).abs() < 1e-6);
-            prop_assert!((p.iter().sum::<f64>() - 1.0).abs() < 1e-12);
-            let log_p = Probit::default().log_probabilities(&scores, n).unwrap();
-            prop_assert!((log_p[own] - log).abs() < 2e-6);
         }
 
         #[test]

@@ -7,13 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use nalgebra::DMatrix;
 
 use crate::error::{FactorizationError, NotPositiveDefinite};
-use crate::linalg::cholesky::blocked::{Inverse, PANEL, Panel};
+use crate::linalg::batched_triangular::{
+    LANES, Lanes, add_lane_products, factor_lanes, pack_lower, solve_lanes,
+};
 use crate::linalg::columns::stride;
 use crate::linalg::simd::{dispatch, vectorised};
 use crate::linalg::vector::{axpy, dot, each_below_diagonal, leading, sum_of_ln};
 use crate::parallel::pieces;
 
-mod blocked;
 #[cfg(test)]
 mod tests;
 
@@ -76,9 +77,12 @@ impl Cholesky {
         self.cancel = flag;
     }
 
-    fn is_cancelled(&self) -> bool {
+    fn check_cancelled(&self) -> Result<(), FactorizationError> {
         let raised = |flag: &Arc<AtomicBool>| flag.load(Ordering::Relaxed);
-        self.cancel.as_ref().is_some_and(raised)
+        if self.cancel.as_ref().is_some_and(raised) {
+            return Err(FactorizationError::Cancelled);
+        }
+        Ok(())
     }
 
     /// Number of rows.
@@ -176,38 +180,36 @@ impl Cholesky {
         a: impl Fn(usize, usize) -> f64,
     ) -> Result<(), FactorizationError> {
         self.reserve(n);
+        self.len = 0;
+        let stride = self.factor.nrows();
+        // Rows of L one after another: those of one block are solved for together, one per lane.
+        let mut lower = Vec::with_capacity(n * (n + 1) / 2);
+        let mut lanes = vec![[0.0; LANES]; n];
+        for rows in pieces(n, LANES) {
+            self.check_cancelled()?;
+            let Range { start: first, end } = rows;
+            let x = &mut lanes[..end];
+            for (j, x) in x.iter_mut().enumerate() {
+                x.fill(0.0);
+                for i in first.max(j)..end {
+                    x[i - first] = a(i, j);
+                }
+            }
+            solve_lanes(&lower, 0, &mut x[..first]);
+            factor_lanes(first, x)?;
+            for (j, x) in x.iter().enumerate() {
+                let top = first.max(j);
+                let column = &mut self.factor.as_mut_slice()[j * stride..];
+                column[top..end].copy_from_slice(&x[top - first..end - first]);
+            }
+            if end < n {
+                for lane in 0..end - first {
+                    lower.extend(x[..=first + lane].iter().map(|x| x[lane]));
+                }
+            }
+        }
         self.len = n;
-        for columns in pieces(n, PANEL) {
-            let outcome = self.refactor_panel(columns, &a);
-            if outcome.is_err() {
-                self.len = 0;
-                return outcome;
-            }
-        }
         Ok(())
-    }
-
-    /// Factors some columns after all columns before them.
-    fn refactor_panel(
-        &mut self,
-        columns: Range<usize>,
-        a: &impl Fn(usize, usize) -> f64,
-    ) -> Result<(), FactorizationError> {
-        if self.is_cancelled() {
-            return Err(FactorizationError::Cancelled);
-        }
-        for j in columns.clone() {
-            for (i, l) in self.column_mut(j).iter_mut().enumerate() {
-                *l = a(j + i, j);
-            }
-        }
-        dispatch(Panel {
-            stride: self.factor.nrows(),
-            values: self.factor.as_mut_slice(),
-            n: self.len,
-            columns,
-            cancel: self.cancel.as_deref(),
-        })
     }
 }
 
@@ -221,15 +223,6 @@ impl Cholesky {
         dispatch(SolveLower { chol: self, b });
     }
 
-    #[inline(always)]
-    fn solve_lower_here(&self, b: &mut [f64]) {
-        for k in 0..b.len() {
-            let column = self.column(k);
-            b[k] /= column[0];
-            axpy(-b[k], &column[1..], &mut b[k + 1..]);
-        }
-    }
-
     /// Solves L^T y = b.
     ///
     /// # Panics
@@ -237,14 +230,6 @@ impl Cholesky {
     pub fn solve_lower_transpose_in_place(&self, b: &mut [f64]) {
         assert_eq!(b.len(), self.len, "length of b");
         dispatch(SolveTransposed { chol: self, b });
-    }
-
-    #[inline(always)]
-    fn solve_transposed_here(&self, b: &mut [f64]) {
-        for k in (0..b.len()).rev() {
-            let column = self.column(k);
-            b[k] = (b[k] - dot(&column[1..], &b[k + 1..])) / column[0];
-        }
     }
 
     /// Solves A x = b.
@@ -278,30 +263,52 @@ impl Cholesky {
             out.nrows(),
             out.ncols()
         );
-        let out_stride = out.nrows();
-        dispatch(Inverse {
-            factor: self.factor.as_slice(),
-            factor_stride: self.factor.nrows(),
-            n,
-            out: out.as_mut_slice(),
-            out_stride,
-            cancel: self.cancel.as_deref(),
-        });
-        if self.is_cancelled() {
-            return Err(FactorizationError::Cancelled);
+        let stride = out.nrows();
+        let (lower, values) = (pack_lower(self), out.as_mut_slice());
+        // X = L^-1 in blocks of columns, each from its first diagonal element down; then X^T X.
+        let mut blocks: Vec<Vec<Lanes>> = Vec::new();
+        for right in pieces(n, LANES) {
+            self.check_cancelled()?;
+            let mut x = vec![[0.0; LANES]; n - right.start];
+            for (k, x) in x.iter_mut().enumerate().take(right.len()) {
+                x[k] = 1.0;
+            }
+            solve_lanes(&lower, right.start, &mut x);
+            blocks.push(x);
         }
-        let values = out.as_mut_slice();
-        each_below_diagonal(n, |i, j| {
-            values[j * out_stride + i] = values[i * out_stride + j];
-        });
+        for (right, below) in pieces(n, LANES).zip(&blocks) {
+            self.check_cancelled()?;
+            for (left, x) in pieces(right.end, LANES).zip(&blocks) {
+                let mut sums = [[0.0; LANES]; LANES];
+                let sums = &mut sums[..right.len()];
+                add_lane_products(&x[right.start - left.start..], below, sums);
+                for (j, sums) in right.clone().zip(sums) {
+                    let rows = left.start..left.end.min(j + 1);
+                    values[j * stride..][rows.clone()].copy_from_slice(&sums[..rows.len()]);
+                }
+            }
+        }
+        each_below_diagonal(n, |i, j| values[j * stride + i] = values[i * stride + j]);
         Ok(())
     }
 }
 
-vectorised!(SolveLower { chol: &'a Cholesky, b: &'a mut [f64] } -> (),
-    |this| this.chol.solve_lower_here(this.b));
-vectorised!(SolveTransposed { chol: &'a Cholesky, b: &'a mut [f64] } -> (),
-    |this| this.chol.solve_transposed_here(this.b));
+vectorised!(SolveLower { chol: &'a Cholesky, b: &'a mut [f64] } -> (), |this| {
+    let b = this.b;
+    for k in 0..b.len() {
+        let column = this.chol.column(k);
+        b[k] /= column[0];
+        axpy(-b[k], &column[1..], &mut b[k + 1..]);
+    }
+});
+
+vectorised!(SolveTransposed { chol: &'a Cholesky, b: &'a mut [f64] } -> (), |this| {
+    let b = this.b;
+    for k in (0..b.len()).rev() {
+        let column = this.chol.column(k);
+        b[k] = (b[k] - dot(&column[1..], &b[k + 1..])) / column[0];
+    }
+});
 
 impl Cholesky {
     /// Removes row and column `i` of A; the order of the others is kept.
