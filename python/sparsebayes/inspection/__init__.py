@@ -189,7 +189,7 @@ def _certify(problem: Problem | OutputsProblem, exchanges: bool | None) -> Certi
         fits = [_fit(problem, Phi, problem.target[used], w)]
         S = [fits[0].sparsities()]
         if (problem.exchanges if exchanges is None else exchanges) and not problem.variational:
-            gain_exchange = max_gain_exchange(fits[0], S[0], active, alpha, prior)
+            gain_exchange = max_gain_exchange(fits[0], S[0], problem.active, alpha, prior)
         gain_shift = per_function(problem)
         log_evidence = constants(problem, float(w.sum())) + problem.log_evidence_of_weights
     sparsity, quality = np.stack(S, axis=1), np.stack([fit.Q for fit in fits], axis=1)

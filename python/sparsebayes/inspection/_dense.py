@@ -403,7 +403,7 @@ def addition_gains(S: FloatArray, Q: FloatArray, prior: tuple[float, float]) -> 
 
 
 def max_gain_exchange(
-    fit: DenseFit, S: FloatArray, active: IntArray, alpha: FloatArray, prior: tuple[float, float]
+    fit: DenseFit, S: FloatArray, in_model: IntArray, alpha: FloatArray, prior: tuple[float, float]
 ) -> float:
     r"""Return the largest gain of an exchange, with the noise and other precisions fixed; 0 if none gains.
 
@@ -420,7 +420,7 @@ def max_gain_exchange(
     variance = fit.variance
     deletion = -0.5 * (np.log(variance) + fit.mean**2 / variance) - log_prior(alpha, prior)
     inactive = np.ones(len(S), dtype=bool)
-    inactive[active] = False
+    inactive[in_model] = False
     projection = (fit.shrinkage * fit.singular)[:, np.newaxis] * fit.right
     largest = 0.0
     for block in blocks(len(S), _BLOCK):
