@@ -1,12 +1,22 @@
 """The intercept with a flat prior (``penalize_intercept=False``)."""
 
+import warnings
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import multivariate_normal
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from sparsebayes import RVC, RVR, SparseBayesClassifier, SparseBayesRegressor, inspection
+from sparsebayes import (
+    RVC,
+    RVR,
+    SparseBayesClassifier,
+    SparseBayesRegressor,
+    SufficientStatistics,
+    inspection,
+)
 
 
 @pytest.fixture
@@ -127,6 +137,72 @@ def test_served_models_agree(rows):
     mean, std = model.predict(X, return_std=True)
     assert_allclose(served.predict(X), mean, rtol=1e-12)
     assert_allclose(served.predict_std(X)[1], std, rtol=1e-10)
+
+
+def certify(model, X, y):
+    found = inspection.certificate(model, X, y)
+    assert model.active_[0] == -1
+    assert model.alpha_[0] == 0.0
+    assert found.max_log_alpha_change < 1e-5
+    assert found.max_gain_outside < 1e-6
+    assert_allclose(found.log_marginal_likelihood, model.log_marginal_likelihood_, rtol=1e-8)
+
+
+def test_many_rows_start_from_low_rank_features():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(2500, 2))
+    y = np.sin(2.0 * X[:, 0]) * X[:, 1] + 30.0 + 0.1 * rng.normal(size=2500)
+    certify(RVR(gamma=0.5, penalize_intercept=False).fit(X, y), X, y)
+
+
+@pytest.mark.parametrize("classify", [False, True])
+def test_fits_in_blocks_are_certified(rows, classify, monkeypatch):
+    monkeypatch.setattr("sparsebayes._data.design._MAX_UNBLOCKED", 20)
+    X, y = rows
+    if classify:
+        certify(RVC(gamma=0.5, penalize_intercept=False).fit(X, y > 5.0), X, y > 5.0)
+    else:
+        certify(RVR(gamma=0.5, penalize_intercept=False).fit(X, y), X, y)
+
+
+def test_sums_over_rows_give_the_same_model(rows):
+    X, y = rows
+    model = SparseBayesRegressor(penalize_intercept=False)
+    columns = np.column_stack([X, X**2, np.sin(2.0 * X)])
+    expected = model.fit(columns, y).coef_
+    chunks = [(columns[:30], y[:30]), (columns[30:], y[30:])]
+    stats = SufficientStatistics(columns.shape[1]).update(columns, y)
+    for found in (clone(model).fit(chunks), clone(model).fit_statistics(stats)):
+        assert found.alpha_[0] == 0.0
+        assert_allclose(found.coef_, expected, rtol=1e-6, atol=1e-9)
+        assert_allclose(found.predict(columns), model.predict(columns), atol=1e-7)
+
+
+def test_weights_count_rows(rows):
+    X, y = rows
+    twice = RVR(gamma=0.5, penalize_intercept=False).fit(X, y, sample_weight=np.full(80, 2.0))
+    certify_with = inspection.certificate(twice, X, y, np.full(80, 2.0))
+    assert certify_with.max_log_alpha_change < 1e-5
+    doubled = RVR(gamma=0.5, penalize_intercept=False, candidates=X).fit(np.vstack([X, X]), np.append(y, y))
+    assert_allclose(doubled.predict(X), twice.predict(X), atol=1e-5)
+    assert_allclose(doubled.log_marginal_likelihood_, twice.log_marginal_likelihood_, rtol=1e-8)
+
+
+@pytest.mark.parametrize("y", [np.full(30, 4.0), np.zeros(30)])
+def test_constant_targets_are_predicted(y):
+    X = np.linspace(0.0, 1.0, 30)[:, np.newaxis]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = RVR(penalize_intercept=False).fit(X, y)
+    assert_allclose(model.predict(X), y, atol=1e-12)
+
+
+def test_zero_counts_are_predicted():
+    X = np.linspace(0.0, 1.0, 30)[:, np.newaxis]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = SparseBayesRegressor(likelihood="poisson", penalize_intercept=False).fit(X, np.zeros(30))
+    assert (model.predict(X) < 1e-6).all()
 
 
 def test_bad_arguments_are_named(rows):
