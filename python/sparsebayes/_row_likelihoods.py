@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from scipy.special import expit, gammaln
+from numpy.polynomial.hermite import hermgauss
+from scipy.special import expit, gammaln, pdtr
 from sklearn.metrics import d2_tweedie_score
 
 from ._checks import check_choice
@@ -26,6 +27,10 @@ class Targets:
     is_valid: Callable[[FloatArray], bool]
     #: Mean and standard deviation from the moments of eta, or the mean alone if the variance is None.
     predict: Callable[[FloatArray, FloatArray | None], Any]
+    #: The value that a target exceeds with probability 1 - p, from the moments of eta and p.
+    quantile: Callable[[FloatArray, FloatArray, float], FloatArray]
+    #: A draw for each eta.
+    sample: Callable[[FloatArray, np.random.RandomState], FloatArray]
     #: Fraction of deviance explained, D^2, from targets, predicted means and weights.
     score: Callable[[FloatArray, FloatArray, PerRow], float]
 
@@ -61,6 +66,25 @@ def _counts(mean: FloatArray, variance: FloatArray | None) -> Any:
         log_mean = mean + variance / 2
         dispersion = np.exp(log_mean + np.log(np.expm1(variance)) / 2)
         return np.exp(mean), np.hypot(np.exp(log_mean / 2), dispersion)
+
+
+def _quantile_of_counts(mean: FloatArray, variance: FloatArray, p: float) -> FloatArray:
+    """Return the p-quantile of counts whose log mean is Gaussian: the smallest k with P(count <= k) >= p."""
+    nodes, weights = hermgauss(32)
+    rates = _exp(mean[..., np.newaxis] + np.sqrt(2.0 * variance)[..., np.newaxis] * nodes)
+    low, high = np.full(mean.shape, -1.0), np.minimum(rates.max(axis=-1) * 4.0 + 40.0, 1e15)
+    while (high - low > 1.0).any():
+        middle = np.floor(0.5 * (low + high))
+        # pdtr is the distribution function of a Poisson variable.
+        enough = pdtr(middle[..., np.newaxis], rates) @ weights >= p * np.sqrt(np.pi)
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    return np.asarray(high)
+
+
+def _sample_of_counts(eta: FloatArray, random: np.random.RandomState) -> FloatArray:
+    # Above this rate NumPy draws no counts; their relative error is below 1e-9 there.
+    rates = _exp(eta)
+    return np.asarray(np.where(rates < 1e18, random.poisson(np.minimum(rates, 1e18)), rates))
 
 
 def _d2_of_counts(y: FloatArray, mean: FloatArray, sample_weight: PerRow) -> float:
@@ -99,7 +123,14 @@ _LIKELIHOODS = (
         log_likelihood=lambda eta, t: t * eta - _exp(eta) - gammaln(t + 1.0),
         slope=lambda eta, t: t - _exp(eta),
         curvature=lambda eta, t: _exp(eta),
-        targets=Targets("not be negative", lambda y: bool((y >= 0.0).all()), _counts, _d2_of_counts),
+        targets=Targets(
+            must_be="not be negative",
+            is_valid=lambda y: bool((y >= 0.0).all()),
+            predict=_counts,
+            quantile=_quantile_of_counts,
+            sample=_sample_of_counts,
+            score=_d2_of_counts,
+        ),
     ),
 )
 ROW_LIKELIHOODS: Final = {likelihood.name: likelihood for likelihood in _LIKELIHOODS}

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
+from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ._arrays import Training
-from ._checks import check_choice, check_flag, check_prior, check_settings
+from ._checks import check_choice, check_flag, check_integer, check_prior, check_real, check_settings
 from ._data.basis import basis_of, without_rows
 from ._data.statistics import SufficientStatistics
 from ._estimators.base import Estimator, atomic
@@ -21,7 +22,7 @@ from ._estimators.docs import documented
 from ._estimators.fit import add_rows, build, check_sums, of_providers, of_sums, publish_features, validate
 from ._estimators.healing import healed_moments
 from ._estimators.likelihoods import Numbers, can_have_outputs
-from ._estimators.posterior import moments, problems
+from ._estimators.posterior import moments, problems, samples
 from ._estimators.run import publish, run
 from ._row_likelihoods import OF_NUMBERS, ROW_LIKELIHOODS
 from ._types import (
@@ -183,6 +184,68 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
         check_is_fitted(self)
         mean, variance = moments(self, X, variance=check_flag("return_std", return_std))
         return self._likelihood.predict(self, mean, variance, y_std)
+
+    def predict_interval(
+        self, X: ArrayLike, coverage: float = 0.95, *, y_std: PerRow = None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return intervals that contain a new target with a given probability.
+
+        They are central intervals of the predictive distribution: a Gaussian, or a Poisson distribution whose
+        log mean is Gaussian.
+
+        Parameters
+        ----------
+        {X}
+        coverage : float, default=0.95
+            Probability, between 0 and 1.
+        {y_std}
+
+        Returns
+        -------
+        low, high : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+
+        {predict_raises}
+        """
+        check_is_fitted(self)
+        p = check_real("coverage", coverage, positive=True)
+        if p >= 1.0:
+            raise ValueError(f"coverage must be below 1, got {coverage}")
+        mean, variance = moments(self, X, variance=True)
+        assert variance is not None
+        return self._likelihood.interval(self, (mean, variance), y_std, p)
+
+    def sample_y(
+        self,
+        X: ArrayLike,
+        n_samples: int = 1,
+        random_state: int | np.random.RandomState | None = 0,
+        *,
+        y_std: PerRow = None,
+    ) -> FloatArray:
+        """Draw targets from their joint predictive distribution.
+
+        The weights are drawn from their posterior, so that all rows of one draw belong to one function; then
+        noise is added.
+
+        Parameters
+        ----------
+        {X}
+        n_samples : int, default=1
+            Number of draws.
+        random_state : int, RandomState or None, default=0
+            Seed or generator of the draws.
+        {y_std}
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples_X, n_samples) or (n_samples_X, n_outputs, n_samples)
+
+        {predict_raises}
+        """
+        check_is_fitted(self)
+        count, random = check_integer("n_samples", n_samples, least=1), check_random_state(random_state)
+        y = self._likelihood.sample(self, samples(self, X, count, random), y_std, random)
+        return y[:, 0] if self.mu_.ndim == 1 else y
 
 
 @documented

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from .. import _core
 from .._arrays import check_y_std, learn_classes
@@ -89,6 +90,28 @@ class Numbers:
             raise ValueError(f"y_std must be None with likelihood={self.name!r}, which has its own noise")
         moments: FloatArray | tuple[FloatArray, FloatArray] = self._own.predict(mean, variance)
         return moments
+
+    def interval(
+        self, est: Any, moments: tuple[FloatArray, FloatArray], y_std: PerRow, coverage: float
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the central interval of targets, from moments of the linear predictor, (n, n_outputs)."""
+        tails = (0.5 - 0.5 * coverage, 0.5 + 0.5 * coverage)
+        if self._own is None:
+            mean, std = self.predict(est, *moments, y_std)
+            low, high = (mean + ndtri(p) * std for p in tails)
+            return low, high
+        self.predict(est, *moments, y_std)  # checks y_std
+        low, high = (self._own.quantile(moments[0][:, 0], moments[1][:, 0], p) for p in tails)
+        return low, high
+
+    def sample(self, est: Any, eta: FloatArray, y_std: PerRow, random: np.random.RandomState) -> FloatArray:
+        """Draw a target for each linear predictor, (n, n_outputs, n_samples)."""
+        if self._own is not None:
+            return self._own.sample(eta, random)
+        noise = np.sqrt(np.asarray(_noise_of(est, y_std, len(eta))))
+        # One level for all, for each output, or for each row.
+        shape = (-1, 1, 1) if noise.ndim == 1 and est.mu_.ndim == 1 else (1, -1, 1)
+        return np.asarray(eta + noise.reshape(shape) * random.standard_normal(eta.shape))
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ def moments(est: Any, X: ArrayLike, *, variance: bool) -> tuple[FloatArray, Floa
     """Return mean and, if asked for, variance of the linear predictor, each (n, n_outputs)."""
 
     def predict(rows: FloatArray) -> tuple[FloatArray, ...]:
-        phi = est._basis.functions(est.active_, rows, check_n_jobs(est.n_jobs))
+        phi = _functions(est, rows)
         mean = phi @ output_weights(est).T
         if not variance:
             return (mean,)
@@ -63,6 +63,23 @@ def moments(est: Any, X: ArrayLike, *, variance: bool) -> tuple[FloatArray, Floa
 
     mean, *variances = by_blocks(est, X, predict)
     return mean, variances[0] if variance else None
+
+
+def samples(est: Any, X: ArrayLike, n_samples: int, random: np.random.RandomState) -> FloatArray:
+    """Draw linear predictors from their joint posterior, (n, n_outputs, n_samples)."""
+    (phi,) = by_blocks(est, X, lambda rows: (_functions(est, rows),))
+    weights = output_weights(est)
+    sigmas = np.broadcast_to(est.sigma_, (len(weights), *est.sigma_.shape[-2:]))
+    draws = [
+        phi @ random.multivariate_normal(mean, sigma, n_samples, check_valid="ignore").T
+        for mean, sigma in zip(weights, sigmas, strict=True)
+    ]
+    return np.stack(draws, axis=1)
+
+
+def _functions(est: Any, rows: FloatArray) -> FloatArray:
+    phi: FloatArray = est._basis.functions(est.active_, rows, check_n_jobs(est.n_jobs))
+    return phi
 
 
 def problems(
