@@ -84,8 +84,6 @@ pub mod internal {
         RowPart, RowProvider, SoftmaxStatistics,
     };
     #[cfg(feature = "fit")]
-    pub use crate::error::FactorizationError;
-    #[cfg(feature = "fit")]
     pub use crate::fit::{
         Ascent, BlockCheckpoint, Blocks, FirstStage, MStep, OutputNoise, RetargetedFit,
         SaveCheckpoint, TopDownFit, fit_from, fit_in_blocks, fit_outputs,

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 
-use crate::data::check_flag;
+use crate::error::check_flag;
 use crate::linalg::columns::transpose;
 use crate::linalg::columns::{room, stride};
 use crate::parallel::{fill_pieces, map_pieces, pieces};
@@ -182,8 +182,6 @@ fn evaluate(
 #[derive(Debug, Clone)]
 pub struct DenseDesign<'a> {
     values: Cow<'a, [f64]>,
-    /// Whether the values are row-major.
-    by_rows: bool,
     n_rows: usize,
     n_basis: usize,
 }
@@ -203,23 +201,9 @@ impl<'a> DenseDesign<'a> {
         checks.into_iter().collect::<Result<()>>()?;
         Ok(Self {
             values,
-            by_rows: false,
             n_rows,
             n_basis,
         })
-    }
-
-    /// Wraps `values`, N x K row-major, for a single pass over the data. Fits read columns, for which [`DenseDesign::from_rows`] is faster.
-    ///
-    /// # Errors
-    /// As [`DenseDesign::new`].
-    pub fn row_major(
-        values: impl Into<Cow<'a, [f64]>>,
-        n_rows: usize,
-        n_basis: usize,
-    ) -> Result<Self> {
-        let by_rows = true;
-        Self::new(values, n_rows, n_basis).map(|design| Self { by_rows, ..design })
     }
 }
 
@@ -231,7 +215,6 @@ impl DenseDesign<'static> {
     ) -> Result<Self> {
         Ok(Self {
             values: values_of(design, check)?.into(),
-            by_rows: false,
             n_rows: design.n_rows(),
             n_basis: design.n_basis(),
         })
@@ -266,21 +249,8 @@ impl Design for DenseDesign<'_> {
         &'s self,
         rows: Range<usize>,
         columns: Range<usize>,
-        buffer: &'s mut Vec<f64>,
+        _: &'s mut Vec<f64>,
     ) -> Block<'s> {
-        if self.by_rows {
-            let stride = rows.len();
-            buffer.clear();
-            buffer.resize(stride * columns.len(), 0.0);
-            for (i, row) in rows.enumerate() {
-                let row = &self.values[row * self.n_basis..][columns.clone()];
-                for (j, &v) in row.iter().enumerate() {
-                    buffer[j * stride + i] = v;
-                }
-            }
-            let data = buffer;
-            return Block { data, stride };
-        }
         let start = columns.start * self.n_rows + rows.start;
         let end = (columns.end.max(1) - 1) * self.n_rows + rows.end;
         let none = columns.is_empty();

@@ -28,20 +28,13 @@ pub use crate::data::softmax::SoftmaxStatistics;
 pub use crate::data::sums::{SufficientStatistics, SumStatistics};
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use nalgebra::DMatrix;
 
+use crate::error::check_flag;
 use crate::linalg::vector::mirrored;
 use crate::{Error, Result};
-
-/// [`Error::Interrupted`] if the caller has raised the flag.
-pub(crate) fn check_flag(cancel: Option<&AtomicBool>) -> Result<()> {
-    match cancel {
-        Some(flag) if flag.load(Ordering::Relaxed) => Err(Error::Interrupted),
-        _ => Ok(()),
-    }
-}
 
 fn no_bound() -> Error {
     let what =

@@ -45,7 +45,7 @@ impl WorkingSet {
         let reference: Vec<f64> = model.references().flatten().copied().collect();
         let (gram, gradient) = stats.among(&model.active, &reference, &members)?;
         let mut set = Self {
-            gram: SymmetricMatrix::from_lower(&gram),
+            gram: SymmetricMatrix::from_lower(gram),
             projections: Vec::new(),
             target_sq: Vec::new(),
             facts: Facts {

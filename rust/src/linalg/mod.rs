@@ -17,6 +17,4 @@ pub(crate) mod symmetric;
 pub(crate) mod vector;
 
 #[cfg(feature = "fit")]
-pub(crate) use crate::error::FactorizationError;
-#[cfg(feature = "fit")]
 pub use crate::linalg::cholesky::Cholesky;

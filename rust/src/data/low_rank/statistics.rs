@@ -8,7 +8,8 @@ use nalgebra::DMatrix;
 use crate::Result;
 use crate::data::column_cache::{lengths, unit_columns};
 use crate::data::low_rank::features::LowRankFeatures;
-use crate::data::{Facts, Statistics, Sweep, check_flag};
+use crate::data::{Facts, Statistics, Sweep};
+use crate::error::check_flag;
 use crate::linalg::columns::Table;
 use crate::linalg::vector::{axpy, dot};
 

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use crate::data::check_flag;
+use crate::error::check_flag;
 use crate::fit::mrvm::bound::{Bound, View};
 use crate::fit::tuning::Tuning;
 use crate::linalg::Cholesky;

@@ -2,11 +2,12 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use nalgebra::DMatrix;
 
-use crate::error::{FactorizationError, NotPositiveDefinite};
+use crate::Result;
+use crate::error::{NotPositiveDefinite, check_flag};
 use crate::linalg::batched_triangular::{
     LANES, Lanes, add_lane_products, factor_lanes, pack_lower, solve_lanes,
 };
@@ -72,17 +73,9 @@ impl Cholesky {
     }
 
     /// Ends the O(n^3) operations [`Cholesky::refactor`] and [`Cholesky::inverse_into`] with
-    /// [`FactorizationError::Cancelled`] once the flag is raised.
+    /// [`Error::Interrupted`](crate::Error::Interrupted) once the flag is raised.
     pub fn cancelled_by(&mut self, flag: Option<Arc<AtomicBool>>) {
         self.cancel = flag;
-    }
-
-    fn check_cancelled(&self) -> Result<(), FactorizationError> {
-        let raised = |flag: &Arc<AtomicBool>| flag.load(Ordering::Relaxed);
-        if self.cancel.as_ref().is_some_and(raised) {
-            return Err(FactorizationError::Cancelled);
-        }
-        Ok(())
     }
 
     /// Number of rows.
@@ -173,12 +166,8 @@ impl Cholesky {
     /// Factors an n x n matrix; `a(i, j)` is called for j <= i only.
     ///
     /// # Errors
-    /// [`FactorizationError`], with the offending row if the matrix is indefinite; the factor is then empty.
-    pub fn refactor(
-        &mut self,
-        n: usize,
-        a: impl Fn(usize, usize) -> f64,
-    ) -> Result<(), FactorizationError> {
+    /// [`Error::NotPositiveDefinite`](crate::Error::NotPositiveDefinite) with the offending row, or [`Error::Interrupted`]; the factor is then empty.
+    pub fn refactor(&mut self, n: usize, a: impl Fn(usize, usize) -> f64) -> Result<()> {
         self.reserve(n);
         self.len = 0;
         let stride = self.factor.nrows();
@@ -186,7 +175,7 @@ impl Cholesky {
         let mut lower = Vec::with_capacity(n * (n + 1) / 2);
         let mut lanes = vec![[0.0; LANES]; n];
         for rows in pieces(n, LANES) {
-            self.check_cancelled()?;
+            check_flag(self.cancel.as_deref())?;
             let Range { start: first, end } = rows;
             let x = &mut lanes[..end];
             for (j, x) in x.iter_mut().enumerate() {
@@ -251,11 +240,11 @@ impl Cholesky {
     /// Writes the inverse of A, exactly symmetric, into the leading `len` x `len` block of `out`.
     ///
     /// # Errors
-    /// [`FactorizationError::Cancelled`]; `out` then has no meaning.
+    /// [`Error::Interrupted`](crate::Error::Interrupted); `out` then has no meaning.
     ///
     /// # Panics
     /// If `out` is smaller than that.
-    pub fn inverse_into(&self, out: &mut DMatrix<f64>) -> Result<(), FactorizationError> {
+    pub fn inverse_into(&self, out: &mut DMatrix<f64>) -> Result<()> {
         let n = self.len;
         assert!(
             out.nrows().min(out.ncols()) >= n,
@@ -268,7 +257,7 @@ impl Cholesky {
         // X = L^-1 in blocks of columns, each from its first diagonal element down; then X^T X.
         let mut blocks: Vec<Vec<Lanes>> = Vec::new();
         for right in pieces(n, LANES) {
-            self.check_cancelled()?;
+            check_flag(self.cancel.as_deref())?;
             let mut x = vec![[0.0; LANES]; n - right.start];
             for (k, x) in x.iter_mut().enumerate().take(right.len()) {
                 x[k] = 1.0;
@@ -277,7 +266,7 @@ impl Cholesky {
             blocks.push(x);
         }
         for (right, below) in pieces(n, LANES).zip(&blocks) {
-            self.check_cancelled()?;
+            check_flag(self.cancel.as_deref())?;
             for (left, x) in pieces(right.end, LANES).zip(&blocks) {
                 let mut sums = [[0.0; LANES]; LANES];
                 let sums = &mut sums[..right.len()];

@@ -1,5 +1,6 @@
 //! Random sequences of updates, compared with dense matrices.
 
+use crate::Error;
 use crate::linalg::cholesky::*;
 use proptest::prelude::*;
 
@@ -167,13 +168,6 @@ proptest! {
     }
 }
 
-fn factor_of(a: &DMatrix<f64>) -> Result<Cholesky, FactorizationError> {
-    let mut factor = Cholesky::with_capacity(0);
-    factor
-        .refactor(a.nrows(), |i, j| a[(i, j)])
-        .map(|()| factor)
-}
-
 #[test]
 fn the_schur_complement_is_returned() {
     let mut factor = Cholesky::with_capacity(0);
@@ -186,26 +180,10 @@ fn the_schur_complement_is_returned() {
 }
 
 #[test]
-fn a_failed_refactoring_names_the_pivot_and_empties_the_factor() {
-    let mut a = DMatrix::identity(4, 4);
-    a[(2, 2)] = -1.0;
-    let mut factor = Cholesky::with_capacity(4);
-    assert_eq!(
-        factor.refactor(4, |i, j| a[(i, j)]),
-        Err(NotPositiveDefinite { pivot: 2 }.into())
-    );
-    assert!(factor.is_empty());
-    a[(2, 2)] = 1.0;
-    a[(3, 1)] = f64::NAN;
-    assert_eq!(
-        factor_of(&a).map(|f| f.len()),
-        Err(NotPositiveDefinite { pivot: 3 }.into())
-    );
-}
-
-#[test]
 fn singular_results_and_values_that_are_not_finite_are_rejected_without_changes() {
-    let mut factor = factor_of(&DMatrix::from_diagonal_element(3, 3, 4.0)).unwrap();
+    let mut factor = Cholesky::with_capacity(0);
+    let diagonal = |i, j| if i == j { 4.0 } else { 0.0 };
+    factor.refactor(3, diagonal).unwrap();
     let before = lower(&factor);
     assert!(factor.push(&[4.0, 0.0, 0.0], 4.0).is_err());
     assert!(factor.update_diagonal(2, -4.0).is_err());
@@ -253,11 +231,11 @@ fn errors_name_the_failing_pivot() {
     for n in SIZES {
         for bad in 0..n {
             let mut a = large_matrix(n);
-            a[(bad, bad)] = -1.0;
+            a[(bad, bad)] = if n.is_multiple_of(2) { -1.0 } else { f64::NAN };
             let mut chol = Cholesky::with_capacity(n);
             let error = chol.refactor(n, |i, j| a[(i, j)]).unwrap_err();
-            let bad = NotPositiveDefinite { pivot: bad };
-            assert_eq!((error, chol.len()), (bad.into(), 0));
+            assert!(matches!(error, Error::NotPositiveDefinite(e) if e.pivot == bad));
+            assert!(chol.is_empty());
         }
     }
 }
@@ -269,9 +247,9 @@ fn a_raised_flag_ends_the_work_early() {
     chol.cancelled_by(Some(Arc::clone(&flag)));
     let a = large_matrix(100);
     chol.refactor(100, |i, j| a[(i, j)]).unwrap();
-    flag.store(true, Ordering::Relaxed);
+    flag.store(true, std::sync::atomic::Ordering::Relaxed);
     let mut untouched = DMatrix::zeros(100, 100);
-    let cancelled = Err(FactorizationError::Cancelled);
-    assert_eq!(chol.inverse_into(&mut untouched), cancelled);
-    assert_eq!(chol.refactor(100, |i, j| a[(i, j)]), cancelled);
+    let interrupted = |result| matches!(result, Err(Error::Interrupted));
+    assert!(interrupted(chol.inverse_into(&mut untouched)));
+    assert!(interrupted(chol.refactor(100, |i, j| a[(i, j)])));
 }
