@@ -131,7 +131,14 @@ def check_settings(estimator: Any) -> Settings:
         noise_prior=check_prior("noise_prior", getattr(estimator, "noise_prior", (0.0, 0.0))),
         search=search,
         n_threads=check_n_jobs(estimator.n_jobs),
+        flat_intercept=has_flat_intercept(estimator),
     )
+
+
+def has_flat_intercept(estimator: Any) -> bool:
+    """Whether the intercept of this estimator has a flat prior."""
+    penalized = check_flag("penalize_intercept", getattr(estimator, "penalize_intercept", True))
+    return check_flag("fit_intercept", estimator.fit_intercept) and not penalized
 
 
 def _noise_variance(value: object) -> tuple[float | None, tuple[float, ...] | None]:

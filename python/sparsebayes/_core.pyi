@@ -111,6 +111,7 @@ class _Settings(TypedDict, total=False):
     alpha_prior: Sequence[float]
     noise_prior: Sequence[float]
     search: str
+    flat_intercept: bool
 
 # iteration, action, column index (-1: none), gain, log evidence, number of active functions, beta
 _Callback = Callable[[int, str, int, float, float, int, float], object]
@@ -164,6 +165,7 @@ def fit_dense_outputs(
     *,
     noise_variance: Sequence[float] | None = None,
     shared_noise: bool = False,
+    flat_intercept: bool = False,
     tol: float = 1e-6,
     max_iter: int = 100_000,
     n_threads: int | None = None,
@@ -180,6 +182,7 @@ def fit_kernel_outputs(
     extra: _Reals | None = None,
     noise_variance: Sequence[float] | None = None,
     shared_noise: bool = False,
+    flat_intercept: bool = False,
     tol: float = 1e-6,
     max_iter: int = 100_000,
     n_threads: int | None = None,

@@ -112,6 +112,8 @@ class Settings:
     #: The search after the sequential scheme.
     search: Search
     n_threads: int | None
+    #: Whether the first function, the intercept, has a flat prior.
+    flat_intercept: bool = False
     #: One for each output, if they were given as an array.
     noise_variances: tuple[float, ...] | None = None
 

@@ -44,6 +44,7 @@ class Classification(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit
     _labels = True
 
     multi_class: str = "ovr"
+    penalize_intercept: bool = True
     scheme: Scheme = "sequential"
     alpha_prior: tuple[float, float] = (0.0, 0.0)
     memory_limit: int | str | None = None

@@ -51,7 +51,8 @@ fit_intercept : bool, default=True
     Whether the dictionary includes a constant function, the bias.""",
     "centre_parameters": "{extra_basis}\n{candidates}\n{random_state}\n{checkpoint}",
     "noise_parameters": "{noise_variance}\n{shared_noise}\n{noise_prior}",
-    "fit_parameters": "{scheme}\n{alpha_prior}\n{memory_limit}\n{search}\n{tol}\n{run_parameters}",
+    "fit_parameters": "{penalize_intercept}\n{scheme}\n{alpha_prior}\n{memory_limit}\n{search}\n{tol}\n"
+    "{run_parameters}",
     "run_parameters": "{max_iter}\n{n_jobs}\n{verbose}\n{callback}",
     "mrvm_candidates": r"""n_quadrature : int, optional
     Quadrature nodes for each integral over the likelihood. None: 16 for up to 14 classes, 24 for more, which
@@ -111,6 +112,10 @@ coef0 : float, default=0.0
     "column_intercept": r"""fit_intercept : bool, default=True
     Whether the model has a constant function, the intercept. The columns are then centred by their weighted
     mean: a constant added to a column changes only ``intercept_``.""",
+    "penalize_intercept": r"""penalize_intercept : bool, default=True
+    Whether the intercept has a prior precision of its own and may be pruned, as in Tipping (2001). False: its
+    prior is flat, so it is always in the model, and adding a constant to y changes nothing but the intercept.
+    Not for a softmax, whose intercepts always have precisions.""",
     "noise_variance": r"""noise_variance : positive float or array-like of shape (n_outputs,), optional
     Variance of the noise, of every output or of each. None: estimated, with the lower bound var(y) / 1e6.""",
     "shared_noise": r"""shared_noise : bool, default=False

@@ -190,7 +190,8 @@ def _in_memory(est: Any, training: Training, settings: Settings) -> Iterator[Tas
     if training.y.ndim == 1:
         check_single(est, settings)
     summary, offset = RowSummary.of(training), _offset_of(est, training, likelihood, settings)
-    for shift in [offset, 0.0] if np.any(offset) else [0.0]:
+    shifts = [offset, 0.0] if np.any(offset) and not settings.flat_intercept else [offset]
+    for shift in shifts:
         rows = replace(training, y=training.y - shift) if np.any(shift) else training
         for basis, learned in _bases(est, rows, likelihood, settings):
             design = basis.design(rows, settings.n_threads)
@@ -233,7 +234,12 @@ def _offset_of(
     bound at 1e-15 sum(weights) / var(y). If it would come within three decades of that bound, y is
     shifted towards 0 to keep that distance. In the model this changes only the intercept.
     """
-    if likelihood.name != "gaussian" or settings.alpha_prior != (0.0, 0.0):
+    if likelihood.name != "gaussian":
+        return 0.0
+    if settings.flat_intercept:
+        # Exact, and keeps the digits of y.
+        return np.average(training.y, axis=0, weights=training.weights)
+    if settings.alpha_prior != (0.0, 0.0):
         return 0.0
     if not check_flag("fit_intercept", est.fit_intercept):
         return 0.0

@@ -212,6 +212,7 @@ def fit_of_outputs(est: Any, design: Design, training: Training, settings: Setti
         training.weights,
         noise_variance=noise,
         shared_noise=shared,
+        flat_intercept=settings.flat_intercept,
         tol=settings.tol,
         max_iter=settings.max_iter,
         n_threads=settings.n_threads,

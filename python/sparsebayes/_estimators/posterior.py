@@ -85,6 +85,7 @@ def problems(
         training = replace(training, y=training.y - est._offset)
     Phi = est._basis.dense(est, training)
     columns = est._basis.whole(est, training).layout.columns(est.active_)
+    likelihood, noise = est._likelihood, training.noise
     if training.y.ndim == 2:
         yield OutputsProblem(
             Phi=Phi,
@@ -92,7 +93,7 @@ def problems(
             weights=training.weights,
             active=columns,
             alpha=est.alpha_,
-            mu=est.mu_,
+            mu=likelihood.model_of(est, 0, columns)[2],
             beta=np.broadcast_to(est.beta_, training.y.shape[1]),
             shared_noise=est.sigma_.ndim == 2,
             fixed=est.noise_variance is not None,
@@ -100,7 +101,6 @@ def problems(
             log_evidence=est.log_marginal_likelihood_,
         )
         return
-    likelihood, noise = est._likelihood, training.noise
     variance = 1.0 if noise is None else noise.variance  # of a row of weight 1
     shape, rate = check_prior("noise_prior", getattr(est, "noise_prior", (0.0, 0.0)))
     for output, (target, evidence) in enumerate(

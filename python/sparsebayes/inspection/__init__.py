@@ -172,13 +172,15 @@ def certificate(
 def _certify(problem: Problem | OutputsProblem, exchanges: bool | None) -> Certificate:
     """Compute the certificate of one fit of one target, or of several outputs."""
     used = slice(None) if problem.weights is None else problem.weights > 0.0
-    Phi, active, alpha = problem.Phi[used], problem.active, problem.alpha
+    proper = problem.alpha > 0.0
+    Phi, active, alpha = problem.Phi[used], problem.active[proper], problem.alpha[proper]
+    flat = problem.active[~proper]
     w = np.ones(len(Phi)) if problem.weights is None else problem.weights[used]
     gain_exchange, gain_shift, log_evidence = None, 0.0, 0.0
     if isinstance(problem, OutputsProblem):
         prior, is_gaussian = (0.0, 0.0), True
         pairs = zip(problem.targets[used].T, problem.beta, strict=True)
-        fits = [fit_regression(Phi, active, alpha, t, w, beta) for t, beta in pairs]
+        fits = [fit_regression(Phi, active, alpha, t, w, beta, flat=flat) for t, beta in pairs]
         # S depends on the noise and not on the targets.
         S = [fit.sparsities() for fit in (fits[:1] if problem.shared_noise else fits)]
         S = S * len(fits) if problem.shared_noise else S
@@ -187,7 +189,7 @@ def _certify(problem: Problem | OutputsProblem, exchanges: bool | None) -> Certi
         fits = [_fit(problem, Phi, problem.target[used], w)]
         S = [fits[0].sparsities()]
         if (problem.exchanges if exchanges is None else exchanges) and not problem.variational:
-            gain_exchange = max_gain_exchange(fits[0], S[0], active, alpha, prior)
+            gain_exchange = max_gain_exchange(fits[0], S[0], problem.active, alpha, prior)
         gain_shift = per_function(problem)
         log_evidence = constants(problem, float(w.sum())) + problem.log_evidence_of_weights
     sparsity, quality = np.stack(S, axis=1), np.stack([fit.Q for fit in fits], axis=1)
@@ -195,13 +197,19 @@ def _certify(problem: Problem | OutputsProblem, exchanges: bool | None) -> Certi
     if not is_gaussian:
         S_active, Q_active = sparsity[active], quality[active]
     variance, mean = (np.stack([getattr(fit, name) for fit in fits], axis=1) for name in ("variance", "mean"))
-    error = (np.sqrt(alpha)[:, np.newaxis] * problem.mu.reshape(mean.shape) - mean) / np.sqrt(variance)
-    gains = addition_gains(np.delete(sparsity, active, axis=0), np.delete(quality, active, axis=0), prior)
+    mu = problem.mu[proper].reshape(mean.shape)
+    error = (np.sqrt(alpha)[:, np.newaxis] * mu - mean) / np.sqrt(variance)
+    flat_means = np.stack([fit.flat_mean for fit in fits], axis=1)
+    flat_error = (problem.mu[~proper].reshape(flat_means.shape) - flat_means) * np.sqrt(
+        np.stack([fit.flat_precision for fit in fits], axis=1)
+    )
+    inactive = [np.delete(part, problem.active, axis=0) for part in (sparsity, quality)]
+    gains = addition_gains(inactive[0], inactive[1], prior)
     return Certificate(
         max_log_alpha_change=max_log_alpha_change(S_active, Q_active, variance, alpha, prior),
         max_gain_outside=float(np.max(gains + gain_shift, initial=0.0)),
         log_beta_residual=_log_beta_residual(problem, fits),
-        max_mean_error=float(np.max(np.abs(error), initial=0.0)),
+        max_mean_error=float(np.max(np.abs(np.concatenate([error, flat_error])), initial=0.0)),
         log_marginal_likelihood=float(sum(fit.log_evidence for fit in fits)) + log_evidence,
         n_active=len(alpha),
         n_basis=Phi.shape[1],
@@ -210,9 +218,10 @@ def _certify(problem: Problem | OutputsProblem, exchanges: bool | None) -> Certi
 
 
 def _fit(problem: Problem, Phi: FloatArray, t: FloatArray, w: FloatArray) -> DenseFit:
-    active, alpha = problem.active, problem.alpha
+    proper = problem.alpha > 0.0
+    active, alpha, flat = problem.active[proper], problem.alpha[proper], problem.active[~proper]
     if problem.likelihood == "gaussian":
-        return fit_regression(Phi, active, alpha, t, w, problem.beta, problem.noise_prior)
+        return fit_regression(Phi, active, alpha, t, w, problem.beta, problem.noise_prior, flat)
     if problem.variational:
         root, *parts, pull, log_evidence = bounded(Phi[:, active] / np.sqrt(alpha), t, w)
         left, singular, right, mean = parts
@@ -227,7 +236,7 @@ def _fit(problem: Problem, Phi: FloatArray, t: FloatArray, w: FloatArray) -> Den
         )
     if problem.likelihood == "multinomial":
         return fit_laplace(Softmax(Phi, t.astype(np.intp), w), active, alpha)
-    return fit_laplace(OnePredictor(Phi, t, w, ROW_LIKELIHOODS[problem.likelihood]), active, alpha)
+    return fit_laplace(OnePredictor(Phi, t, w, ROW_LIKELIHOODS[problem.likelihood]), active, alpha, flat)
 
 
 def _log_beta_residual(problem: Problem | OutputsProblem, fits: list[DenseFit]) -> float:

@@ -8,10 +8,10 @@ of the targets itself would lose twice the digits to round-off, with little nois
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.linalg import svd  # SciPy's refuses empty models before 1.14
+from numpy.linalg import qr, solve, svd  # SciPy's refuses empty models before 1.14
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
@@ -33,6 +33,7 @@ _DISTANCES = np.append(0.0, np.geomspace(1e-10, 60.0, 120))
 _BETTER = 1e-7
 #: Smallest part of a column outside the span of the others that is not round-off, relative to its square.
 _RESOLVED = 1e-11
+_NONE = np.zeros(0, np.intp)
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,9 @@ class DenseFit:
     #: Numerator and denominator of the ratio of the new beta to the old (Tipping & Faul 2003, step 9).
     freedom: float = 0.0
     misfit: float = 0.0
+    #: Posterior mean of the weights that have a flat prior, and their precision given the other weights.
+    flat_mean: FloatArray = field(default_factory=lambda: np.zeros(0))
+    flat_precision: FloatArray = field(default_factory=lambda: np.zeros(0))
 
     @property
     def shrinkage(self) -> FloatArray:
@@ -98,33 +102,40 @@ def fit_regression(
     w: FloatArray,
     beta: float,
     prior: tuple[float, float] = (0.0, 0.0),
+    flat: IntArray = _NONE,
 ) -> DenseFit:
     """Return posterior and evidence of a regression (Tipping & Faul 2003, equations 6 to 8).
 
     A row of weight w_n counts w_n times: its noise precision is beta w_n, and the number of rows is sum(w).
+    Functions ``flat`` have a flat prior: the fit is of what is orthogonal to them.
     """
     root = np.sqrt(beta * w)
+    span, corner = qr(root[:, np.newaxis] * Phi[:, flat])
 
     def whitened(functions: IntArray) -> FloatArray:
-        return root[:, np.newaxis] * Phi[:, functions]
+        return _split(root[:, np.newaxis] * Phi[:, functions], span)[1]
 
     left, singular, right = svd(whitened(active) / np.sqrt(alpha), full_matrices=False)
-    inside, outside = _split(root * t, left)
+    inside, outside = _split(_split(root * t, span)[1], left)
     shrunk = inside / (1.0 + singular**2)
     residual = left @ shrunk + outside
     misfit = inside @ shrunk + outside @ outside
-    n_rows, determined = float(w.sum()), float(np.sum(singular**2 / (1.0 + singular**2)))
+    n_rows, determined = float(w.sum()) - len(flat), float(np.sum(singular**2 / (1.0 + singular**2)))
     log_evidence = 0.5 * (n_rows * np.log(beta / (2.0 * np.pi)) - np.log1p(singular**2).sum() - misfit)
+    mean = right.T @ (singular * shrunk)
+    rest = root * (t - Phi[:, active] @ (mean / np.sqrt(alpha)))
     return DenseFit(
         left,
         singular,
         right,
-        mean=right.T @ (singular * shrunk),
+        mean=mean,
         Q=Phi.T @ (root * residual),
         whitened=whitened,
         log_evidence=float(log_evidence),
         freedom=n_rows - determined + 2.0 * prior[0],
         misfit=float(residual @ residual) + 2.0 * prior[1] * beta,
+        flat_mean=solve(corner, span.T @ rest),
+        flat_precision=np.diag(corner) ** 2,
     )
 
 
@@ -203,25 +214,32 @@ class Softmax:
         return e / total, others / total
 
 
-def fit_laplace(rows: OnePredictor | Softmax, active: IntArray, alpha: FloatArray) -> DenseFit:
+def fit_laplace(
+    rows: OnePredictor | Softmax, active: IntArray, alpha: FloatArray, flat: IntArray = _NONE
+) -> DenseFit:
     """Return mode and Laplace evidence (Tipping & Faul 2003, section 2.2; Tipping 2001, section 3).
 
     The mode, in units of the prior deviations, is found from zero by Newton's method with step halving.
+    Functions ``flat`` have a flat prior over the weight of the function divided by its length.
     """
-    scale = 1.0 / np.sqrt(alpha)
+    n_proper = len(active)
+    active, shrinks = np.append(active, flat), np.arange(n_proper + len(flat)) < n_proper
+    lengths = [np.sqrt(rows.w @ rows.Phi[:, j] ** 2) for j in flat]
+    scale = np.append(1.0 / np.sqrt(alpha), 1.0 / np.array(lengths))
 
     def objective(mode: FloatArray) -> float:
-        return rows.log_likelihood(rows.predictors(active, scale * mode)) - 0.5 * float(mode @ mode)
+        penalty = 0.5 * float(mode[:n_proper] @ mode[:n_proper])
+        return rows.log_likelihood(rows.predictors(active, scale * mode)) - penalty
 
     mode, last = np.zeros(len(active)), np.inf
     for _ in range(_NEWTON_STEPS):
         eta = rows.predictors(active, scale * mode)
         psi = rows.whitened(active, eta) * scale
-        gradient = rows.slopes(eta)[active] * scale - mode
+        gradient = rows.slopes(eta)[active] * scale - shrinks * mode
         # SciPy 1.10 cannot solve a system of no unknowns.
         step = gradient
         if len(active) > 0:
-            step = cho_solve(cho_factor(np.eye(len(active)) + psi.T @ psi), gradient)
+            step = cho_solve(cho_factor(np.diag(1.0 * shrinks) + psi.T @ psi), gradient)
         # Twice the expected gain of the step, and the square of its length in posterior deviations.
         decrement = float(gradient @ step)
         if decrement < _CLOSE:
@@ -236,11 +254,27 @@ def fit_laplace(rows: OnePredictor | Softmax, active: IntArray, alpha: FloatArra
             step = step / 2.0
         mode = mode + step
     eta = rows.predictors(active, scale * mode)
-    left, singular, right = svd(rows.whitened(active, eta) * scale, full_matrices=False)
-    # ln|H| - sum ln alpha = ln|1 + psi^T psi|.
+    psi = rows.whitened(active, eta) * scale
+    span, corner = qr(psi[:, n_proper:])
+
+    def whitened(functions: IntArray) -> FloatArray:
+        return _split(rows.whitened(functions, eta), span)[1]
+
+    left, singular, right = svd(_split(psi[:, :n_proper], span)[1], full_matrices=False)
+    # ln|H| - sum ln alpha = ln|1 + psi^T psi|; a flat weight contributes (2 pi / curvature)^1/2.
     log_evidence = objective(mode) - 0.5 * float(np.log1p(singular**2).sum())
-    Q = rows.slopes(eta)
-    return DenseFit(left, singular, right, mode, Q, lambda js: rows.whitened(js, eta), log_evidence)
+    log_evidence += float(np.sum(0.5 * np.log(2.0 * np.pi) - np.log(np.abs(np.diag(corner)))))
+    return DenseFit(
+        left,
+        singular,
+        right,
+        mean=mode[:n_proper],
+        Q=rows.slopes(eta),
+        whitened=whitened,
+        log_evidence=log_evidence,
+        flat_mean=scale[n_proper:] * mode[n_proper:],
+        flat_precision=(np.diag(corner) / scale[n_proper:]) ** 2,
+    )
 
 
 def _split(vectors: FloatArray, left: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -369,7 +403,7 @@ def addition_gains(S: FloatArray, Q: FloatArray, prior: tuple[float, float]) -> 
 
 
 def max_gain_exchange(
-    fit: DenseFit, S: FloatArray, active: IntArray, alpha: FloatArray, prior: tuple[float, float]
+    fit: DenseFit, S: FloatArray, in_model: IntArray, alpha: FloatArray, prior: tuple[float, float]
 ) -> float:
     r"""Return the largest gain of an exchange, with the noise and other precisions fixed; 0 if none gains.
 
@@ -386,7 +420,7 @@ def max_gain_exchange(
     variance = fit.variance
     deletion = -0.5 * (np.log(variance) + fit.mean**2 / variance) - log_prior(alpha, prior)
     inactive = np.ones(len(S), dtype=bool)
-    inactive[active] = False
+    inactive[in_model] = False
     projection = (fit.shrinkage * fit.singular)[:, np.newaxis] * fit.right
     largest = 0.0
     for block in blocks(len(S), _BLOCK):

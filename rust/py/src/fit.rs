@@ -112,6 +112,7 @@ pub(crate) fn rules(arguments: Option<&Bound<'_, PyDict>>) -> PyResult<Rules> {
             "scheme" => settings.scheme = scheme(&value.extract::<String>()?)?,
             "alpha_prior" => settings.alpha_prior = value.extract()?,
             "noise_prior" => settings.noise_prior = value.extract()?,
+            "flat_intercept" => settings.flat_intercept = value.extract()?,
             "search" => settings.search = search(&value.extract::<String>()?)?,
             other => {
                 let message = format!("got an unexpected keyword argument {other:?}");
@@ -123,10 +124,11 @@ pub(crate) fn rules(arguments: Option<&Bound<'_, PyDict>>) -> PyResult<Rules> {
 }
 
 /// Rules of fits that have only these settings.
-pub(crate) fn plain_rules(tol: f64, max_iter: usize) -> PyResult<Rules> {
+pub(crate) fn plain_rules(tol: f64, max_iter: usize, flat_intercept: bool) -> PyResult<Rules> {
     let settings = Settings {
         tol,
         max_iter,
+        flat_intercept,
         ..Settings::default()
     };
     settings.check().map_err(to_python)

@@ -89,6 +89,32 @@ impl<'w> Fit<'_, 'w> {
             .collect()
     }
 
+    /// Adds the intercept to an empty model, if it has a flat prior.
+    pub(crate) fn add_flat_intercept(&mut self) -> crate::Result<()> {
+        if self.is_unpenalized(0) && self.stats.facts().norms[0] > 0.0 {
+            self.fill(&[0], &[0.0])?;
+            self.recorder.amend(self.model);
+        }
+        Ok(())
+    }
+
+    /// Whether function `j` of the dictionary has a flat prior.
+    fn is_unpenalized(&self, j: usize) -> bool {
+        j == 0 && self.rules.flat_intercept && self.stats.facts().n_predictors == 1
+    }
+
+    /// The alphas with which schemes start from a model of these functions.
+    pub(crate) fn initial_alphas(&self, functions: &[usize]) -> Vec<f64> {
+        let initial = |&j: &usize| {
+            if self.is_unpenalized(j) {
+                0.0
+            } else {
+                Tuning::INITIAL_ALPHA
+            }
+        };
+        functions.iter().map(initial).collect()
+    }
+
     /// Adds up to a block of candidates of the dictionary, each the best one given the additions before it, and returns how many.
     pub(crate) fn add_block(&mut self) -> Result<usize, Stop> {
         let list = self
@@ -140,11 +166,10 @@ impl<'w> Fit<'_, 'w> {
         let trace = std::mem::take(&mut self.recorder.trace);
         let model = &*self.model;
         let mut found = model.published(trace, status, self.stats.facts());
-        // The density of t / c is c^N times that of t.
-        let unit = self.stats.facts().target_scale.ln();
         let log_evidence = match (self.rules.scheme, found.trace.last()) {
             (Scheme::Variational, Some(&bound)) => bound,
-            _ => model.log_evidence() - model.n_noise() * unit,
+            // The density of t / c is c^n times that of t.
+            _ => model.log_evidence() - model.n_contrasts() * self.stats.facts().target_scale.ln(),
         };
         let posterior = Posterior {
             gamma: model.order().iter().map(|&k| model.gamma(k, 0)).collect(),
@@ -180,7 +205,7 @@ impl<'w> Fit<'_, 'w> {
         }
         // The quadratic model may have been moved to the posterior mean since the last step.
         self.recorder.amend(self.model);
-        let at_floor = |&alpha: &f64| alpha <= Tuning::ALPHA_FLOOR;
+        let at_floor = |&alpha: &f64| alpha > 0.0 && alpha <= Tuning::ALPHA_FLOOR;
         match outcome {
             Ok(Status::Converged) if self.model.alpha.iter().any(at_floor) => {
                 Ok(Status::AlphaFloor)

@@ -369,7 +369,7 @@ impl Dictionary {
             let keys = pieces.iter().flat_map(|piece| &piece[k]).copied();
             first(keys.collect(), Tuning::SUBSTITUTES)
         };
-        let best = (0..model.len()).flat_map(of_function);
+        let best = model.penalized().flat_map(of_function);
         best.map(|(_, i)| i).collect()
     }
 }

@@ -24,7 +24,7 @@ impl Fit<'_, '_> {
     /// Runs MacKay's or EM updates from the full basis, and continues to convergence.
     pub(crate) fn full_basis(&mut self) -> std::result::Result<Status, Stop> {
         let everything = self.columns();
-        let alpha = vec![Tuning::INITIAL_ALPHA; everything.len()];
+        let alpha = self.initial_alphas(&everything);
         self.fill(&everything, &alpha)?;
         self.recorder.begin(self.model);
         loop {
@@ -80,6 +80,9 @@ impl Fit<'_, '_> {
     ) -> std::result::Result<bool, Stop> {
         let size = self.model.len();
         for k in (0..size).rev() {
+            if self.model.is_unpenalized(k) {
+                continue;
+            }
             let (factors, alpha) = (self.model.factors(k), self.model.alpha[k]);
             let gain = factors.gain_of_deleting(alpha);
             if is_deleted(&factors, alpha, gain) {
@@ -113,6 +116,9 @@ impl Hyperparameters {
     /// The hyperparameters after one update of a scheme, where beta changes by at most a factor.
     pub(crate) fn updated(model: &Model, scheme: Scheme, max_growth: f64) -> Self {
         let alpha = (0..model.len()).map(|k| {
+            if model.is_unpenalized(k) {
+                return 0.0;
+            }
             let most = Tuning::INFINITE_RATIO * model.alpha[k];
             new_alpha(model, k, scheme).clamp(Tuning::ALPHA_FLOOR, most)
         });
@@ -127,7 +133,7 @@ impl Hyperparameters {
 
     /// The largest change of a logarithm.
     pub(crate) fn distance(&self, to: &Self) -> f64 {
-        let pairs = self.alpha.iter().zip(&to.alpha);
+        let pairs = self.alpha.iter().zip(&to.alpha).filter(|(a, _)| **a > 0.0);
         let changes = pairs.map(|(before, after)| (after / before).ln().abs());
         changes.fold((to.beta / self.beta).ln().abs(), f64::max)
     }
@@ -136,6 +142,9 @@ impl Hyperparameters {
 impl Model {
     /// The geometric mean of MacKay's update with alpha, for active function `k`.
     pub(crate) fn concave_update(&self, k: usize) -> f64 {
+        if self.is_unpenalized(k) {
+            return 0.0;
+        }
         let (old, next) = (self.alpha[k], new_alpha(self, k, Scheme::MacKay));
         // With a prior `new_alpha` returns that mean already.
         let next = if self.priors[k].is_flat() {

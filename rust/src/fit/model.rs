@@ -24,6 +24,10 @@ use crate::linalg::vector::{axpy, bilinear, dot, head, leading, mirrored, rank_o
 /// exact for any r, and an r close to the mean keeps the residual free of cancellation. For other likelihoods C = 1, and it is
 /// the Laplace approximation about r, with beta = 1: Tipping & Faul (2003), section 2.2.
 ///
+/// A function with alpha = 0, the intercept, has a flat prior. It is always in the model: no scheme moves its alpha or deletes it. The
+/// evidence is then the density of the n - 1 contrasts of the targets that do not depend on its weight (restricted maximum likelihood,
+/// Harville 1974), since columns have unit length.
+///
 /// Between calls, with m active functions: `chol` of a noise level factors H = diag(alpha) + beta G, `sigma` is its inverse, and for
 /// each of its outputs `mu = r + sigma (beta gradient - alpha r)`. `gradient` belongs to r, not to mu. Matrices have spare capacity;
 /// their leading m x m blocks are in use. Actions update everything in place by rank-one formulae; [`Model::recompute`] computes
@@ -219,6 +223,36 @@ impl Model {
         self.active.len()
     }
 
+    /// Positions of the functions that are not [unpenalised](Self::is_unpenalized).
+    pub(crate) fn penalized(&self) -> impl DoubleEndedIterator<Item = usize> + Clone + '_ {
+        (0..self.len()).filter(|&k| !self.is_unpenalized(k))
+    }
+
+    /// Whether active function `k` has a flat prior and stays in the model.
+    pub(crate) fn is_unpenalized(&self, k: usize) -> bool {
+        self.alpha[k] == 0.0
+    }
+
+    /// Number of targets of all outputs, less the number of weights with a flat prior: the dimension of the density that the evidence is.
+    pub(crate) fn n_contrasts(&self) -> f64 {
+        let flat = (self.n_unpenalized() * self.outputs.len()) as f64;
+        (self.n_noise() - flat).max(0.0)
+    }
+
+    /// Number of functions with a flat prior.
+    fn n_unpenalized(&self) -> usize {
+        self.alpha.iter().filter(|&&alpha| alpha == 0.0).count()
+    }
+
+    /// sum_k ln alpha_k of the functions that have a proper prior.
+    fn sum_of_ln_alpha(&self) -> f64 {
+        if self.n_unpenalized() == 0 {
+            return sum_of_ln(&self.alpha);
+        }
+        let positive = self.alpha.iter().copied().filter(|&alpha| alpha > 0.0);
+        sum_of_ln(&positive.collect::<Vec<f64>>())
+    }
+
     /// The level of output `c`.
     pub(crate) fn level_of(&self, c: usize) -> usize {
         c.min(self.levels.len() - 1)
@@ -366,10 +400,10 @@ impl Model {
         !terms().any(is_lost) && terms().any(|(term, level)| term.s > error(level))
     }
 
-    /// Position of the function whose deletion gains most or loses least; `None` in an empty model.
+    /// Position of the function whose deletion gains most or loses least; `None` if none may be deleted.
     pub(crate) fn cheapest_deletion(&self) -> Option<usize> {
         let gain = |&k: &usize| self.factors(k).gain_of_deleting(self.alpha[k]);
-        (0..self.len()).max_by(|a, b| gain(a).total_cmp(&gain(b)))
+        self.penalized().max_by(|a, b| gain(a).total_cmp(&gain(b)))
     }
 
     /// gamma_k = 1 - alpha_k Sigma_kk at level `l`: how well the data determine the weight.
@@ -410,7 +444,7 @@ impl Model {
 
     /// The exponent of the unit of the targets in the exponential of the objective.
     pub(crate) fn powers_of_target(&self) -> f64 {
-        self.n_noise() + 2.0 * self.noise_prior.shape * self.levels.len() as f64
+        self.n_contrasts() + 2.0 * self.noise_prior.shape * self.levels.len() as f64
     }
 
     /// Deviance of output `c` at its posterior mean: for a Gaussian the squared residual.
@@ -478,7 +512,9 @@ impl Model {
     ///
     /// `t^T C^-1 t = beta ||t - Phi mu||^2 + mu^T A mu` is stationary in mu, so round-off of mu enters squared.
     pub(crate) fn log_evidence(&self) -> f64 {
-        let ln_alpha = sum_of_ln(&self.alpha);
+        // A flat prior lacks the factor (alpha / 2 pi)^1/2 of a proper one.
+        let flat = self.n_unpenalized() as f64 * std::f64::consts::TAU.ln();
+        let ln_alpha = self.sum_of_ln_alpha() + flat;
         let of_output = |c: usize| {
             let level = &self.levels[self.level_of(c)];
             let noise = if self.n_noise > 0.0 {
@@ -503,7 +539,7 @@ impl Model {
     /// The log Occam factor of all outputs, `1/2 (ln|A| - ln|Sigma^-1| - mu^T A mu)`: the log evidence minus the log-likelihood at
     /// the posterior mean.
     pub(crate) fn log_occam_factor(&self) -> f64 {
-        let ln_alpha = sum_of_ln(&self.alpha);
+        let ln_alpha = self.sum_of_ln_alpha();
         let of_output = |c: usize| {
             let ln_det = self.levels[self.level_of(c)].chol.ln_det();
             0.5 * (ln_alpha - ln_det - self.penalty(c))

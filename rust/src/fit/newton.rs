@@ -61,6 +61,9 @@ impl Coordinates {
             Self::Inverses => alpha / (1.0 - d).clamp((-limit).exp(), limit.exp()),
             Self::Logarithms => alpha * d.exp(),
         };
+        if alpha == 0.0 {
+            return 0.0;
+        }
         moved.max(Tuning::ALPHA_FLOOR)
     }
 }
@@ -159,11 +162,13 @@ pub(crate) fn step(
     Ok(false)
 }
 
-/// Zeroes the gradient of each alpha at its floor that the evidence would push lower. Such an alpha cannot move, but would
-/// raise the damping of the others.
+/// Zeroes the gradient of each alpha that cannot move: of functions with a flat prior, and at the floor if the evidence would push it
+/// lower. It would raise the damping of the others.
 pub(crate) fn hold_at_floor(alpha: &[f64], gradient: &mut DVector<f64>) {
     for (g, &a) in gradient.iter_mut().zip(alpha) {
-        if a <= Tuning::ALPHA_FLOOR {
+        if a == 0.0 {
+            *g = 0.0;
+        } else if a <= Tuning::ALPHA_FLOOR {
             *g = g.max(0.0);
         }
     }

@@ -230,9 +230,14 @@ impl LowRankModel {
             .filter(|&(&j, _)| norms[j] > 0.0)
             .map(|(&j, alpha)| {
                 let unit = scale / norms[j];
+                let in_fit = alpha * unit * unit;
                 (
                     j,
-                    (alpha * unit * unit).clamp(Tuning::ALPHA_FLOOR, f64::MAX),
+                    if *alpha == 0.0 {
+                        0.0
+                    } else {
+                        in_fit.clamp(Tuning::ALPHA_FLOOR, f64::MAX)
+                    },
                 )
             })
             .unzip();

@@ -80,7 +80,7 @@ pub(crate) fn converge(
         update_noise(stats, model, effort, recorder)?;
         // At the new noise some functions may have to be deleted.
         let is_deleted = |k| Change::near(model, k, effort.step).alpha == f64::INFINITY;
-        if (0..model.len()).any(is_deleted) {
+        if model.penalized().any(is_deleted) {
             continue;
         }
         if residual(model, effort) <= effort.tol {
@@ -105,7 +105,7 @@ pub(crate) fn converge(
 /// The largest distance of a ln alpha or ln beta from its own optimum; infinite if a function should be deleted.
 pub(crate) fn residual(model: &Model, effort: Effort) -> f64 {
     let change = |k: usize| model.factors(k).change_from(model.alpha[k]);
-    let alphas = (0..model.len()).map(change).fold(0.0, f64::max);
+    let alphas = model.penalized().map(change).fold(0.0, f64::max);
     let free = model.free_levels(effort).into_iter();
     free.map(|l| model.noise_change(l).abs())
         .fold(alphas, f64::max)
@@ -114,7 +114,8 @@ pub(crate) fn residual(model: &Model, effort: Effort) -> f64 {
 /// The re-estimation or deletion with the largest gain. Re-estimations have to gain at least `effort.step`. Of equal gains the
 /// first in the model wins.
 pub(crate) fn best_change(model: &Model, effort: Effort) -> Option<Change> {
-    (0..model.len())
+    model
+        .penalized()
         .map(|k| Change::near(model, k, effort.step))
         .filter(|change| change.gain >= effort.step || change.alpha == f64::INFINITY)
         .reduce(|best, next| if next.gain > best.gain { next } else { best })
@@ -148,6 +149,9 @@ pub(crate) fn reestimate_each(
     recorder: &mut Recorder<'_>,
 ) -> Result<(), Stop> {
     for k in 0..model.len() {
+        if model.is_unpenalized(k) {
+            continue;
+        }
         let change = Change::of(model, k);
         let distance = (change.alpha / model.alpha[k]).ln().abs();
         if change.alpha.is_finite() && distance > tol {

@@ -30,6 +30,9 @@ pub struct Settings {
     pub noise_prior: [f64; 2],
     /// The search for a better optimum after the sequential scheme.
     pub search: Search,
+    /// Whether the first function of the dictionary, the intercept, has a flat prior: alpha = 0, always in the model. Ignored where a
+    /// row has several linear predictors.
+    pub flat_intercept: bool,
 }
 
 /// How the precisions are estimated.
@@ -66,6 +69,7 @@ impl Default for Settings {
             alpha_prior: [0.0; 2],
             noise_prior: [0.0; 2],
             search: Search::Greedy,
+            flat_intercept: false,
         }
     }
 }

@@ -89,7 +89,7 @@ impl Fit<'_, '_> {
     /// Puts all functions into an empty model, and makes the local bounds tight at the prior.
     fn fill_bounded(&mut self) -> Result<()> {
         let all = self.columns();
-        let alpha = vec![Tuning::INITIAL_ALPHA; all.len()];
+        let alpha = self.initial_alphas(&all);
         let cancel = self.stats.facts().cancel.clone();
         let priors = self.dictionary.priors();
         self.model.fill(&all, &alpha, priors, cancel.as_ref());

@@ -106,10 +106,27 @@ impl WorkingSet {
         &self.projections[c * self.len()..][..self.len()]
     }
 
-    /// An empty model with the noise levels of `model`.
+    /// An empty model with the noise levels of `model`, whose functions are numbered as in this set.
     pub(crate) fn empty_model(&self, model: &Model) -> Model {
         let noise: Vec<_> = model.levels.iter().map(|level| level.noise).collect();
         Model::empty(&noise, model.noise_prior, &self.target_sq, self.facts.n_obs)
+    }
+
+    /// [`WorkingSet::empty_model`], with the functions of `model` that have a flat prior.
+    pub(crate) fn least_model(&self, model: &Model) -> Result<Model> {
+        let mut least = self.empty_model(model);
+        let flat = (0..model.len()).filter(|&k| model.is_unpenalized(k));
+        let functions: Vec<usize> = flat.map(|k| model.active[k]).collect();
+        if !functions.is_empty() {
+            least.start(
+                &mut &*self,
+                &functions,
+                &vec![0.0; functions.len()],
+                &self.priors,
+            )?;
+            least.recentre(&mut &*self)?;
+        }
+        Ok(least)
     }
 
     /// Member `i` with its data terms at the reference of the model.

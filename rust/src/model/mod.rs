@@ -44,7 +44,7 @@ impl Status {
 pub struct Posterior {
     /// Indices of the active basis functions.
     pub active: Vec<usize>,
-    /// Prior precision of each weight.
+    /// Prior precision of each weight; 0 for a flat prior.
     pub alpha: Vec<f64>,
     /// Posterior mean: equation (6).
     pub mu: Vec<f64>,
@@ -138,7 +138,7 @@ fn check_evidence(trace: &[f64], log_evidence: &[f64]) -> Result<()> {
 }
 
 fn check_precisions(alpha: &[f64], beta: &[f64]) -> Result<()> {
-    check("a prior precision", alpha, |v| v > 0.0)?;
+    check("a prior precision", alpha, |v| v >= 0.0)?;
     // Its inverse, the noise variance, must also be finite.
     check("the noise precision", beta, |v| {
         v > 0.0 && v.recip().is_finite()

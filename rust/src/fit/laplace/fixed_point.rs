@@ -29,8 +29,12 @@ use crate::fit::refine::Refined;
 use crate::fit::tuning::Tuning;
 use crate::{Error, Result};
 
-/// Clamps alpha to its floor and to the largest multiple of the sparsity factor s.
-fn bounded(alpha: f64, s: f64) -> f64 {
+/// A new alpha of active function `k`, clamped to its floor and to the largest multiple of the sparsity factor s; 0 stays 0.
+fn bounded(model: &Model, k: usize, alpha: f64) -> f64 {
+    if model.is_unpenalized(k) {
+        return 0.0;
+    }
+    let s = model.sparsity(k);
     alpha
         .min(Tuning::MAX_ALPHA_RATIO * s.max(f64::MIN_POSITIVE))
         .max(Tuning::ALPHA_FLOOR)
@@ -39,7 +43,7 @@ fn bounded(alpha: f64, s: f64) -> f64 {
 /// R of each active function, and which functions are to be deleted.
 pub(crate) struct Residual {
     values: Vec<f64>,
-    /// Alphas at their floor with R < 0. Their R is set to zero.
+    /// Alphas that do not move: at their floor with R < 0, or zero, for a flat prior. Their R is set to zero.
     held: Vec<bool>,
     /// Functions whose alpha is at its upper bound with R > 0.
     vanishing: Vec<bool>,
@@ -54,6 +58,12 @@ impl Residual {
             vanishing: Vec::new(),
         };
         for k in 0..model.len() {
+            if model.is_unpenalized(k) {
+                this.values.push(0.0);
+                this.held.push(true);
+                this.vanishing.push(false);
+                continue;
+            }
             let (alpha, factors, prior) = (model.alpha[k], model.factors(k), model.priors[k]);
             let s = factors.first.s.max(f64::MIN_POSITIVE);
             let (gamma, mu) = (s / (alpha + s), mean_size(model, k));
@@ -104,6 +114,7 @@ impl Residual {
     /// Largest |change in ln alpha| that re-estimation would make to a retained function.
     pub(crate) fn distance(&self, model: &Model) -> f64 {
         self.positions()
+            .filter(|&k| !model.is_unpenalized(k))
             .map(|k| model.factors(k).change_from(model.alpha[k]))
             .fold(0.0, f64::max)
     }
@@ -177,7 +188,7 @@ fn stepped(model: &Model, direction: &[f64], length: f64) -> Vec<f64> {
         } else {
             alpha / (1.0 - dx).max((-limit).exp())
         };
-        bounded(next, s)
+        bounded(model, k, next)
     };
     (0..model.len()).map(next).collect()
 }
@@ -294,10 +305,7 @@ impl Fit<'_, '_> {
                 };
                 *last = r;
                 let change = if r == 0.0 { 0.0 } else { step.copysign(r) };
-                alphas.push(bounded(
-                    self.model.alpha[k] * change.exp(),
-                    self.model.sparsity(k),
-                ));
+                alphas.push(bounded(self.model, k, self.model.alpha[k] * change.exp()));
             }
             self.model.set_alphas(&alphas)?;
             self.find_mode()?;
@@ -373,7 +381,7 @@ impl Fit<'_, '_> {
         for step in complementary_steps(jacobian_here, here).take(n_trials) {
             let alpha = |k: usize| {
                 let alpha = before.alpha[k] / (1.0 - step[k]).max(0.0);
-                bounded(alpha, before.sparsity(k))
+                bounded(&before, k, alpha)
             };
             let alphas: Vec<f64> = (0..before.len()).map(alpha).collect();
             if self.model.set_alphas(&alphas).is_ok() {

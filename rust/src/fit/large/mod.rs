@@ -140,7 +140,7 @@ impl BlockCheckpoint {
             && self.active.iter().all(in_set)
             && self.active.len() == different.len()
             && self.active.len() == self.alpha.len()
-            && self.alpha.iter().all(|a| a.is_finite() && *a > 0.0)
+            && self.alpha.iter().all(|a| a.is_finite() && *a >= 0.0)
             && self.beta.is_finite()
             && self.beta > 0.0
             && self.trace.iter().all(|t| t.is_finite())

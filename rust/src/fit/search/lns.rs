@@ -55,7 +55,7 @@ impl LocalFit<'_> {
     /// Searches the neighbourhood of each active function; returns whether a better model was found, which is converged to a loose
     /// tolerance.
     pub(crate) fn search(&mut self, max_trials: usize, opening: Opening) -> Result<bool, Stop> {
-        if self.model.len() == 0 {
+        if self.model.penalized().next().is_none() {
             return Ok(false);
         }
         let mut best = self.clone();
@@ -86,7 +86,12 @@ impl LocalFit<'_> {
             if budget.is_spent() {
                 break;
             }
-            let neighbourhood = |&seed: &usize| self.set.nearest(seed, &self.model.active);
+            let movable: Vec<usize> = self
+                .model
+                .penalized()
+                .map(|k| self.model.active[k])
+                .collect();
+            let neighbourhood = |&seed: &usize| self.set.nearest(seed, &movable);
             let mut neighbourhoods: Vec<Vec<usize>> = batch.iter().map(neighbourhood).collect();
             neighbourhoods.retain(|functions| {
                 let mut sorted = functions.clone();
@@ -115,7 +120,8 @@ impl LocalFit<'_> {
     fn seeds(&self) -> Vec<usize> {
         let model = &self.model;
         let cost = |k: usize| -model.factors(k).gain_of_deleting(model.alpha[k]);
-        let mut order: Vec<(f64, usize)> = (0..model.len())
+        let mut order: Vec<(f64, usize)> = model
+            .penalized()
             .filter(|&k| self.set.has_substitutes(model.active[k], &model.active))
             .map(|k| (cost(k), model.active[k]))
             .collect();
@@ -145,7 +151,7 @@ impl LocalFit<'_> {
     /// The result of the greedy algorithm from an empty model; `None` if it is far worse.
     fn restarted(&self) -> Result<Option<Self>, Stop> {
         let recorder = &mut Recorder::silent();
-        let mut trial = Self::new(self.set, self.set.empty_model(&self.model));
+        let mut trial = Self::new(self.set, self.set.least_model(&self.model)?);
         let n = trial.model.outputs.len();
         let levels: Vec<_> = self.model.levels.iter().map(|l| l.noise).collect();
         for betas in NoisePrecision::stages(&levels) {

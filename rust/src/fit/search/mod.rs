@@ -47,7 +47,7 @@ impl SearchBudget {
 impl Fit<'_, '_> {
     /// Continues from an optimum if the settings ask for a search. Returns the status of the better model.
     pub(crate) fn exchange(&mut self, found: Status) -> Result<Status, Stop> {
-        if self.rules.search == Search::Greedy || self.model.len() == 0 {
+        if self.rules.search == Search::Greedy || self.model.penalized().next().is_none() {
             return Ok(found);
         }
         let greedy = self.model.clone();
@@ -290,16 +290,30 @@ impl LocalFit<'_> {
             Ok(model)
         };
         let all: Vec<usize> = (0..self.set.len()).collect();
-        let mut model = with(&all, &vec![Tuning::INITIAL_ALPHA; all.len()])?;
+        let flat: Vec<usize> = (0..self.model.len())
+            .filter(|&k| self.model.is_unpenalized(k))
+            .map(|k| self.model.active[k])
+            .collect();
+        let initial = |i: &usize| {
+            if flat.contains(i) {
+                0.0
+            } else {
+                Tuning::INITIAL_ALPHA
+            }
+        };
+        let mut model = with(&all, &all.iter().map(initial).collect::<Vec<f64>>())?;
         for _ in 0..Tuning::MAX_STEPS {
             self.set.facts.check_cancelled()?;
             let next: Vec<f64> = (0..model.len()).map(|k| model.concave_update(k)).collect();
             let is_kept = |&k: &usize| {
+                if model.is_unpenalized(k) {
+                    return true;
+                }
                 let factors = model.factors(k);
                 next[k] < Tuning::PRUNE_RATIO * factors.first.s || factors.optimal_alpha().is_some()
             };
             let kept: Vec<usize> = (0..next.len()).filter(is_kept).collect();
-            let change = |&k: &usize| (next[k] / model.alpha[k]).ln().abs();
+            let change = |&k: &usize| (next[k] / model.alpha[k]).ln().abs(); // NaN, which `max` ignores, for a flat prior
             let largest = kept.iter().map(change).fold(0.0, f64::max);
             let near = largest <= Tuning::COARSE_TOL && kept.len() == model.len();
             let functions: Vec<usize> = kept.iter().map(|&k| model.active[k]).collect();

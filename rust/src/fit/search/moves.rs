@@ -64,6 +64,9 @@ impl LocalFit<'_> {
             covariances,
         };
         let pieces = map_pieces(self.model.len(), 1, |range| {
+            if self.model.is_unpenalized(range.start) {
+                return Ok(Vec::new());
+            }
             view.moves_of(range.start, moves)
         });
         let mut found = Vec::new();
@@ -153,9 +156,10 @@ impl View<'_> {
 
     /// The active functions most aligned with the one at position `k`.
     fn neighbours(&self, k: usize) -> Vec<usize> {
-        let active = &self.local.model.active;
+        let model = &self.local.model;
+        let active = &model.active;
         let products = self.local.set.gram.column(active[k]);
-        let others = (0..active.len()).filter(|&l| l != k);
+        let others = model.penalized().filter(|&l| l != k);
         most_aligned(
             others.map(|l| (products[active[l]], l)),
             Tuning::EXCHANGES_PER_FUNCTION,
