@@ -76,8 +76,7 @@ fn results_do_not_depend_on_earlier_calls() {
         if bounded {
             rows.bound(active, mu, &DMatrix::identity(m, m)).unwrap();
         }
-        let (mut gram, mut gradient) = (DMatrix::zeros(m, m), vec![0.0; m]);
-        let deviance = rows.local(active, mu, &mut gram, &mut gradient).unwrap();
+        let (deviance, (gram, gradient)) = rows.local(active, mu).unwrap();
         let sweep = rows.sweep(active, mu, active).unwrap();
         let mut all = vec![deviance, sweep.deviances[0]];
         all.extend(gradient.iter().chain(&gram).chain(&sweep.gradient));

@@ -43,15 +43,8 @@ pub struct Family<'a> {
 
 impl Family<'_> {
     /// Number of functions.
-    #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.centres.len() / self.points.n_features().max(1)
-    }
-
-    /// Whether there are no functions.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// The columns of the design.
@@ -60,8 +53,7 @@ impl Family<'_> {
     }
 
     /// Whether the centres are the rows of the design, in the same order.
-    #[must_use]
-    pub fn is_about_its_rows(&self) -> bool {
+    pub(crate) fn is_about_its_rows(&self) -> bool {
         let (n, d) = (self.points.n_points(), self.points.n_features());
         // Bits are compared because NaN is not equal to itself.
         let same = |f: usize| {
@@ -267,10 +259,12 @@ impl Design for DenseDesign<'_> {
 #[derive(Debug, Clone)]
 pub struct KernelDesign {
     points: Points,
-    centres: Vec<f64>,
-    n_centres: usize,
-    kernels: Vec<Kernel>,
-    bias: bool,
+    pub(crate) centres: Vec<f64>,
+    /// Number of centres of each kernel.
+    pub(crate) n_centres: usize,
+    pub(crate) kernels: Vec<Kernel>,
+    /// Whether the first function is constant.
+    pub(crate) bias: bool,
 }
 
 impl KernelDesign {
@@ -309,31 +303,6 @@ impl KernelDesign {
     #[must_use]
     pub fn n_features(&self) -> usize {
         self.points.n_features()
-    }
-
-    /// Number of centres of each kernel.
-    #[must_use]
-    pub fn n_centres(&self) -> usize {
-        self.n_centres
-    }
-
-    /// The kernels.
-    #[must_use]
-    pub fn kernels(&self) -> &[Kernel] {
-        &self.kernels
-    }
-
-    /// Whether the first function is constant.
-    #[must_use]
-    pub fn has_bias(&self) -> bool {
-        self.bias
-    }
-
-    /// Centre number `c`.
-    #[must_use]
-    pub fn centre(&self, c: usize) -> &[f64] {
-        let d = self.n_features();
-        &self.centres[c * d..][..d]
     }
 
     /// Evaluates all values once: faster where there are many features and N x K values fit in memory. The model is the same to the bit,

@@ -18,3 +18,7 @@ pub(crate) mod vector;
 
 #[cfg(feature = "fit")]
 pub use crate::linalg::cholesky::Cholesky;
+
+/// A dense matrix, column after column.
+#[cfg(feature = "fit")]
+pub type Matrix = nalgebra::DMatrix<f64>;

@@ -1,7 +1,6 @@
 //! A symmetric matrix stored in full for fast access to its columns.
 
-use nalgebra::DMatrix;
-
+use crate::linalg::Matrix;
 use crate::linalg::columns::Table;
 use crate::linalg::vector::mirrored;
 
@@ -14,7 +13,7 @@ pub(crate) struct SymmetricMatrix {
 
 impl SymmetricMatrix {
     /// From the lower triangle of a square matrix.
-    pub(crate) fn from_lower(lower: DMatrix<f64>) -> Self {
+    pub(crate) fn from_lower(lower: Matrix) -> Self {
         let diagonal = lower.diagonal().as_slice().to_vec();
         Self {
             columns: Table::of(&mirrored(lower)),

@@ -4,10 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use nalgebra::DMatrix;
-
 use crate::Result;
 use crate::error::{NotPositiveDefinite, check_flag};
+use crate::linalg::Matrix;
 use crate::linalg::batched_triangular::{
     LANES, Lanes, add_lane_products, factor_lanes, pack_lower, solve_lanes,
 };
@@ -26,7 +25,7 @@ mod tests;
 /// allocates.
 #[derive(Debug)]
 pub struct Cholesky {
-    factor: DMatrix<f64>,
+    factor: Matrix,
     len: usize,
     /// Work vectors with the capacity of the factor.
     work: Vec<f64>,
@@ -48,11 +47,11 @@ impl Cholesky {
     pub fn with_capacity(capacity: usize) -> Self {
         // Columns aligned to cache lines.
         let capacity = stride(capacity);
-        Self::empty_in(DMatrix::zeros(capacity, capacity))
+        Self::empty_in(Matrix::zeros(capacity, capacity))
     }
 
     /// The factor of a 0 x 0 matrix with this storage.
-    fn empty_in(factor: DMatrix<f64>) -> Self {
+    fn empty_in(factor: Matrix) -> Self {
         let capacity = factor.nrows();
         Self {
             factor,
@@ -90,11 +89,6 @@ impl Cholesky {
         self.len == 0
     }
 
-    /// Removes all rows.
-    pub fn clear(&mut self) {
-        self.len = 0;
-    }
-
     /// Element (i, j) of L, for j <= i < len.
     #[must_use]
     pub fn get(&self, i: usize, j: usize) -> f64 {
@@ -122,26 +116,7 @@ impl Cholesky {
         }
     }
 
-    /// Appends a row and column to A: `column` above `diagonal`. Returns the new squared pivot, the Schur complement.
-    ///
-    /// # Errors
-    /// [`NotPositiveDefinite`] if the pivot is not positive; the factor is then unchanged.
-    ///
-    /// # Panics
-    /// If `column` is shorter than `len`.
-    pub fn push(&mut self, column: &[f64], diagonal: f64) -> Result<f64, NotPositiveDefinite> {
-        self.reserve(self.len + 1);
-        let mut row = std::mem::take(&mut self.work);
-        row.clear();
-        row.extend_from_slice(&column[..self.len]);
-        self.solve_lower_in_place(&mut row);
-        let pivot = diagonal - dot(&row, &row);
-        let pushed = self.push_solved(&row, pivot);
-        self.work = row;
-        pushed.map(|()| pivot)
-    }
-
-    /// [`Cholesky::push`] given the new row of L, which is L^-1 times the column, and the squared pivot.
+    /// Appends a row and column to A, given the new row of L, which is L^-1 times the column, and the squared pivot, the Schur complement.
     ///
     /// # Errors
     /// [`NotPositiveDefinite`] if the pivot is not positive; the factor is then unchanged.
@@ -244,7 +219,7 @@ impl Cholesky {
     ///
     /// # Panics
     /// If `out` is smaller than that.
-    pub fn inverse_into(&self, out: &mut DMatrix<f64>) -> Result<()> {
+    pub fn inverse_into(&self, out: &mut Matrix) -> Result<()> {
         let n = self.len;
         assert!(
             out.nrows().min(out.ncols()) >= n,
@@ -342,22 +317,6 @@ impl Cholesky {
         });
     }
 
-    #[inline(always)]
-    fn update_here(&mut self, start: usize, x: &mut [f64]) {
-        for k in 0..x.len() {
-            let (head, tail) = x[k..].split_at_mut(1);
-            let column = self.column_mut(start + k);
-            let r = (column[0] * column[0] + head[0] * head[0]).sqrt();
-            let (c, s) = (column[0] / r, head[0] / r);
-            column[0] = r;
-            for (l, x) in column[1..].iter_mut().zip(tail) {
-                let old = *l;
-                *l = c * old + s * *x;
-                *x = c * *x - s * old;
-            }
-        }
-    }
-
     /// Subtracts x x^T from the trailing block that begins at row `start`. `x` is overwritten.
     ///
     /// LINPACK's method: the rotations that turn (p; rho) into (0; 1), applied to (L, 0), give the factor of A - x x^T.
@@ -372,40 +331,6 @@ impl Cholesky {
             start,
             x,
         })
-    }
-
-    #[inline(always)]
-    fn downdate_here(&mut self, start: usize, x: &mut [f64]) -> Result<(), NotPositiveDefinite> {
-        for k in 0..x.len() {
-            let column = self.column(start + k);
-            let p = x[k] / column[0];
-            x[k] = p;
-            axpy(-p, &column[1..], &mut x[k + 1..]);
-        }
-        let rest = 1.0 - dot(x, x);
-        if rest.is_nan() || rest <= f64::EPSILON {
-            return Err(NotPositiveDefinite {
-                pivot: start + x.len().saturating_sub(1),
-            });
-        }
-        // The rotations turn `fill` from zero into x.
-        let mut alpha = rest.sqrt();
-        let mut fill = std::mem::take(&mut self.work);
-        fill.clear();
-        fill.resize(x.len(), 0.0);
-        for k in (0..x.len()).rev() {
-            let r = (alpha * alpha + x[k] * x[k]).sqrt();
-            let (c, s) = (alpha / r, x[k] / r);
-            alpha = r;
-            let column = self.column_mut(start + k);
-            for (l, f) in column.iter_mut().zip(&mut fill[k..]) {
-                let filled = *f;
-                *f = c * filled + s * *l;
-                *l = c * *l - s * filled;
-            }
-        }
-        self.work = fill;
-        Ok(())
     }
 
     /// `A_ii` += `delta`. Only rows and columns from `i` on change.
@@ -435,7 +360,52 @@ impl Cholesky {
     }
 }
 
-vectorised!(Update { chol: &'a mut Cholesky, start: usize, x: &'a mut [f64] } -> (),
-    |this| this.chol.update_here(this.start, this.x));
-vectorised!(Downdate { chol: &'a mut Cholesky, start: usize, x: &'a mut [f64] } -> Result<(), NotPositiveDefinite>,
-    |this| this.chol.downdate_here(this.start, this.x));
+vectorised!(Update { chol: &'a mut Cholesky, start: usize, x: &'a mut [f64] } -> (), |this| {
+    let (chol, start, x) = (this.chol, this.start, this.x);
+    for k in 0..x.len() {
+        let (head, tail) = x[k..].split_at_mut(1);
+        let column = chol.column_mut(start + k);
+        let r = (column[0] * column[0] + head[0] * head[0]).sqrt();
+        let (c, s) = (column[0] / r, head[0] / r);
+        column[0] = r;
+        for (l, x) in column[1..].iter_mut().zip(tail) {
+            let old = *l;
+            *l = c * old + s * *x;
+            *x = c * *x - s * old;
+        }
+    }
+});
+
+vectorised!(Downdate { chol: &'a mut Cholesky, start: usize, x: &'a mut [f64] } -> Result<(), NotPositiveDefinite>, |this| {
+    let (chol, start, x) = (this.chol, this.start, this.x);
+    for k in 0..x.len() {
+        let column = chol.column(start + k);
+        let p = x[k] / column[0];
+        x[k] = p;
+        axpy(-p, &column[1..], &mut x[k + 1..]);
+    }
+    let rest = 1.0 - dot(x, x);
+    if rest.is_nan() || rest <= f64::EPSILON {
+        return Err(NotPositiveDefinite {
+            pivot: start + x.len().saturating_sub(1),
+        });
+    }
+    // The rotations turn `fill` from zero into x.
+    let mut alpha = rest.sqrt();
+    let mut fill = std::mem::take(&mut chol.work);
+    fill.clear();
+    fill.resize(x.len(), 0.0);
+    for k in (0..x.len()).rev() {
+        let r = (alpha * alpha + x[k] * x[k]).sqrt();
+        let (c, s) = (alpha / r, x[k] / r);
+        alpha = r;
+        let column = chol.column_mut(start + k);
+        for (l, f) in column.iter_mut().zip(&mut fill[k..]) {
+            let filled = *f;
+            *f = c * filled + s * *l;
+            *l = c * *l - s * filled;
+        }
+    }
+    chol.work = fill;
+    Ok(())
+});
