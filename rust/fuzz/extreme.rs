@@ -105,6 +105,7 @@ impl From<Recipe> for Extreme {
                     [Search::Greedy, Search::Greedy, Search::Exchange],
                     scheme / 6,
                 ),
+                flat_intercept: false,
             },
         }
     }

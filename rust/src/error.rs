@@ -1,5 +1,8 @@
 //! The error type of the crate.
 
+#[cfg(feature = "fit")]
+use std::sync::atomic::{AtomicBool, Ordering};
+
 /// An error. A fit that did not converge is not an error but a [`Status`](crate::Status).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -68,33 +71,6 @@ pub struct NotPositiveDefinite {
     pub pivot: usize,
 }
 
-/// Why a factorisation failed.
-#[cfg(feature = "fit")]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FactorizationError {
-    /// By the values of the matrix.
-    Indefinite(NotPositiveDefinite),
-    /// The caller raised the flag of `Cholesky::cancelled_by`.
-    Cancelled,
-}
-
-#[cfg(feature = "fit")]
-impl From<NotPositiveDefinite> for FactorizationError {
-    fn from(error: NotPositiveDefinite) -> Self {
-        Self::Indefinite(error)
-    }
-}
-
-#[cfg(feature = "fit")]
-impl From<FactorizationError> for Error {
-    fn from(error: FactorizationError) -> Self {
-        match error {
-            FactorizationError::Indefinite(error) => Self::NotPositiveDefinite(error),
-            FactorizationError::Cancelled => Self::Interrupted,
-        }
-    }
-}
-
 impl Error {
     /// Whether invalid input caused the error, not arithmetic.
     #[must_use]
@@ -140,3 +116,12 @@ impl Error {
 
 /// Result with the crate's error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// [`Error::Interrupted`] if the caller has raised the flag.
+#[cfg(feature = "fit")]
+pub(crate) fn check_flag(cancel: Option<&AtomicBool>) -> Result<()> {
+    match cancel {
+        Some(flag) if flag.load(Ordering::Relaxed) => Err(Error::Interrupted),
+        _ => Ok(()),
+    }
+}

@@ -55,49 +55,45 @@ mod parallel;
 pub mod predictor;
 mod special;
 
-#[cfg(feature = "fit")]
-pub use crate::data::{
-    DenseDesign, Design, Facts, KernelDesign, Observations, Statistics, SufficientStatistics,
-    SumStatistics, Sweep,
-};
-#[cfg(feature = "fit")]
-pub use crate::error::NotPositiveDefinite;
 pub use crate::error::{Error, Result};
-#[cfg(feature = "fit")]
-pub use crate::fit::{
-    Action, Noise, Rules, Scheme, Search, Settings, Status, Step, StepCallback, fit, fit_rows,
-};
 pub use crate::kernel::{Kernel, Points};
-#[cfg(feature = "fit")]
-pub use crate::likelihood::Likelihood;
-#[cfg(feature = "fit")]
-pub use crate::model::Posterior;
 pub use crate::parallel::with_threads;
 pub use crate::predictor::Predictor;
+#[cfg(feature = "fit")]
+pub use crate::{
+    data::{
+        DenseDesign, Design, Facts, GramAndGradient, KernelDesign, Observations, Statistics,
+        SufficientStatistics, SumStatistics, Sweep,
+    },
+    error::NotPositiveDefinite,
+    fit::{
+        Action, Noise, Rules, Scheme, Search, Settings, Status, Step, StepCallback, fit, fit_rows,
+    },
+    likelihood::Likelihood,
+    linalg::Matrix,
+    model::Posterior,
+};
 
 /// What the Python extension, the tests and the benchmarks need besides. It may change in any release.
 #[doc(hidden)]
 pub mod internal {
-    #[cfg(feature = "fit")]
-    pub use crate::data::{
-        Block, CandidateProducts, CentredProvider, Family, JoinedDesign, ProviderStatistics,
-        RowPart, RowProvider, SoftmaxStatistics,
-    };
-    #[cfg(feature = "fit")]
-    pub use crate::error::FactorizationError;
-    #[cfg(feature = "fit")]
-    pub use crate::fit::{
-        Ascent, BlockCheckpoint, Blocks, FirstStage, MStep, OutputNoise, RetargetedFit,
-        SaveCheckpoint, TopDownFit, fit_from, fit_in_blocks, fit_outputs,
-    };
-    #[cfg(feature = "fit")]
-    pub use crate::likelihood::Working;
     pub use crate::likelihood::probit::{Expectations, Probit};
-    #[cfg(feature = "fit")]
-    pub use crate::linalg::Cholesky;
-    #[cfg(feature = "fit")]
-    pub use crate::model::OutputPosterior;
+    #[cfg(feature = "parallel")]
     pub use crate::parallel::run_alongside;
+    #[cfg(feature = "fit")]
+    pub use crate::{
+        data::{
+            Block, CandidateProducts, CentredProvider, Family, JoinedDesign, ProviderStatistics,
+            RowPart, RowProvider, SoftmaxStatistics,
+        },
+        fit::{
+            Ascent, BlockCheckpoint, Blocks, FirstStage, MStep, OutputNoise, RetargetedFit,
+            SaveCheckpoint, TopDownFit, fit_from, fit_in_blocks, fit_outputs,
+        },
+        likelihood::Working,
+        linalg::Cholesky,
+        model::OutputPosterior,
+    };
 }
 
 /// Compiles and runs the Rust example of the README.

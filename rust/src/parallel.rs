@@ -146,37 +146,23 @@ pub fn with_threads<T: Send>(
 ///
 /// # Errors
 /// [`Error::Provider`](crate::Error::Provider) when the system refuses the threads; then neither function was called.
+#[cfg(feature = "parallel")]
 pub fn run_alongside<T: Send, M>(
     n_threads: Option<usize>,
     f: impl FnOnce() -> T + Send,
     meanwhile: impl FnOnce() -> M,
 ) -> crate::Result<(std::thread::Result<T>, M)> {
-    #[cfg(feature = "parallel")]
-    {
-        let (out, met) = with_pool(n_threads, |pool| {
-            let mut out = None;
-            let met = pool.in_place_scope(|scope| {
-                // The caller gets the payload of a panic, and `f` leaves nothing else behind.
-                scope.spawn(|_| out = Some(catch_unwind(AssertUnwindSafe(f))));
-                meanwhile()
-            });
-            (out, met)
-        })?;
-        let out =
-            out.ok_or_else(|| crate::Error::Provider("a thread did not run its job".into()))?;
-        Ok((out, met))
-    }
-    #[cfg(not(feature = "parallel"))]
-    {
-        let _ = n_threads;
-        std::thread::scope(|scope| {
-            let other = std::thread::Builder::new()
-                .spawn_scoped(scope, f)
-                .map_err(|e| crate::Error::Provider(Box::new(e)))?;
-            let met = meanwhile();
-            Ok((other.join(), met))
-        })
-    }
+    let (out, met) = with_pool(n_threads, |pool| {
+        let mut out = None;
+        let met = pool.in_place_scope(|scope| {
+            // The caller gets the payload of a panic, and `f` leaves nothing else behind.
+            scope.spawn(|_| out = Some(catch_unwind(AssertUnwindSafe(f))));
+            meanwhile()
+        });
+        (out, met)
+    })?;
+    let out = out.ok_or_else(|| crate::Error::Provider("a thread did not run its job".into()))?;
+    Ok((out, met))
 }
 
 #[cfg(test)]

@@ -128,14 +128,6 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_mills_ratio_is_its_continued_fraction(exponent in 0.3..4.0_f64) {
-            let t = 10.0_f64.powf(exponent);
-            let expected = fraction(t);
-            prop_assert!((mills::<true>(t) / expected - 1.0).abs() < 1e-14);
-            prop_assert!((mills::<false>(t) / expected - 1.0).abs() < 1e-14);
-        }
-
-        #[test]
         fn hazards_have_small_relative_errors(x in -1e4..37.0_f64) {
             let expected = if x < -3.0 {
                 1.0 / fraction(-x)

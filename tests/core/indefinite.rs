@@ -3,8 +3,9 @@
 use std::cell::Cell;
 use std::ops::ControlFlow;
 
-use nalgebra::DMatrix;
-use sparsebayes::{Facts, Observations, Result, Settings, Statistics, Status, Sweep, fit};
+use sparsebayes::{
+    Facts, GramAndGradient, Matrix, Observations, Result, Settings, Statistics, Status, Sweep, fit,
+};
 
 use crate::problems::{Problem, counts, labels};
 
@@ -25,30 +26,19 @@ impl Statistics for Brittle<'_> {
         self.rows.deviance(active, mu)
     }
 
-    fn local(
-        &mut self,
-        active: &[usize],
-        mu: &[f64],
-        gram: &mut DMatrix<f64>,
-        gradient: &mut [f64],
-    ) -> Result<f64> {
-        let deviance = self.rows.local(active, mu, gram, gradient)?;
+    fn local(&mut self, active: &[usize], mu: &[f64]) -> Result<(f64, GramAndGradient)> {
+        let (deviance, (mut gram, gradient)) = self.rows.local(active, mu)?;
         if self.broken.get() && active.len() > MOST {
             gram.fill(-1e9);
         }
-        Ok(deviance)
+        Ok((deviance, (gram, gradient)))
     }
 
     fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<Vec<f64>> {
         self.rows.gradient(active, mu, gradient)
     }
 
-    fn variance_drift(
-        &mut self,
-        active: &[usize],
-        mu: &[f64],
-        sigma: &DMatrix<f64>,
-    ) -> Result<DMatrix<f64>> {
+    fn variance_drift(&mut self, active: &[usize], mu: &[f64], sigma: &Matrix) -> Result<Matrix> {
         self.rows.variance_drift(active, mu, sigma)
     }
 
@@ -56,12 +46,7 @@ impl Statistics for Brittle<'_> {
         self.rows.sweep(active, mu, wanted)
     }
 
-    fn among(
-        &mut self,
-        active: &[usize],
-        mu: &[f64],
-        js: &[usize],
-    ) -> Result<(DMatrix<f64>, Vec<f64>)> {
+    fn among(&mut self, active: &[usize], mu: &[f64], js: &[usize]) -> Result<GramAndGradient> {
         self.rows.among(active, mu, js)
     }
 }

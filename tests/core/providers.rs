@@ -76,8 +76,7 @@ fn results_do_not_depend_on_earlier_calls() {
         if bounded {
             rows.bound(active, mu, &DMatrix::identity(m, m)).unwrap();
         }
-        let (mut gram, mut gradient) = (DMatrix::zeros(m, m), vec![0.0; m]);
-        let deviance = rows.local(active, mu, &mut gram, &mut gradient).unwrap();
+        let (deviance, (gram, gradient)) = rows.local(active, mu).unwrap();
         let sweep = rows.sweep(active, mu, active).unwrap();
         let mut all = vec![deviance, sweep.deviances[0]];
         all.extend(gradient.iter().chain(&gram).chain(&sweep.gradient));
@@ -211,7 +210,7 @@ fn sums_of(
     rows: Range<usize>,
 ) -> SufficientStatistics {
     let part = &phi[rows.start * k..rows.end * k];
-    let design = DenseDesign::row_major(part, rows.len(), k).unwrap();
+    let design = DenseDesign::from_rows(part, rows.len(), k).unwrap();
     SufficientStatistics::of(&design, &t[rows.clone()], w.map(|w| &w[rows]), None).unwrap()
 }
 
@@ -351,7 +350,7 @@ fn sums_are_a_commutative_monoid() {
     let mut grown = SufficientStatistics::new(9).unwrap();
     for rows in [0..300, 300..301, 301..1700] {
         let design =
-            DenseDesign::row_major(&phi[9 * rows.start..9 * rows.end], rows.len(), 9).unwrap();
+            DenseDesign::from_rows(&phi[9 * rows.start..9 * rows.end], rows.len(), 9).unwrap();
         grown.update(&design, &problem.t[rows], None).unwrap();
     }
     for other in [right, grown, of(0..1700)] {

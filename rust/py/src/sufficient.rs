@@ -147,7 +147,7 @@ impl PySufficientStatistics {
         let target = vector("target", &target)?;
         let weights = arrays::weights(weights.as_ref())?;
         let design = if Phi.is_c_contiguous() {
-            DenseDesign::row_major(rows("Phi", &Phi)?.values, n_rows, n_basis)
+            DenseDesign::from_rows(rows("Phi", &Phi)?.values, n_rows, n_basis)
         } else {
             DenseDesign::new(columns("Phi", &Phi)?, n_rows, n_basis)
         };

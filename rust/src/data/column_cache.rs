@@ -4,10 +4,9 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
 
-use nalgebra::DMatrix;
-
 use crate::data::Sweep;
 use crate::data::design::{BLOCK_BUFFER, Block, COLUMN_BLOCK, Design};
+use crate::linalg::Matrix;
 use crate::linalg::columns::{AlignedColumns, stride};
 use crate::linalg::gemm::{TallMatrix, add_transpose_product};
 use crate::linalg::vector::{axpy, column_dot, weighted_square};
@@ -94,8 +93,8 @@ pub(crate) fn sum_over_rows(
     size: usize,
     m: usize,
     add: impl Fn(Range<usize>, &mut [f64]) + Sync + Send,
-) -> DMatrix<f64> {
-    let mut sum = DMatrix::zeros(m, m);
+) -> Matrix {
+    let mut sum = Matrix::zeros(m, m);
     if m == 0 {
         return sum;
     }
@@ -110,19 +109,15 @@ pub(crate) fn sum_over_rows(
     sum
 }
 
-/// The squared length of a column under the sample weights of its rows.
-pub(crate) fn squared_length(column: &[f64], weights: Option<&[f64]>) -> f64 {
-    match weights {
-        None => column_dot(column, column),
-        Some(w) => weighted_square(column, w),
-    }
-}
-
 /// Adds the squared lengths of the columns of a block to `squares`; `weights` are those of all rows.
 pub(crate) fn add_squares(block: &Visit<'_>, weights: Option<&[f64]>, squares: &mut [f64]) {
     let weights = weights.map(|w| &w[block.rows.clone()]);
     for (c, square) in squares.iter_mut().enumerate() {
-        *square += squared_length(block.values.column(c, block.rows.len()), weights);
+        let column = block.values.column(c, block.rows.len());
+        *square += weights.map_or_else(
+            || column_dot(column, column),
+            |w| weighted_square(column, w),
+        );
     }
 }
 

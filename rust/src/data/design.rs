@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 
-use crate::data::check_flag;
+use crate::error::check_flag;
 use crate::linalg::columns::transpose;
 use crate::linalg::columns::{room, stride};
 use crate::parallel::{fill_pieces, map_pieces, pieces};
@@ -43,15 +43,8 @@ pub struct Family<'a> {
 
 impl Family<'_> {
     /// Number of functions.
-    #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.centres.len() / self.points.n_features().max(1)
-    }
-
-    /// Whether there are no functions.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// The columns of the design.
@@ -60,8 +53,7 @@ impl Family<'_> {
     }
 
     /// Whether the centres are the rows of the design, in the same order.
-    #[must_use]
-    pub fn is_about_its_rows(&self) -> bool {
+    pub(crate) fn is_about_its_rows(&self) -> bool {
         let (n, d) = (self.points.n_points(), self.points.n_features());
         // Bits are compared because NaN is not equal to itself.
         let same = |f: usize| {
@@ -182,8 +174,6 @@ fn evaluate(
 #[derive(Debug, Clone)]
 pub struct DenseDesign<'a> {
     values: Cow<'a, [f64]>,
-    /// Whether the values are row-major.
-    by_rows: bool,
     n_rows: usize,
     n_basis: usize,
 }
@@ -203,23 +193,9 @@ impl<'a> DenseDesign<'a> {
         checks.into_iter().collect::<Result<()>>()?;
         Ok(Self {
             values,
-            by_rows: false,
             n_rows,
             n_basis,
         })
-    }
-
-    /// Wraps `values`, N x K row-major, for a single pass over the data. Fits read columns, for which [`DenseDesign::from_rows`] is faster.
-    ///
-    /// # Errors
-    /// As [`DenseDesign::new`].
-    pub fn row_major(
-        values: impl Into<Cow<'a, [f64]>>,
-        n_rows: usize,
-        n_basis: usize,
-    ) -> Result<Self> {
-        let by_rows = true;
-        Self::new(values, n_rows, n_basis).map(|design| Self { by_rows, ..design })
     }
 }
 
@@ -231,7 +207,6 @@ impl DenseDesign<'static> {
     ) -> Result<Self> {
         Ok(Self {
             values: values_of(design, check)?.into(),
-            by_rows: false,
             n_rows: design.n_rows(),
             n_basis: design.n_basis(),
         })
@@ -266,21 +241,8 @@ impl Design for DenseDesign<'_> {
         &'s self,
         rows: Range<usize>,
         columns: Range<usize>,
-        buffer: &'s mut Vec<f64>,
+        _: &'s mut Vec<f64>,
     ) -> Block<'s> {
-        if self.by_rows {
-            let stride = rows.len();
-            buffer.clear();
-            buffer.resize(stride * columns.len(), 0.0);
-            for (i, row) in rows.enumerate() {
-                let row = &self.values[row * self.n_basis..][columns.clone()];
-                for (j, &v) in row.iter().enumerate() {
-                    buffer[j * stride + i] = v;
-                }
-            }
-            let data = buffer;
-            return Block { data, stride };
-        }
         let start = columns.start * self.n_rows + rows.start;
         let end = (columns.end.max(1) - 1) * self.n_rows + rows.end;
         let none = columns.is_empty();
@@ -297,10 +259,12 @@ impl Design for DenseDesign<'_> {
 #[derive(Debug, Clone)]
 pub struct KernelDesign {
     points: Points,
-    centres: Vec<f64>,
-    n_centres: usize,
-    kernels: Vec<Kernel>,
-    bias: bool,
+    pub(crate) centres: Vec<f64>,
+    /// Number of centres of each kernel.
+    pub(crate) n_centres: usize,
+    pub(crate) kernels: Vec<Kernel>,
+    /// Whether the first function is constant.
+    pub(crate) bias: bool,
 }
 
 impl KernelDesign {
@@ -339,31 +303,6 @@ impl KernelDesign {
     #[must_use]
     pub fn n_features(&self) -> usize {
         self.points.n_features()
-    }
-
-    /// Number of centres of each kernel.
-    #[must_use]
-    pub fn n_centres(&self) -> usize {
-        self.n_centres
-    }
-
-    /// The kernels.
-    #[must_use]
-    pub fn kernels(&self) -> &[Kernel] {
-        &self.kernels
-    }
-
-    /// Whether the first function is constant.
-    #[must_use]
-    pub fn has_bias(&self) -> bool {
-        self.bias
-    }
-
-    /// Centre number `c`.
-    #[must_use]
-    pub fn centre(&self, c: usize) -> &[f64] {
-        let d = self.n_features();
-        &self.centres[c * d..][..d]
     }
 
     /// Evaluates all values once: faster where there are many features and N x K values fit in memory. The model is the same to the bit,

@@ -28,24 +28,16 @@ pub use crate::data::softmax::SoftmaxStatistics;
 pub use crate::data::sums::{SufficientStatistics, SumStatistics};
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
-use nalgebra::DMatrix;
-
+use crate::error::check_flag;
+use crate::linalg::Matrix;
 use crate::linalg::vector::mirrored;
 use crate::{Error, Result};
 
-/// [`Error::Interrupted`] if the caller has raised the flag.
-pub(crate) fn check_flag(cancel: Option<&AtomicBool>) -> Result<()> {
-    match cancel {
-        Some(flag) if flag.load(Ordering::Relaxed) => Err(Error::Interrupted),
-        _ => Ok(()),
-    }
-}
-
 fn no_bound() -> Error {
-    let what =
-        "scheme must not be 'variational' for this likelihood: it has no quadratic lower bound";
+    let what = "scheme must not be 'variational' for these data: their likelihood, or the provider of it, has no \
+                quadratic lower bound";
     Error::Invalid { what: what.into() }
 }
 
@@ -104,23 +96,14 @@ impl Facts {
     }
 }
 
+/// A Gram matrix, whose elements above the diagonal have no meaning, and the gradient of the same functions.
+pub type GramAndGradient = (Matrix, Vec<f64>);
+
 /// What a fit asks of the data.
 ///
 /// A fit sees the data through this trait only. It passes the weights `mu` of the functions listed in `active`; all other weights are
 /// zero. It gets sums over rows. Nothing that is passed or returned has the length of the rows, so the rows may be on other computers.
-/// With N rows, K basis functions, m active ones and a working set of p functions:
-///
-/// | method | returns | cost | called |
-/// |---|---|---|---|
-/// | [`deviance`](Self::deviance) | minus twice the log-likelihood | N m | at each step of a line search |
-/// | [`gradient`](Self::gradient) | and Phi_A^T e | N m | to recentre the quadratic model of a Gaussian likelihood |
-/// | [`local`](Self::local) | and Phi_A^T W Phi_A | N m^2 | at each Newton step on the weights |
-/// | [`variance_drift`](Self::variance_drift) | derivatives of the posterior variances | N m^2 | for Newton's method on the Laplace fixed point |
-/// | [`sweep`](Self::sweep) | diagonal and gradient of all functions, some Gram columns | N K | once per pass over the dictionary |
-/// | [`among`](Self::among) | Gram matrix and gradient of a working set | N p^2 | once per working set |
-/// | [`project`](Self::project) | gradient of a working set | N p | where its Gram matrix is known |
-/// | [`bound`](Self::bound) | nothing; replaces the likelihood by a bound | N m^2 | by the variational scheme, at each step |
-/// | [`remove_bound`](Self::remove_bound) | nothing; restores the likelihood | | at the end of that scheme |
+/// `docs/architecture.md` has a table of all questions with their costs.
 ///
 /// Here e are the working residuals and W the working weights of the rows at `mu`, times the sample weights. Columns have unit
 /// (weighted) length and Gaussian targets unit variance; [`Facts::norms`] and [`Facts::target_scale`] convert a fitted
@@ -137,20 +120,14 @@ pub trait Statistics {
     /// Minus twice the log-likelihood.
     fn deviance(&mut self, active: &[usize], mu: &[f64]) -> Result<f64>;
 
-    /// Writes the gradient of the active functions and, into the leading block of `gram`, their weighted Gram matrix; returns the deviance.
+    /// The deviance, and Gram matrix (both triangles) and gradient of the active functions.
     ///
     /// The default asks [`Statistics::gradient`] and [`Statistics::among`].
-    fn local(
-        &mut self,
-        active: &[usize],
-        mu: &[f64],
-        gram: &mut DMatrix<f64>,
-        gradient: &mut [f64],
-    ) -> Result<f64> {
-        let deviances = self.gradient(active, mu, gradient)?;
-        let own = mirrored(self.among(active, mu, active)?.0);
-        gram.view_mut((0, 0), own.shape()).copy_from(&own);
-        Ok(deviances.iter().sum())
+    fn local(&mut self, active: &[usize], mu: &[f64]) -> Result<(f64, GramAndGradient)> {
+        let mut gradient = vec![0.0; mu.len()];
+        let deviances = self.gradient(active, mu, &mut gradient)?;
+        let gram = mirrored(self.among(active, mu, active)?.0);
+        Ok((deviances.iter().sum(), (gram, gradient)))
     }
 
     /// Writes the gradient of the active functions; returns the deviance.
@@ -161,27 +138,17 @@ pub trait Statistics {
     /// With T = Phi_A Sigma and `skew` the derivative of a working weight in the linear predictor, it is the m x m matrix
     /// `sum_n skew_n T_nj^2 T_nk`. Where a row has several linear predictors, it is the negative third derivative of its log-likelihood,
     /// applied to `T_nj, T_nj, T_nk`. The default is zero, as for a Gaussian likelihood.
-    fn variance_drift(
-        &mut self,
-        active: &[usize],
-        mu: &[f64],
-        sigma: &DMatrix<f64>,
-    ) -> Result<DMatrix<f64>> {
+    fn variance_drift(&mut self, active: &[usize], mu: &[f64], sigma: &Matrix) -> Result<Matrix> {
         debug_assert!(self.facts().is_linear);
         let _ = (mu, sigma);
-        Ok(DMatrix::zeros(active.len(), active.len()))
+        Ok(Matrix::zeros(active.len(), active.len()))
     }
 
     /// One pass over the dictionary.
     fn sweep(&mut self, active: &[usize], mu: &[f64], wanted: &[usize]) -> Result<Sweep>;
 
-    /// The Gram matrix of `js` (|js| x |js|), and the gradient of each. Elements above the diagonal have no meaning.
-    fn among(
-        &mut self,
-        active: &[usize],
-        mu: &[f64],
-        js: &[usize],
-    ) -> Result<(DMatrix<f64>, Vec<f64>)>;
+    /// The Gram matrix and the gradient of `js`.
+    fn among(&mut self, active: &[usize], mu: &[f64], js: &[usize]) -> Result<GramAndGradient>;
 
     /// The gradient of each of `js`.
     fn project(&mut self, active: &[usize], mu: &[f64], js: &[usize]) -> Result<Vec<f64>> {
@@ -192,7 +159,7 @@ pub trait Statistics {
     /// with this mean and covariance (leading block of `sigma`). Its working weights are constant until the next call.
     ///
     /// The default does nothing for a Gaussian likelihood, which is its own bound, and returns [`Error::Invalid`] for others.
-    fn bound(&mut self, active: &[usize], mu: &[f64], sigma: &DMatrix<f64>) -> Result<()> {
+    fn bound(&mut self, active: &[usize], mu: &[f64], sigma: &Matrix) -> Result<()> {
         let _ = (active, mu, sigma);
         if self.facts().is_linear {
             Ok(())
@@ -203,4 +170,36 @@ pub trait Statistics {
 
     /// Restores the log-likelihood after [`Statistics::bound`].
     fn remove_bound(&mut self) {}
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// The answers to all questions at `mu`, those about some functions for `js`.
+    pub(crate) fn all_sums(
+        stats: &mut dyn Statistics,
+        active: &[usize],
+        mu: &[f64],
+        js: &[usize],
+    ) -> Vec<f64> {
+        let (deviance, (gram, mut gradient)) = stats.local(active, mu).unwrap();
+        let mut all = vec![stats.facts().n_obs, deviance];
+        all.push(stats.deviance(active, mu).unwrap());
+        all.extend(gram.iter().chain(&gradient));
+        all.extend(stats.gradient(active, mu, &mut gradient).unwrap());
+        let sweep = stats.sweep(active, mu, js).unwrap();
+        all.extend([gradient, sweep.deviances, sweep.diag, sweep.gradient].concat());
+        all.extend(sweep.gram.concat());
+        let (among, slopes) = stats.among(active, mu, js).unwrap();
+        all.extend(mirrored(among).iter().chain(&slopes));
+        all
+    }
+
+    pub(crate) fn assert_near(a: &[f64], b: &[f64], tol: f64) {
+        assert_eq!(a.len(), b.len());
+        for (a, b) in a.iter().zip(b) {
+            assert!((a - b).abs() < tol * (1.0 + b.abs()), "{a} {b}");
+        }
+    }
 }

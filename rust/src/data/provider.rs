@@ -5,14 +5,13 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use nalgebra::DMatrix;
-
 use crate::data::column_cache::Sums;
 use crate::data::column_cache::{lengths, over_norm, unit_columns};
 use crate::data::design::Design;
 use crate::data::rows::Observations;
 use crate::data::targets::deviation_or_size;
-use crate::data::{Facts, Statistics, Sweep};
+use crate::data::{Facts, GramAndGradient, Statistics, Sweep};
+use crate::linalg::Matrix;
 use crate::linalg::vector::mirrored;
 use crate::{Error, Likelihood, Result};
 
@@ -167,12 +166,12 @@ impl<R: RowProvider> ProviderStatistics<R> {
     }
 
     /// The Gram matrix of `js` at the present weights, and the gradient of each, in the units of the fit.
-    fn unit_products(&mut self, js: &[usize]) -> Result<(DMatrix<f64>, Vec<f64>)> {
+    fn unit_products(&mut self, js: &[usize]) -> Result<GramAndGradient> {
         let sums = self.rows.among(&self.active, &self.mu, js)?;
         check_among(&sums, js.len())?;
         self.convert_deviance(sums.deviance);
         let gradient = self.unit_gradient(js, &sums.gradient);
-        let gram = DMatrix::from_fn(js.len(), js.len(), |a, b| {
+        let gram = Matrix::from_fn(js.len(), js.len(), |a, b| {
             // Only one triangle is used, because the two may differ in their last bits.
             let value = sums.gram[a.min(b) * js.len() + a.max(b)];
             over_norm(
@@ -222,28 +221,10 @@ impl<R: RowProvider> Statistics for ProviderStatistics<R> {
         Ok(self.convert_deviance(deviance))
     }
 
-    fn local(
-        &mut self,
-        active: &[usize],
-        mu: &[f64],
-        gram: &mut DMatrix<f64>,
-        gradient: &mut [f64],
-    ) -> Result<f64> {
+    fn local(&mut self, active: &[usize], mu: &[f64]) -> Result<(f64, GramAndGradient)> {
         self.move_to(active, mu)?;
-        let (products, slopes) = self.unit_products(active)?;
-        let m = active.len();
-        gram.view_mut((0, 0), (m, m)).copy_from(&products);
-        gradient.copy_from_slice(&slopes);
-        self.deviance(active, mu)
-    }
-
-    fn bound(&mut self, _active: &[usize], _mu: &[f64], _sigma: &DMatrix<f64>) -> Result<()> {
-        if self.facts.is_linear {
-            return self.facts.check_cancelled();
-        }
-        let what = "scheme must not be 'variational' for a provider whose likelihood is not Gaussian: providers \
-                    have no quadratic bounds";
-        Err(Error::Invalid { what: what.into() })
+        let products = self.unit_products(active)?;
+        Ok((self.deviance(active, mu)?, products))
     }
 
     fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<Vec<f64>> {
@@ -255,25 +236,20 @@ impl<R: RowProvider> Statistics for ProviderStatistics<R> {
         Ok(vec![self.convert_deviance(deviance)])
     }
 
-    fn variance_drift(
-        &mut self,
-        active: &[usize],
-        mu: &[f64],
-        sigma: &DMatrix<f64>,
-    ) -> Result<DMatrix<f64>> {
+    fn variance_drift(&mut self, active: &[usize], mu: &[f64], sigma: &Matrix) -> Result<Matrix> {
         self.move_to(active, mu)?;
         let m = active.len();
         if self.facts.is_linear {
-            return Ok(DMatrix::zeros(m, m));
+            return Ok(Matrix::zeros(m, m));
         }
         let norms: Vec<f64> = active.iter().map(|&j| self.facts.norms[j]).collect();
-        let covariance = DMatrix::from_fn(m, m, |a, b| sigma[(a, b)] / norms[a] / norms[b]);
+        let covariance = Matrix::from_fn(m, m, |a, b| sigma[(a, b)] / norms[a] / norms[b]);
         let drift = self
             .rows
             .variance_drift(&self.active, &self.mu, covariance.as_slice())?;
         check_sums("variance_drift of the provider", m * m, &drift)?;
         // T_nj in the units of the rows is T_nj of the fit divided by the length of column j.
-        Ok(DMatrix::from_fn(m, m, |j, k| {
+        Ok(Matrix::from_fn(m, m, |j, k| {
             drift[k * m + j] * norms[j] * norms[j] * norms[k]
         }))
     }
@@ -298,15 +274,9 @@ impl<R: RowProvider> Statistics for ProviderStatistics<R> {
         Ok(sweep)
     }
 
-    fn among(
-        &mut self,
-        active: &[usize],
-        mu: &[f64],
-        js: &[usize],
-    ) -> Result<(DMatrix<f64>, Vec<f64>)> {
+    fn among(&mut self, active: &[usize], mu: &[f64], js: &[usize]) -> Result<GramAndGradient> {
         self.move_to(active, mu)?;
-        let (gram, gradient) = self.unit_products(js)?;
-        Ok((gram, gradient))
+        self.unit_products(js)
     }
 }
 
@@ -332,11 +302,8 @@ fn finite_moments(rows: &mut impl RowProvider, centre: f64) -> Result<[f64; 3]> 
 
 pub(crate) fn check_sums(what: &'static str, expected: usize, values: &[f64]) -> Result<()> {
     Error::check_len(what, expected, values.len())?;
-    if values.iter().all(|v| v.is_finite()) {
-        Ok(())
-    } else {
-        Err(not_finite(what))
-    }
+    let is_finite = values.iter().all(|v| v.is_finite());
+    is_finite.then_some(()).ok_or_else(|| not_finite(what))
 }
 
 fn not_finite(what: &str) -> Error {
@@ -419,10 +386,10 @@ impl<'a> RowPart<'a> {
         self.rows.target.len()
     }
 
-    fn check(&self, functions: &[&[usize]], active: &[usize], mu: &[f64]) -> Result<()> {
-        let all = functions.iter().copied().flatten().chain(active);
+    fn check(&self, functions: &[usize], active: &[usize], mu: &[f64]) -> Result<()> {
         let n_basis = self.n_basis();
-        if let Some(j) = all.copied().find(|&j| j >= n_basis) {
+        let mut all = functions.iter().chain(active);
+        if let Some(j) = all.find(|&&j| j >= n_basis) {
             let last = n_basis.saturating_sub(1);
             let what = format!("functions are numbered from 0 to {last}, got {j}");
             return Err(Error::Invalid { what });
@@ -465,16 +432,13 @@ impl RowProvider for RowPart<'_> {
     }
 
     fn among(&mut self, active: &[usize], mu: &[f64], js: &[usize]) -> Result<CandidateProducts> {
-        self.check(&[js], active, mu)?;
-        let m = js.len();
-        let (mut gram, mut gradient) = (DMatrix::zeros(m, m), vec![0.0; m]);
+        self.check(js, active, mu)?;
         // The columns of active functions are kept.
-        let deviance = if js == active {
-            self.rows.local(active, mu, &mut gram, &mut gradient)?
+        let (deviance, (gram, gradient)) = if js == active {
+            self.rows.local(active, mu)?
         } else {
-            let among = self.rows.among(active, mu, js)?;
-            (gram, gradient) = (mirrored(among.0), among.1);
-            self.rows.deviance(active, mu)?
+            let (gram, gradient) = self.rows.among(active, mu, js)?;
+            (self.rows.deviance(active, mu)?, (mirrored(gram), gradient))
         };
         Ok(CandidateProducts {
             deviance,
@@ -484,7 +448,7 @@ impl RowProvider for RowPart<'_> {
     }
 
     fn sweep(&mut self, active: &[usize], mu: &[f64], wanted: &[usize]) -> Result<Sweep> {
-        self.check(&[wanted], active, mu)?;
+        self.check(wanted, active, mu)?;
         self.rows.sweep(active, mu, wanted)
     }
 
@@ -492,7 +456,7 @@ impl RowProvider for RowPart<'_> {
         self.check(&[], active, mu)?;
         let m = active.len();
         Error::check_len("sigma", m * m, sigma.len())?;
-        let sigma = DMatrix::from_column_slice(m, m, sigma);
+        let sigma = Matrix::from_column_slice(m, m, sigma);
         let drift = self.rows.variance_drift(active, mu, &sigma)?;
         Ok(drift.as_slice().to_vec())
     }

@@ -9,11 +9,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use nalgebra::DMatrix;
-
 use crate::Result;
 use crate::data::design::{Block, Design};
-use crate::data::{Facts, Statistics, Sweep};
+use crate::data::{Facts, GramAndGradient, Statistics, Sweep};
+use crate::linalg::Matrix;
 use crate::parallel::pieces;
 
 /// Adjacent rows in a subsample: a lazy design evaluates them together.
@@ -105,7 +104,7 @@ impl<'a> SubsampledStatistics<'a> {
     }
 
     /// Converts a Gram matrix of unit columns of the part to unit columns of the whole.
-    fn scale(&self, gram: &mut DMatrix<f64>, functions: &[usize]) {
+    fn scale(&self, gram: &mut Matrix, functions: &[usize]) {
         for (b, &j) in functions.iter().enumerate() {
             for (a, &i) in functions.iter().enumerate() {
                 gram[(a, b)] *= self.ratio[i] * self.ratio[j];
@@ -121,20 +120,6 @@ impl Statistics for SubsampledStatistics<'_> {
 
     fn deviance(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
         self.whole.deviance(active, mu)
-    }
-
-    fn local(
-        &mut self,
-        active: &[usize],
-        mu: &[f64],
-        gram: &mut DMatrix<f64>,
-        gradient: &mut [f64],
-    ) -> Result<f64> {
-        let mut own = DMatrix::zeros(mu.len(), mu.len());
-        self.part.local(active, mu, &mut own, gradient)?;
-        self.scale(&mut own, active);
-        gram.view_mut((0, 0), own.shape()).copy_from(&own);
-        Ok(self.whole.gradient(active, mu, gradient)?[0])
     }
 
     fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<Vec<f64>> {
@@ -160,12 +145,7 @@ impl Statistics for SubsampledStatistics<'_> {
         self.whole.project(active, mu, js)
     }
 
-    fn among(
-        &mut self,
-        active: &[usize],
-        mu: &[f64],
-        js: &[usize],
-    ) -> Result<(DMatrix<f64>, Vec<f64>)> {
+    fn among(&mut self, active: &[usize], mu: &[f64], js: &[usize]) -> Result<GramAndGradient> {
         let mut gram = self.part.among(&[], &[], js)?.0;
         self.scale(&mut gram, js);
         let gradient = self.whole.project(active, mu, js)?;
@@ -179,7 +159,7 @@ mod tests {
     use crate::DenseDesign;
     use crate::Likelihood;
     use crate::data::Observations;
-    use crate::linalg::vector::mirrored;
+    use crate::data::tests::{all_sums, assert_near};
 
     const SAME: usize = 4;
     const RUNS: usize = 6;
@@ -205,24 +185,12 @@ mod tests {
             Observations::new(&design, Likelihood::Gaussian, target, weights).unwrap()
         };
         let (active, mu, others) = ([3, 1], [0.7, -0.2], [4, 1, 0]);
-        let sums = |stats: &mut dyn Statistics| {
-            let (mut gram, mut gradient) = (DMatrix::zeros(2, 2), vec![0.0; 2]);
-            let deviance = stats.local(&active, &mu, &mut gram, &mut gradient).unwrap();
-            let sweep = stats.sweep(&active, &mu, &others).unwrap();
-            let among = stats.among(&active, &mu, &others).unwrap();
-            let mut all = [vec![deviance], gradient, sweep.diag, sweep.gradient].concat();
-            all.extend(gram.iter().chain(sweep.gram.iter().flatten()));
-            all.extend(mirrored(among.0).iter().chain(&among.1));
-            all
-        };
+        let sums = |stats: &mut dyn Statistics| all_sums(stats, &active, &mu, &others);
         let exact = sums(&mut observe());
         let mut whole = observe();
         let mut part = whole.subsample(SAME, RUNS * RUN).unwrap().unwrap();
         let sampled = sums(&mut SubsampledStatistics::new(&mut whole, &mut part));
-        assert_eq!(sampled.len(), exact.len());
-        for (a, b) in sampled.iter().zip(&exact) {
-            assert!((a - b).abs() < 1e-12, "{a} {b}");
-        }
+        assert_near(&sampled, &exact, 1e-12);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use nalgebra::{DMatrix, DVector};
+use nalgebra::DVector;
 
 use crate::data::column_cache::{
     ActiveColumns, add_squares, column_into, columns_into_strips, lengths, unit_columns,
@@ -15,17 +15,18 @@ use crate::data::column_cache::{
 };
 use crate::data::design::{DenseDesign, Design};
 use crate::data::low_rank::bounds::FamilyBasis;
-use crate::data::low_rank::features::{LowRankFeatures, LowRankPolicy};
+use crate::data::low_rank::features::{EXACT_COLUMN, LowRankFeatures, LowRankPolicy};
 use crate::data::low_rank::statistics::LowRankStatistics;
 use crate::data::row_subsample::RowSubsample;
 use crate::data::targets::{check_rows, common_scale, total_weight};
-use crate::data::{Facts, Statistics, Sweep, no_bound};
+use crate::data::{Facts, GramAndGradient, Statistics, Sweep, no_bound};
 use crate::likelihood::WorkingRows;
+use crate::linalg::Matrix;
 use crate::linalg::columns::Table;
 use crate::linalg::columns::{AlignedColumns, stride};
 use crate::linalg::gemm::{TallMatrix, add_lower_transpose_product, add_transpose_product};
 use crate::linalg::gemm::{add_combination, product};
-use crate::linalg::vector::{axpy, column_dot, mirror, multiply_into};
+use crate::linalg::vector::{axpy, column_dot, mirrored, multiply_into};
 use crate::parallel::{fill_pieces_of, map_pieces, pieces};
 use crate::{Error, Likelihood, Result};
 
@@ -48,7 +49,7 @@ pub struct Observations<'a> {
     /// The unit of Gaussian targets is the root of their mean variance.
     pub(crate) facts: Facts,
     /// Variance of each output in the unit of the targets; never zero.
-    variances: Vec<f64>,
+    pub(crate) variances: Vec<f64>,
     pub(crate) columns: ActiveColumns,
     pub(crate) working: Vec<f64>,
     /// N x C.
@@ -66,8 +67,8 @@ pub struct Observations<'a> {
     pub(crate) bases: Vec<FamilyBasis>,
     /// Features that represent the design to rounding, if their number is small.
     factor: Option<WeightedFeatures>,
-    /// Approximate statistics in a few features, if the dictionary has them.
-    low_rank: Option<LowRankStatistics>,
+    /// Approximate statistics in a few features, for a Gaussian likelihood, if the dictionary has them.
+    pub(crate) low_rank: Option<LowRankStatistics>,
 }
 
 /// Weights of some functions, and the deviance of each output there.
@@ -272,16 +273,6 @@ impl<'a> Observations<'a> {
         Ok(())
     }
 
-    /// The sample weights, if there are any.
-    pub(crate) fn row_weights(&self) -> Option<&[f64]> {
-        self.weights.as_deref()
-    }
-
-    /// Variance of each output in the unit of [`Facts::target_scale`]; never zero.
-    pub(crate) fn variances(&self) -> &[f64] {
-        &self.variances
-    }
-
     /// The unit-norm columns of the active functions, N x m.
     pub(crate) fn active_columns(&mut self, active: &[usize]) -> Vec<f64> {
         self.activate(active);
@@ -294,11 +285,6 @@ impl<'a> Observations<'a> {
         self.activate(active);
         let columns = self.columns.at(&(0..n));
         product(TallMatrix::listed(&columns), mu, n, self.variances.len())
-    }
-
-    /// Approximate statistics in a few low-rank features, for a Gaussian likelihood; `None` if the dictionary has no such features.
-    pub(crate) fn low_rank(&self) -> Option<LowRankStatistics> {
-        self.low_rank.clone()
     }
 
     /// One row in `share`, evenly distributed over all rows; `None` if this makes fewer than `least` rows.
@@ -502,7 +488,9 @@ impl Observations<'_> {
         let weight = self.first_weight();
         let squares: Vec<f64> = sums.diag.iter().map(|d| d / weight).collect();
         self.facts.norms = lengths(&squares)?;
-        let exact = factor.features.is_exact(&self.facts.norms);
+        let exact = factor
+            .features
+            .error_within(EXACT_COLUMN, &self.facts.norms);
         if exact {
             self.start = Some(unit_columns(sums, &self.facts.norms, false, vec![deviance]));
             self.factor = Some(factor);
@@ -514,6 +502,8 @@ impl Observations<'_> {
     ///
     /// Any number near the length of a column serves as its unit, because later passes compute the squared lengths as well.
     fn measure_approximately(&mut self) -> Result<bool> {
+        /// Largest error of a column, relative to its norm.
+        const MAX_ERROR: f64 = 0.5;
         let weights = self.weights.as_deref();
         let for_one = self.facts.is_linear && self.variances.len() == 1;
         let features = (LowRankPolicy::coarse(&*self.design).filter(|_| for_one))
@@ -524,7 +514,9 @@ impl Observations<'_> {
         };
         let (scale, cancel) = (self.facts.target_scale, self.facts.cancel.clone());
         let low_rank = LowRankStatistics::new(features, &self.target, weights, scale, cancel)?;
-        self.inexact_norms = low_rank.norms_are_close();
+        self.inexact_norms = low_rank
+            .features
+            .error_within(MAX_ERROR, &low_rank.facts().norms);
         if self.inexact_norms {
             self.facts.norms.clone_from(&low_rank.facts().norms);
         }
@@ -542,25 +534,18 @@ impl Statistics for Observations<'_> {
         Ok(self.move_to(active, mu)?.iter().sum())
     }
 
-    fn local(
-        &mut self,
-        active: &[usize],
-        mu: &[f64],
-        gram: &mut DMatrix<f64>,
-        gradient: &mut [f64],
-    ) -> Result<f64> {
-        let deviances = self.gradient(active, mu, gradient)?;
+    fn local(&mut self, active: &[usize], mu: &[f64]) -> Result<(f64, GramAndGradient)> {
         let m = active.len();
-        let mut sum = sum_over_rows(self.n_rows(), ROW_BLOCK, m, |rows, out| {
+        let mut gradient = vec![0.0; m];
+        let deviances = self.gradient(active, mu, &mut gradient)?;
+        let gram = sum_over_rows(self.n_rows(), ROW_BLOCK, m, |rows, out| {
             self.add_gram(&self.columns.at(&rows), &rows, out);
         });
         self.facts.check_cancelled()?;
-        mirror(&mut sum);
-        gram.view_mut((0, 0), (m, m)).copy_from(&sum);
-        Ok(deviances.iter().sum())
+        Ok((deviances.iter().sum(), (mirrored(gram), gradient)))
     }
 
-    fn bound(&mut self, active: &[usize], mu: &[f64], sigma: &DMatrix<f64>) -> Result<()> {
+    fn bound(&mut self, active: &[usize], mu: &[f64], sigma: &Matrix) -> Result<()> {
         if !self.likelihood.has_bound() {
             return Err(no_bound());
         }
@@ -588,21 +573,16 @@ impl Statistics for Observations<'_> {
         Ok(deviances)
     }
 
-    fn variance_drift(
-        &mut self,
-        active: &[usize],
-        mu: &[f64],
-        sigma: &DMatrix<f64>,
-    ) -> Result<DMatrix<f64>> {
+    fn variance_drift(&mut self, active: &[usize], mu: &[f64], sigma: &Matrix) -> Result<Matrix> {
         self.move_to(active, mu)?;
         let (n, m) = (self.n_rows(), active.len());
         let sigma = sigma.view((0, 0), (m, m));
         Ok(sum_over_rows(n, ROW_BLOCK, m, |rows, out| {
             let columns = self.columns.at(&rows);
             let height = rows.len();
-            let t = DMatrix::from_fn(height, m, |i, k| columns[k][i]) * sigma;
+            let t = Matrix::from_fn(height, m, |i, k| columns[k][i]) * sigma;
             let squares = t.map(|v| v * v);
-            let skewed = DMatrix::from_fn(height, m, |i, k| self.skew[rows.start + i] * t[(i, k)]);
+            let skewed = Matrix::from_fn(height, m, |i, k| self.skew[rows.start + i] * t[(i, k)]);
             let (a, b) = (squares.as_slice(), skewed.as_slice());
             let (a, b) = (TallMatrix::new(a, height, m), TallMatrix::new(b, height, m));
             add_transpose_product(a, b, height, out, m);
@@ -668,12 +648,7 @@ impl Statistics for Observations<'_> {
         Ok(sum)
     }
 
-    fn among(
-        &mut self,
-        active: &[usize],
-        mu: &[f64],
-        js: &[usize],
-    ) -> Result<(DMatrix<f64>, Vec<f64>)> {
+    fn among(&mut self, active: &[usize], mu: &[f64], js: &[usize]) -> Result<GramAndGradient> {
         /// Columns that one thread multiplies with the residual.
         const COLUMNS: usize = 32;
         self.move_to(active, mu)?;
@@ -690,9 +665,9 @@ impl Statistics for Observations<'_> {
         // Most functions of a working set are never added to the model, so their columns are not kept.
         let (mut strips, mut gradient) = (Vec::new(), vec![0.0; m * self.variances.len()]);
         if self.target.is_empty() {
-            return Ok((DMatrix::zeros(m, m), gradient));
+            return Ok((Matrix::zeros(m, m), gradient));
         }
-        let mut gram = DMatrix::zeros(m, m);
+        let mut gram = Matrix::zeros(m, m);
         for rows in pieces(self.n_rows(), GRAM_ROWS) {
             let columns =
                 columns_into_strips(&*self.design, &self.facts.norms, js, &rows, &mut strips);
@@ -713,7 +688,7 @@ impl Statistics for Observations<'_> {
 
 impl Observations<'_> {
     /// The root of `E[eta_n^2]` for each row, at which its quadratic bound is tightest (Jaakkola & Jordan 2000).
-    fn tightest_bounds(&self, mu: &[f64], sigma: &DMatrix<f64>) -> Result<Vec<f64>> {
+    fn tightest_bounds(&self, mu: &[f64], sigma: &Matrix) -> Result<Vec<f64>> {
         /// Rows between two checks of the flag.
         const ROWS: usize = 64;
         let m = mu.len();
@@ -721,7 +696,7 @@ impl Observations<'_> {
         let parts = map_pieces(self.n_rows(), ROWS, |rows| -> Result<Vec<f64>> {
             self.facts.check_cancelled()?;
             let columns = self.columns.at(&rows);
-            let phi = DMatrix::from_fn(rows.len(), m, |i, k| columns[k][i]);
+            let phi = Matrix::from_fn(rows.len(), m, |i, k| columns[k][i]);
             let variances = (&phi * sigma).component_mul(&phi).column_sum();
             let eta = &phi * &mu;
             let moments = variances.iter().zip(eta.iter());

@@ -10,8 +10,6 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use nalgebra::DMatrix;
-
 use crate::data::column_cache::{
     ActiveColumns, columns_into_strips, divide_by_norms, lengths, unit_columns, unit_square,
 };
@@ -20,7 +18,8 @@ use crate::data::column_cache::{
 };
 use crate::data::design::Design;
 use crate::data::targets::{check_rows, total_weight};
-use crate::data::{Facts, Statistics, Sweep};
+use crate::data::{Facts, GramAndGradient, Statistics, Sweep};
+use crate::linalg::Matrix;
 use crate::linalg::gemm::{TallMatrix, add_lower_transpose_product, add_transpose_product};
 use crate::linalg::vector::{axpy, column_dot, mirror};
 use crate::parallel::{fill_pieces_of, map_pieces, pieces};
@@ -182,10 +181,10 @@ impl ByClass {
     }
 
     /// A symmetric matrix in the order of the list, from its lower triangle in sorted order.
-    pub(crate) fn unsorted(&self, mut sorted: DMatrix<f64>) -> DMatrix<f64> {
+    pub(crate) fn unsorted(&self, mut sorted: Matrix) -> Matrix {
         mirror(&mut sorted);
         let m = self.len();
-        let mut out = DMatrix::zeros(m, m);
+        let mut out = Matrix::zeros(m, m);
         for (b, &to) in self.places.iter().enumerate() {
             for (a, &from) in self.places.iter().enumerate() {
                 out[(from, to)] = sorted[(a, b)];
@@ -372,12 +371,6 @@ impl<'a> SoftmaxStatistics<'a> {
         self
     }
 
-    /// C: the number of classes, and of linear predictors per row.
-    #[must_use]
-    pub fn n_classes(&self) -> usize {
-        self.n_classes
-    }
-
     fn n(&self) -> usize {
         self.labels.len()
     }
@@ -446,19 +439,19 @@ impl<'a> SoftmaxStatistics<'a> {
     }
 
     /// `T_ck - E T_k` of some rows for each class c, an N x m matrix: T = `Phi_A` Sigma, and the mean E is under p.
-    fn deviations(&self, rows: &Range<usize>, sigma: &DMatrix<f64>) -> Vec<DMatrix<f64>> {
+    fn deviations(&self, rows: &Range<usize>, sigma: &Matrix) -> Vec<Matrix> {
         let (m, height) = (self.groups.len(), rows.len());
         let (columns, sigma) = (self.columns.at(rows), sigma.view((0, 0), (m, m)));
         let t = |c: usize| {
             let group = self.groups.of(c);
-            let phi = DMatrix::from_fn(height, group.len(), |i, k| columns[group.start + k][i]);
+            let phi = Matrix::from_fn(height, group.len(), |i, k| columns[group.start + k][i]);
             phi * sigma.select_rows(&self.groups.places[group])
         };
-        let mut deviations: Vec<DMatrix<f64>> = (0..self.n_classes).map(t).collect();
-        let mut mean = DMatrix::zeros(height, m);
+        let mut deviations: Vec<Matrix> = (0..self.n_classes).map(t).collect();
+        let mut mean = Matrix::zeros(height, m);
         for (c, t) in deviations.iter().enumerate() {
             let p = &self.rows.p[c][rows.clone()];
-            mean += DMatrix::from_fn(height, m, |i, k| p[i] * t[(i, k)]);
+            mean += Matrix::from_fn(height, m, |i, k| p[i] * t[(i, k)]);
         }
         for t in &mut deviations {
             *t -= &mean;
@@ -476,22 +469,15 @@ impl Statistics for SoftmaxStatistics<'_> {
         self.move_to(active, mu)
     }
 
-    fn local(
-        &mut self,
-        active: &[usize],
-        mu: &[f64],
-        gram: &mut DMatrix<f64>,
-        gradient: &mut [f64],
-    ) -> Result<f64> {
-        let deviance = self.gradient(active, mu, gradient)?[0];
+    fn local(&mut self, active: &[usize], mu: &[f64]) -> Result<(f64, GramAndGradient)> {
         let m = active.len();
+        let mut gradient = vec![0.0; m];
+        let deviance = self.gradient(active, mu, &mut gradient)?[0];
         let sum = sum_over_rows(self.n(), ROW_BLOCK, m, |rows, out| {
             let columns = self.columns.at(&rows);
             self.rows.add_gram(&columns, &rows, &self.groups, out);
         });
-        gram.view_mut((0, 0), (m, m))
-            .copy_from(&self.groups.unsorted(sum));
-        Ok(deviance)
+        Ok((deviance, (self.groups.unsorted(sum), gradient)))
     }
 
     fn gradient(&mut self, active: &[usize], mu: &[f64], gradient: &mut [f64]) -> Result<Vec<f64>> {
@@ -507,19 +493,14 @@ impl Statistics for SoftmaxStatistics<'_> {
 
     /// The third derivatives of the log-sum-exp are the third central moments of the indicator of a class drawn from p:
     /// element (j, k) is `sum_n w_n sum_c p_c (T_cj - E T_j)^2 (T_ck - E T_k)`, the mean E under p_n.
-    fn variance_drift(
-        &mut self,
-        active: &[usize],
-        mu: &[f64],
-        sigma: &DMatrix<f64>,
-    ) -> Result<DMatrix<f64>> {
+    fn variance_drift(&mut self, active: &[usize], mu: &[f64], sigma: &Matrix) -> Result<Matrix> {
         self.move_to(active, mu)?;
         let (n, m) = (self.n(), active.len());
         Ok(sum_over_rows(n, ROW_BLOCK, m, |rows, out| {
             let height = rows.len();
             for (c, t) in self.deviations(&rows, sigma).iter().enumerate() {
                 let w = &self.rows.weighted[c][rows.clone()];
-                let squares = DMatrix::from_fn(height, m, |i, k| w[i] * t[(i, k)] * t[(i, k)]);
+                let squares = Matrix::from_fn(height, m, |i, k| w[i] * t[(i, k)] * t[(i, k)]);
                 let (a, b) = (squares.as_slice(), t.as_slice());
                 let (a, b) = (TallMatrix::new(a, height, m), TallMatrix::new(b, height, m));
                 add_transpose_product(a, b, height, out, m);
@@ -560,16 +541,11 @@ impl Statistics for SoftmaxStatistics<'_> {
         Ok(unit_columns(sums, &self.facts.norms, false, vec![deviance]))
     }
 
-    fn among(
-        &mut self,
-        active: &[usize],
-        mu: &[f64],
-        js: &[usize],
-    ) -> Result<(DMatrix<f64>, Vec<f64>)> {
+    fn among(&mut self, active: &[usize], mu: &[f64], js: &[usize]) -> Result<GramAndGradient> {
         self.move_to(active, mu)?;
         let groups = ByClass::new(js, self.design.n_basis(), self.n_classes);
         let m = js.len();
-        let (mut gram, mut gradient) = (DMatrix::zeros(m, m), vec![0.0; m]);
+        let (mut gram, mut gradient) = (Matrix::zeros(m, m), vec![0.0; m]);
         // Most functions of a working set are never added to the model, so their columns are not kept.
         let mut strips = Vec::new();
         let (lengths, functions) = (&self.lengths, &groups.functions);
@@ -655,10 +631,8 @@ mod tests {
     const ACTIVE: [usize; 5] = [12, 1, 7, 2, 6];
     const MU: [f64; 5] = [0.8, -1.5, 2.0, 0.3, -0.7];
 
-    fn local(stats: &mut SoftmaxStatistics<'_>, mu: &[f64]) -> (DMatrix<f64>, Vec<f64>, f64) {
-        let m = mu.len();
-        let (mut gram, mut gradient) = (DMatrix::zeros(m, m), vec![0.0; m]);
-        let deviance = stats.local(&ACTIVE, mu, &mut gram, &mut gradient).unwrap();
+    fn local(stats: &mut SoftmaxStatistics<'_>, mu: &[f64]) -> (Matrix, Vec<f64>, f64) {
+        let (deviance, (gram, gradient)) = stats.local(&ACTIVE, mu).unwrap();
         (gram, gradient, deviance)
     }
 
@@ -689,7 +663,7 @@ mod tests {
         let mut stats = stats(&design);
         let sigma_at = |stats: &mut SoftmaxStatistics<'_>, mu: &[f64]| {
             let (gram, ..) = local(stats, mu);
-            let prior = DMatrix::from_diagonal_element(5, 5, 0.3);
+            let prior = Matrix::from_diagonal_element(5, 5, 0.3);
             (gram + prior).try_inverse().unwrap()
         };
         let sigma = sigma_at(&mut stats, &MU);

@@ -4,13 +4,13 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use nalgebra::DMatrix;
-
 use crate::data::column_cache::{lengths, over_norm, unit_square};
 use crate::data::design::BLOCK_BUFFER;
 use crate::data::design::Design;
 use crate::data::targets::{check_values, deviation_or_size};
-use crate::data::{Facts, Statistics, Sweep, check_flag};
+use crate::data::{Facts, GramAndGradient, Statistics, Sweep};
+use crate::error::check_flag;
+use crate::linalg::Matrix;
 use crate::linalg::double_double::DoubleDouble;
 use crate::linalg::double_double::{Gram, STRIP, Strip};
 use crate::parallel::{map_pieces, pieces};
@@ -485,14 +485,9 @@ impl Statistics for SumStatistics<'_> {
         })
     }
 
-    fn among(
-        &mut self,
-        active: &[usize],
-        mu: &[f64],
-        js: &[usize],
-    ) -> Result<(DMatrix<f64>, Vec<f64>)> {
+    fn among(&mut self, active: &[usize], mu: &[f64], js: &[usize]) -> Result<GramAndGradient> {
         self.move_to(active, mu)?;
-        let gram = DMatrix::from_fn(js.len(), js.len(), |a, b| self.unit_gram(js[a], js[b]));
+        let gram = Matrix::from_fn(js.len(), js.len(), |a, b| self.unit_gram(js[a], js[b]));
         Ok((gram, js.iter().map(|&j| self.unit_residual(j)).collect()))
     }
 }

@@ -1,7 +1,5 @@
 //! The context of a fit: data, model, dictionary, rules and record, which every scheme shares.
 
-use nalgebra::DMatrix;
-
 use crate::data::{Facts, Statistics};
 use crate::fit::dictionary::Dictionary;
 use crate::fit::evidence::Gamma;
@@ -13,6 +11,7 @@ use crate::fit::refine::Refined;
 use crate::fit::settings::{Rules, Scheme};
 use crate::fit::tuning::{Effort, Tuning};
 use crate::fit::working_set::WorkingSet;
+use crate::linalg::Matrix;
 use crate::model::{OutputPosterior, Posterior, Status};
 
 /// A fit of a model to data. The schemes are its methods, each in a file of its own.
@@ -236,8 +235,8 @@ impl Model {
     ) -> OutputPosterior {
         let (order, scale) = (self.order(), facts.target_scale);
         let unit = |k: usize| scale / facts.norms[self.active[k]];
-        let covariance = |sigma: &DMatrix<f64>| {
-            DMatrix::from_fn(order.len(), order.len(), |i, j| {
+        let covariance = |sigma: &Matrix| {
+            Matrix::from_fn(order.len(), order.len(), |i, j| {
                 let (i, j) = (order[i], order[j]);
                 // After rank-one updates the two triangles differ in the last bits.
                 0.5 * (sigma[(i, j)] + sigma[(j, i)]) * (unit(i) * unit(j))
@@ -249,7 +248,7 @@ impl Model {
         OutputPosterior {
             active: order.iter().map(|&k| self.active[k]).collect(),
             alpha: order.iter().map(alpha).collect(),
-            mu: DMatrix::from_fn(order.len(), self.outputs.len(), mu),
+            mu: Matrix::from_fn(order.len(), self.outputs.len(), mu),
             sigma: levels().map(|level| covariance(&level.sigma)).collect(),
             beta: levels().map(|l| l.noise.beta / (scale * scale)).collect(),
             at_floor: levels().map(|l| l.noise.at_floor()).collect(),

@@ -2,8 +2,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use nalgebra::DMatrix;
-
 use crate::Result;
 use crate::data::{Facts, Statistics, Sweep};
 use crate::fit::candidates::{FactorTable, first, load_lanes, ranked};
@@ -12,6 +10,7 @@ use crate::fit::model::{Level, Model};
 use crate::fit::settings::Rules;
 use crate::fit::tuning::Tuning;
 use crate::fit::working_set::WorkingSet;
+use crate::linalg::Matrix;
 use crate::linalg::batched_triangular::{LANES, pack_lower, solve_lanes, solve_lanes_transposed};
 use crate::parallel::map_pieces;
 
@@ -66,7 +65,7 @@ impl Dictionary {
         let active_gradient = self.gradient_of(&model.active);
         // S is a difference, so both terms need the working weights W of the new reference.
         let gram = (!stats.facts().is_linear).then(|| {
-            DMatrix::from_fn(model.len(), model.len(), |a, b| {
+            Matrix::from_fn(model.len(), model.len(), |a, b| {
                 self.gram[&model.active[a.min(b)]][model.active[a.max(b)]]
             })
         });

@@ -22,7 +22,7 @@ use crate::model::Status;
 
 impl Fit<'_, '_> {
     /// Runs MacKay's or EM updates from the full basis, and continues to convergence.
-    pub(crate) fn full_basis(&mut self) -> std::result::Result<Status, Stop> {
+    pub(crate) fn full_basis(&mut self) -> Result<Status, Stop> {
         let everything = self.columns();
         let alpha = self.initial_alphas(&everything);
         self.fill(&everything, &alpha)?;
@@ -65,7 +65,7 @@ impl Fit<'_, '_> {
     /// largest change of a logarithm in the last update.
     ///
     /// With an informative prior an alpha may be on its way to a finite value: prune only once the updates have nearly converged.
-    pub(crate) fn prune(&mut self, change: f64) -> std::result::Result<bool, Stop> {
+    pub(crate) fn prune(&mut self, change: f64) -> Result<bool, Stop> {
         self.delete_where(|factors, alpha, gain| {
             let is_stable = !factors.prior.is_flat() && change <= Tuning::COARSE_TOL;
             let is_large = alpha >= Tuning::PRUNE_RATIO * factors.first.s;
@@ -77,7 +77,7 @@ impl Fit<'_, '_> {
     pub(crate) fn delete_where(
         &mut self,
         is_deleted: impl Fn(&Factors, f64, f64) -> bool,
-    ) -> std::result::Result<bool, Stop> {
+    ) -> Result<bool, Stop> {
         let size = self.model.len();
         for k in (0..size).rev() {
             if self.model.is_unpenalized(k) {

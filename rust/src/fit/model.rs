@@ -4,17 +4,15 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use nalgebra::DMatrix;
-
 use crate::Result;
 use crate::data::{Observations, Statistics};
 use crate::fit::evidence::{Factors, Gamma, Priors, Term};
 use crate::fit::settings::{NoisePrecision, OutputNoise};
 use crate::fit::settings::{Rules, check_noise_scale, check_scale, check_units};
 use crate::fit::tuning::{Effort, Tuning};
-use crate::linalg::Cholesky;
 use crate::linalg::columns::stride;
 use crate::linalg::vector::{axpy, bilinear, dot, head, leading, mirrored, rank_one, sum_of_ln};
+use crate::linalg::{Cholesky, Matrix};
 
 /// Active functions, hyperparameters and the Gaussian posterior over the weights of C outputs.
 ///
@@ -43,7 +41,7 @@ pub(crate) struct Model {
     pub(crate) outputs: Vec<Output>,
     /// The prior of each beta.
     pub(crate) noise_prior: Gamma,
-    gram: DMatrix<f64>,
+    gram: Matrix,
     /// Targets of one output with noise precision beta: sum of sample weights for a Gaussian; 0 for other likelihoods.
     n_noise: f64,
     /// Round-off of the evidence in nats up to which the quadratic models keep their reference.
@@ -55,7 +53,7 @@ pub(crate) struct Model {
 #[derive(Debug)]
 pub(crate) struct Level {
     pub(crate) noise: NoisePrecision,
-    pub(crate) sigma: DMatrix<f64>,
+    pub(crate) sigma: Matrix,
     pub(crate) chol: Cholesky,
     /// The beta at which the factor and `sigma` were computed from scratch; `None` after an update in place.
     from_scratch_at: Option<f64>,
@@ -151,7 +149,7 @@ impl Model {
     ) -> Self {
         let level = |&noise: &NoisePrecision| Level {
             noise,
-            sigma: DMatrix::zeros(0, 0),
+            sigma: Matrix::zeros(0, 0),
             chol: Cholesky::with_capacity(0),
             from_scratch_at: None,
         };
@@ -162,7 +160,7 @@ impl Model {
             levels: noise.iter().map(level).collect(),
             outputs: deviances.iter().copied().map(Output::empty).collect(),
             noise_prior,
-            gram: DMatrix::zeros(0, 0),
+            gram: Matrix::zeros(0, 0),
             n_noise,
             max_round_off: 1e-3 * Tuning::MIN_GAIN,
             work: Vec::new(),
@@ -204,10 +202,10 @@ impl Model {
     ) {
         let m = functions.len();
         // Without spare capacity: clearing memory cannot be cancelled.
-        self.gram = DMatrix::zeros(m, m);
+        self.gram = Matrix::zeros(m, m);
         for level in &mut self.levels {
             level.chol.cancelled_by(cancel.cloned());
-            level.sigma = DMatrix::zeros(m, m);
+            level.sigma = Matrix::zeros(m, m);
         }
         self.active.extend_from_slice(functions);
         self.priors.extend(functions.iter().map(|&j| priors.of(j)));
@@ -278,7 +276,7 @@ impl Model {
     }
 
     /// Posterior covariance of the first level.
-    pub(crate) fn sigma(&self) -> &DMatrix<f64> {
+    pub(crate) fn sigma(&self) -> &Matrix {
         &self.levels[0].sigma
     }
 
@@ -502,9 +500,7 @@ impl Model {
 
     /// Replaces the quadratic model of the data, of one output, by the one about `mu`.
     pub(crate) fn expand_about(&mut self, stats: &mut dyn Statistics, mu: &[f64]) -> Result<()> {
-        let m = mu.len();
-        let (mut gram, mut gradient) = (DMatrix::zeros(m, m), vec![0.0; m]);
-        let deviance = stats.local(&self.active, mu, &mut gram, &mut gradient)?;
+        let (deviance, (gram, gradient)) = stats.local(&self.active, mu)?;
         self.set_data(mu, &gradient, &[deviance], Some(&gram))
     }
 
@@ -724,7 +720,7 @@ impl Model {
         reference: &[f64],
         gradient: &[f64],
         deviances: &[f64],
-        gram: Option<&DMatrix<f64>>,
+        gram: Option<&Matrix>,
     ) -> Result<()> {
         self.set_reference(reference, gradient, deviances);
         let Some(gram) = gram else {
@@ -840,11 +836,11 @@ impl Model {
     pub(crate) fn of_outputs(stats: &mut Observations<'_>, noise: &OutputNoise) -> Result<Self> {
         let scale = stats.facts().target_scale;
         check_scale(scale)?;
-        let given = noise.levels(stats.variances().len())?;
+        let given = noise.levels(stats.variances.len())?;
         // The unit of the targets is the root of their mean variance.
         let variances = match noise {
-            OutputNoise::Shared(_) => &[1.0],
-            OutputNoise::Own(_) => stats.variances(),
+            OutputNoise::Shared(_) => &[1.0][..],
+            OutputNoise::Own(_) => &stats.variances,
         };
         let mut levels = Vec::with_capacity(given.len());
         for (&noise, &variance) in given.iter().zip(variances) {
@@ -891,7 +887,7 @@ fn joint(outputs: Range<usize>, value: impl Fn(usize) -> f64) -> f64 {
 }
 
 /// Removes row and column `k` of the leading m x m block.
-pub(crate) fn close_gap(matrix: &mut DMatrix<f64>, k: usize, m: usize) {
+pub(crate) fn close_gap(matrix: &mut Matrix, k: usize, m: usize) {
     let stride = matrix.nrows();
     let values = matrix.as_mut_slice();
     values.copy_within((k + 1) * stride..m * stride, k * stride);

@@ -26,14 +26,14 @@
 //!
 //! A step is kept only if the evidence rises (Levenberg-Marquardt), so every step of the scheme still raises it.
 
-use nalgebra::{DMatrix, DVector};
+use nalgebra::DVector;
 
 use crate::Result;
 use crate::data::Statistics;
 use crate::fit::model::{Level, Model};
 use crate::fit::tuning::{Effort, Tuning};
-use crate::linalg::Cholesky;
 use crate::linalg::vector::{axpy, column_dot, head, head_mut, weighted_square};
+use crate::linalg::{Cholesky, Matrix};
 
 /// The coordinates of a step on the alphas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,7 +121,7 @@ impl Damping {
 /// Gradient and Hessian of the evidence in ln alpha and in ln beta of the levels that move.
 pub(crate) struct Local {
     pub(crate) gradient: DVector<f64>,
-    pub(crate) hessian: DMatrix<f64>,
+    pub(crate) hessian: Matrix,
 }
 
 /// Takes one step that raises the evidence. Returns `false`, with the model unchanged, if none was found.
@@ -207,7 +207,7 @@ impl Local {
 
     pub(crate) fn at(model: &Model, free: &[usize]) -> Self {
         let m = model.len();
-        let mut hessian = DMatrix::zeros(m + free.len(), m + free.len());
+        let mut hessian = Matrix::zeros(m + free.len(), m + free.len());
         for l in 0..model.levels.len() {
             add_curvatures(model, l, &mut hessian);
         }
@@ -221,7 +221,7 @@ impl Local {
     }
 
     /// `gradient` is the result of [`hold_at_floor`]; held alphas are decoupled from the others.
-    pub(crate) fn new(alpha: &[f64], gradient: DVector<f64>, mut hessian: DMatrix<f64>) -> Self {
+    pub(crate) fn new(alpha: &[f64], gradient: DVector<f64>, mut hessian: Matrix) -> Self {
         for k in 0..alpha.len() {
             if alpha[k] <= Tuning::ALPHA_FLOOR && gradient[k] == 0.0 {
                 hessian.row_mut(k).fill(0.0);
@@ -233,7 +233,7 @@ impl Local {
     }
 
     /// Adds the row of ln beta of level `l`.
-    fn add_noise_row(model: &Model, l: usize, row: usize, hessian: &mut DMatrix<f64>) {
+    fn add_noise_row(model: &Model, l: usize, row: usize, hessian: &mut Matrix) {
         let (alpha, level) = (&model.alpha, &model.levels[l]);
         let outputs = &model.outputs[model.outputs_of(l)];
         let (n, beta) = (outputs.len() as f64, level.noise.beta);
@@ -295,7 +295,7 @@ impl Local {
 }
 
 /// Adds d g_j / d ln alpha_k of noise level `l`.
-fn add_curvatures(model: &Model, l: usize, hessian: &mut DMatrix<f64>) {
+fn add_curvatures(model: &Model, l: usize, hessian: &mut Matrix) {
     let (alpha, m) = (&model.alpha, model.len());
     let outputs = &model.outputs[model.outputs_of(l)];
     let n = outputs.len() as f64;
@@ -321,8 +321,8 @@ mod tests {
     use crate::fit::search::lns::tests::{fit_of_three, orthogonal_columns};
 
     /// A Hessian that couples all three alphas.
-    fn curvature() -> DMatrix<f64> {
-        -DMatrix::from_row_slice(3, 3, &[2.0, 1.0, 0.5, 1.0, 3.0, 1.0, 0.5, 1.0, 1.5])
+    fn curvature() -> Matrix {
+        -Matrix::from_row_slice(3, 3, &[2.0, 1.0, 0.5, 1.0, 3.0, 1.0, 0.5, 1.0, 1.5])
     }
 
     fn direction(alpha: &[f64], slopes: [f64; 3]) -> DVector<f64> {

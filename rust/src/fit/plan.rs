@@ -51,7 +51,7 @@ impl<'d> FirstStage<'d> {
         let is_too_precise = rules.noise != Noise::Estimated && beta > Tuning::MAX_LOW_RANK_BETA;
         if !is_too_precise
             && rules.max_iter >= 1000
-            && let Some(features) = rows.low_rank()
+            && let Some(features) = rows.low_rank.clone()
         {
             return Ok(Self(Stage::LowRankFeatures(features)));
         }
@@ -62,10 +62,7 @@ impl<'d> FirstStage<'d> {
 
 impl Fit<'_, '_> {
     /// The first model of a fit, on these data or, where they are no help, on all rows.
-    pub(crate) fn first_stage(
-        &mut self,
-        first: FirstStage<'_>,
-    ) -> std::result::Result<Start, Stop> {
+    pub(crate) fn first_stage(&mut self, first: FirstStage<'_>) -> Result<Start, Stop> {
         let empty = self.model.clone();
         let outcome = match first.0 {
             Stage::AllRows => return self.first_model(),
@@ -82,10 +79,7 @@ impl Fit<'_, '_> {
     }
 
     /// A model of low-rank features, continued on all rows; returns whether their error is small enough.
-    fn start_from_features(
-        &mut self,
-        features: &mut LowRankStatistics,
-    ) -> std::result::Result<bool, Stop> {
+    fn start_from_features(&mut self, features: &mut LowRankStatistics) -> Result<bool, Stop> {
         let mut on_features = Fit {
             dictionary: &mut Dictionary::of(features.facts(), self.rules),
             stats: features,
@@ -113,7 +107,7 @@ impl Fit<'_, '_> {
         &mut self,
         whole: &mut dyn Statistics,
         priors: &Priors,
-    ) -> std::result::Result<Option<LowRankModel>, Stop> {
+    ) -> Result<Option<LowRankModel>, Stop> {
         let empty = self.model.clone();
         let start = self.first_model()?;
         if self.model.beta() > Tuning::MAX_LOW_RANK_BETA {
@@ -141,10 +135,7 @@ impl Fit<'_, '_> {
     /// of all rows.
     ///
     /// (A step from the empty model changes all that the model explains, so the error of its curvature would be large.)
-    fn start_from_subsample(
-        &mut self,
-        part: &mut Observations<'_>,
-    ) -> std::result::Result<bool, Stop> {
+    fn start_from_subsample(&mut self, part: &mut Observations<'_>) -> Result<bool, Stop> {
         let outcome = self.nearly_complete_on(part);
         if let Err(Stop::Failed(error)) = outcome {
             return Err(error.into());
@@ -160,7 +151,7 @@ impl Fit<'_, '_> {
         Ok(true)
     }
 
-    fn nearly_complete_on(&mut self, part: &mut Observations<'_>) -> std::result::Result<(), Stop> {
+    fn nearly_complete_on(&mut self, part: &mut Observations<'_>) -> Result<(), Stop> {
         self.model_of_sample()?;
         self.clear_dictionary();
         let mut fit = Fit {
@@ -206,7 +197,7 @@ impl LowRankModel {
         candidates: &[usize],
         mut model: Model,
         priors: &Priors,
-    ) -> std::result::Result<Vec<f64>, Stop> {
+    ) -> Result<Vec<f64>, Stop> {
         self.apply(stats, &mut model, priors)?;
         let set = WorkingSet::about(stats, &mut model, priors, candidates)?;
         model.active.iter_mut().for_each(|j| *j = set.place(*j));

@@ -83,12 +83,6 @@ impl From<Error> for Stop {
     }
 }
 
-impl From<crate::linalg::FactorizationError> for Stop {
-    fn from(error: crate::linalg::FactorizationError) -> Self {
-        Self::Failed(error.into())
-    }
-}
-
 /// The result of a trial, or `None` if round-off made a posterior precision indefinite.
 pub(crate) fn unless_indefinite<T>(trial: Result<T, Stop>) -> Result<Option<T>, Stop> {
     match trial {

@@ -22,8 +22,6 @@
 //! they raise the bound. A function whose E\[alpha\] tends to infinity is deleted if that raises the bound, and added again if
 //! that raises it.
 
-use nalgebra::DMatrix;
-
 use crate::Result;
 use crate::fit::context::Fit;
 use crate::fit::evidence::Gamma;
@@ -34,12 +32,12 @@ use crate::fit::refine;
 use crate::fit::refine::{Plateau, Refined};
 use crate::fit::settings::{Noise, Scheme};
 use crate::fit::tuning::{Effort, Tuning};
-use crate::linalg::Cholesky;
+use crate::linalg::{Cholesky, Matrix};
 use crate::model::Status;
 
 impl Fit<'_, '_> {
     /// The variational scheme, from the full basis to convergence.
-    pub(crate) fn variational(&mut self) -> std::result::Result<Status, Stop> {
+    pub(crate) fn variational(&mut self) -> Result<Status, Stop> {
         self.recorder.offset = self.bound_offset();
         let status = self.maximize_bound();
         self.stats.remove_bound();
@@ -47,7 +45,7 @@ impl Fit<'_, '_> {
     }
 
     /// [`Fit::variational`] on bounds of the likelihood, which it leaves in place.
-    fn maximize_bound(&mut self) -> std::result::Result<Status, Stop> {
+    fn maximize_bound(&mut self) -> Result<Status, Stop> {
         self.fill_bounded()?;
         self.recorder.begin(self.model);
         self.update_until_near()?;
@@ -116,7 +114,7 @@ impl Fit<'_, '_> {
     }
 
     /// Updates all factors, and prunes, until they change little.
-    fn update_until_near(&mut self) -> std::result::Result<(), Stop> {
+    fn update_until_near(&mut self) -> Result<(), Stop> {
         for _ in 0..Tuning::MAX_STEPS {
             let moved = self.update_bound()?;
             self.record(Action::Joint, None)?;
@@ -166,7 +164,7 @@ impl Fit<'_, '_> {
 
     /// Converges on the active set, and adds functions that were pruned too early. `good` receives each converged model; `None` asks for a
     /// return to it.
-    fn finish_bound(&mut self, good: &mut Model) -> std::result::Result<Option<Status>, Stop> {
+    fn finish_bound(&mut self, good: &mut Model) -> Result<Option<Status>, Stop> {
         self.dictionary.penalty = -self.recorder.offset.per_function;
         let effort = Effort {
             tol: self.rules.tol,
@@ -194,7 +192,7 @@ impl Fit<'_, '_> {
     /// Converges to the joint maximum in the E\[alpha\] of the active set and xi. Deletes functions that gain almost nothing: those whose
     /// E\[alpha\] is lost in round-off, as at the maximum q^2 / s - 1 is s / alpha, a difference that loses alpha / s times its relative
     /// precision. Such a function gains (s / alpha)^2 / 4 nats.
-    fn converge_bounds(&mut self, effort: Effort) -> std::result::Result<Refined, Stop> {
+    fn converge_bounds(&mut self, effort: Effort) -> Result<Refined, Stop> {
         loop {
             let refined = self.converge_squarem(effort)?;
             let deleted = self.delete_where(|factors, alpha, gain| {
@@ -207,7 +205,7 @@ impl Fit<'_, '_> {
         }
     }
 
-    fn converge_squarem(&mut self, effort: Effort) -> std::result::Result<Refined, Stop> {
+    fn converge_squarem(&mut self, effort: Effort) -> Result<Refined, Stop> {
         let fine = Effort {
             tol: Tuning::SAFETY * Tuning::SAFETY * effort.tol,
             ..effort
@@ -255,10 +253,7 @@ impl Fit<'_, '_> {
 
     /// The moments at the model, and after each of two rounds of xi and alphas, with the largest change of an ln E\[alpha\] in the
     /// second. `None` if a function was deleted: the earlier moments then belong to another model.
-    fn two_rounds(
-        &mut self,
-        effort: Effort,
-    ) -> std::result::Result<Option<([Moments; 3], f64)>, Stop> {
+    fn two_rounds(&mut self, effort: Effort) -> Result<Option<([Moments; 3], f64)>, Stop> {
         let size = self.model.len();
         let start = Moments::of(self.model)?;
         let mut once = None;
@@ -285,11 +280,7 @@ impl Fit<'_, '_> {
 
     /// Moves to the bound that is tight at these moments, if it is higher there. Returns `false` if the alphas cycled under that
     /// bound.
-    fn extrapolate(
-        &mut self,
-        moments: &Moments,
-        effort: Effort,
-    ) -> std::result::Result<bool, Stop> {
+    fn extrapolate(&mut self, moments: &Moments, effort: Effort) -> Result<bool, Stop> {
         let before = self.model.clone();
         self.stats
             .bound(&before.active, &moments.mu, &moments.covariance())?;
@@ -345,10 +336,10 @@ impl Moments {
         })
     }
 
-    fn covariance(&self) -> DMatrix<f64> {
+    fn covariance(&self) -> Matrix {
         let m = self.mu.len();
         let row = |i: usize| &self.factor[i * (i + 1) / 2..(i + 1) * (i + 2) / 2];
-        DMatrix::from_fn(m, m, |i, j| {
+        Matrix::from_fn(m, m, |i, j| {
             row(i).iter().zip(row(j)).map(|(a, b)| a * b).sum()
         })
     }

@@ -1,11 +1,10 @@
 //! Working sets: the exact statistics of part of the dictionary, on which a fit continues without the data.
 
-use nalgebra::DMatrix;
-
 use crate::Result;
-use crate::data::{Facts, Statistics, Sweep};
+use crate::data::{Facts, GramAndGradient, Statistics, Sweep};
 use crate::fit::evidence::Priors;
 use crate::fit::model::{Candidate, Model};
+use crate::linalg::Matrix;
 use crate::linalg::symmetric::SymmetricMatrix;
 use crate::linalg::vector::{axpy, dot};
 
@@ -45,7 +44,7 @@ impl WorkingSet {
         let reference: Vec<f64> = model.references().flatten().copied().collect();
         let (gram, gradient) = stats.among(&model.active, &reference, &members)?;
         let mut set = Self {
-            gram: SymmetricMatrix::from_lower(&gram),
+            gram: SymmetricMatrix::from_lower(gram),
             projections: Vec::new(),
             target_sq: Vec::new(),
             facts: Facts {
@@ -207,13 +206,8 @@ impl Statistics for &WorkingSet {
         })
     }
 
-    fn among(
-        &mut self,
-        active: &[usize],
-        mu: &[f64],
-        js: &[usize],
-    ) -> Result<(DMatrix<f64>, Vec<f64>)> {
-        let gram = DMatrix::from_fn(js.len(), js.len(), |a, b| self.gram.column(js[b])[js[a]]);
+    fn among(&mut self, active: &[usize], mu: &[f64], js: &[usize]) -> Result<GramAndGradient> {
+        let gram = Matrix::from_fn(js.len(), js.len(), |a, b| self.gram.column(js[b])[js[a]]);
         Ok((gram, self.residual_products(js, active, mu)))
     }
 }

@@ -77,31 +77,35 @@ impl Points {
     /// `len` points from `start` on.
     pub(crate) fn run(&self, start: usize, len: usize) -> Run<'_> {
         Run {
-            values: &self.values,
+            values: &self.values[start..],
             stride: self.len,
-            start,
             len,
         }
     }
 }
 
-/// A run of points: the values of feature d are `values[d * stride + start..][..len]`.
+/// A run of points: the values of feature d are `values[d * stride..][..len]`.
 #[derive(Clone, Copy)]
 pub(crate) struct Run<'a> {
     pub(crate) values: &'a [f64],
     pub(crate) stride: usize,
-    pub(crate) start: usize,
     pub(crate) len: usize,
 }
 
 /// The centre, and the features of the points and the centre that the kernel uses; `None`: all of them.
 #[derive(Clone, Copy)]
-struct Centre<'a> {
+pub(crate) struct Centre<'a> {
     values: &'a [f64],
     columns: Option<&'a [usize]>,
 }
 
-impl Centre<'_> {
+impl<'a> Centre<'a> {
+    /// A centre of which the kernel uses all features.
+    pub(crate) fn whole(values: &'a [f64]) -> Self {
+        let columns = None;
+        Self { values, columns }
+    }
+
     fn len(self) -> usize {
         self.columns.map_or(self.values.len(), <[usize]>::len)
     }
@@ -115,23 +119,15 @@ impl Centre<'_> {
 
 impl<'a> Run<'a> {
     fn feature(&self, d: usize) -> &'a [f64] {
-        &self.values[d * self.stride + self.start..][..self.len]
+        &self.values[d * self.stride..][..self.len]
     }
 }
 
 impl Kernel {
     /// `k(x_n, z)` for the points of a run, at most `CHUNK` of them.
-    pub(crate) fn values_into(&self, x: Run<'_>, z: &[f64], out: &mut [f64]) {
-        let z = Centre {
-            values: z,
-            columns: None,
-        };
-        dispatch(Fill {
-            kernel: self,
-            x,
-            z,
-            out,
-        });
+    pub(crate) fn values_into(&self, x: Run<'_>, z: Centre<'_>, out: &mut [f64]) {
+        let kernel = self;
+        dispatch(Fill { kernel, x, z, out });
     }
 
     #[inline(always)]
@@ -189,11 +185,8 @@ impl Kernel {
             Self::Sum(parts) => combine(parts, x, z, out, |v, part| *v += part),
             Self::Product(parts) => combine(parts, x, z, out, |v, part| *v *= part),
             Self::OnColumns { columns, kernel } => {
-                let z = Centre {
-                    columns: Some(columns),
-                    ..z
-                };
-                dispatch(Fill { kernel, x, z, out });
+                let (values, columns) = (z.values, Some(&columns[..]));
+                kernel.values_into(x, Centre { values, columns }, out);
             }
         }
     }
@@ -303,21 +296,11 @@ fn combine(
     let Some((first, rest)) = parts.split_first() else {
         return;
     };
-    dispatch(Fill {
-        kernel: first,
-        x,
-        z,
-        out,
-    });
+    first.values_into(x, z, out);
     let mut buffer = [0.0; CHUNK];
     for part in rest {
         let values = &mut buffer[..out.len()];
-        dispatch(Fill {
-            kernel: part,
-            x,
-            z,
-            out: values,
-        });
+        part.values_into(x, z, values);
         out.iter_mut()
             .zip(values.iter())
             .for_each(|(v, &part)| join(v, part));

@@ -9,7 +9,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 pub use crate::kernel::eval::Points;
-use crate::kernel::eval::{CHUNK, Run};
+use crate::kernel::eval::{CHUNK, Centre, Run};
 
 /// A kernel k(x, z). The set is closed, so that fits and predictors can evaluate every kernel without Python.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -238,13 +238,13 @@ impl Kernel {
     pub fn eval(&self, x: &[f64], z: &[f64]) -> f64 {
         assert_eq!(x.len(), z.len(), "features of x and z");
         let mut out = [0.0];
+        let (stride, len) = (1, 1);
         let x = Run {
             values: x,
-            stride: 1,
-            start: 0,
-            len: 1,
+            stride,
+            len,
         };
-        self.values_into(x, z, &mut out);
+        self.values_into(x, Centre::whole(z), &mut out);
         out[0]
     }
 
@@ -262,11 +262,8 @@ impl Kernel {
         let (n_points, n_features) = (points.n_points(), points.n_features());
         assert!(rows.end <= n_points, "rows {rows:?} of {n_points}");
         assert_eq!(centre.len(), n_features, "features of the centre");
-        let chunks = rows
-            .clone()
-            .step_by(CHUNK)
-            .zip(out[..rows.len()].chunks_mut(CHUNK));
-        for (start, out) in chunks {
+        let (centre, out) = (Centre::whole(centre), &mut out[..rows.len()]);
+        for (start, out) in rows.step_by(CHUNK).zip(out.chunks_mut(CHUNK)) {
             self.values_into(points.run(start, out.len()), centre, out);
         }
     }

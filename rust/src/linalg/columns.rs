@@ -4,8 +4,7 @@
 
 use std::ops::{Deref, DerefMut, Range};
 
-use nalgebra::DMatrix;
-
+use crate::linalg::Matrix;
 use crate::linalg::gemm::{TallMatrix, add_combination};
 use crate::linalg::vector::dot;
 use crate::parallel::{fill_pieces, pieces};
@@ -138,7 +137,7 @@ impl Table {
         }
     }
 
-    pub(crate) fn of(matrix: &DMatrix<f64>) -> Self {
+    pub(crate) fn of(matrix: &Matrix) -> Self {
         let mut this = Self::with_room(matrix.nrows(), matrix.ncols());
         for column in matrix.column_iter() {
             this.push(column.as_slice());
@@ -295,17 +294,6 @@ mod tests {
             let apart = stride(n);
             assert!(apart >= n && apart < n + 2 * LINE && apart.is_multiple_of(LINE));
             assert!(n == 0 || !apart.is_multiple_of(512));
-        }
-    }
-
-    #[test]
-    fn transposes() {
-        for (n, k) in [(0, 3), (3, 0), (1, 1), (7, 9), (16, 25), (129, 31)] {
-            let rows: Vec<f64> = (0..n * k).map(|v| v as f64).collect();
-            let mut out = vec![f64::NAN; n * k];
-            transpose(&rows, n, &mut out);
-            let expected = (0..k).flat_map(|j| (0..n).map(move |i| (i * k + j) as f64));
-            assert_eq!(out, expected.collect::<Vec<_>>());
         }
     }
 }

@@ -70,7 +70,7 @@ pub(crate) fn add_transpose_product(
     out: &mut [f64],
     out_stride: usize,
 ) {
-    add_part(Part::Whole, (a, b), n, out, out_stride);
+    add_product(false, (a, b), n, out, out_stride);
 }
 
 /// [`add_transpose_product`] for the elements on and below the diagonal. Elements above it have no meaning.
@@ -84,29 +84,12 @@ pub(crate) fn add_lower_transpose_product(
     out: &mut [f64],
     out_stride: usize,
 ) {
-    add_part(Part::Lower, (a, b), n, out, out_stride);
+    add_product(true, (a, b), n, out, out_stride);
 }
 
-/// Which elements of A^T B are needed.
-#[derive(Clone, Copy)]
-enum Part {
-    Whole,
-    Lower,
-}
-
-impl Part {
-    /// The number of columns of B, out of `all`, that have needed elements with the columns of A before `end`.
-    fn columns(self, end: usize, all: usize) -> usize {
-        match self {
-            Self::Whole => all,
-            Self::Lower => all.min(end),
-        }
-    }
-}
-
-/// The product, one run of rows after another.
-fn add_part(
-    part: Part,
+/// The product, or its lower triangle, one run of rows after another.
+fn add_product(
+    is_lower: bool,
     (a, b): (TallMatrix<'_>, TallMatrix<'_>),
     n: usize,
     out: &mut [f64],
@@ -114,7 +97,7 @@ fn add_part(
 ) {
     for start in (0..n).step_by(RUN) {
         dispatch(Run {
-            part,
+            is_lower,
             a,
             b,
             rows: start..(start + RUN).min(n),
@@ -129,7 +112,7 @@ const P: usize = 4;
 const R: usize = 3;
 
 struct Run<'a> {
-    part: Part,
+    is_lower: bool,
     a: TallMatrix<'a>,
     b: TallMatrix<'a>,
     rows: std::ops::Range<usize>,
@@ -143,7 +126,7 @@ impl WithSimd for Run<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Self {
-            part,
+            is_lower,
             a,
             b,
             rows,
@@ -154,7 +137,7 @@ impl WithSimd for Run<'_> {
             // A tile that crosses the border repeats the last column and discards its sums.
             let left: [&[f64]; P] =
                 std::array::from_fn(|k| a.column((i + k).min(a.n_columns - 1), &rows));
-            let n_right = part.columns(i + P, b.n_columns);
+            let n_right = if is_lower { i + P } else { usize::MAX }.min(b.n_columns);
             for j in (0..n_right).step_by(R) {
                 let right: [&[f64]; R] =
                     std::array::from_fn(|k| b.column((j + k).min(n_right - 1), &rows));

@@ -17,6 +17,8 @@ pub(crate) mod symmetric;
 pub(crate) mod vector;
 
 #[cfg(feature = "fit")]
-pub(crate) use crate::error::FactorizationError;
-#[cfg(feature = "fit")]
 pub use crate::linalg::cholesky::Cholesky;
+
+/// A dense matrix, column after column.
+#[cfg(feature = "fit")]
+pub type Matrix = nalgebra::DMatrix<f64>;

@@ -51,6 +51,14 @@ pub(crate) fn multiply_add<const FUSED: bool>(a: f64, b: f64, c: f64) -> f64 {
     if FUSED { a.mul_add(b, c) } else { a * b + c }
 }
 
+/// `y += c x`.
+#[inline(always)]
+pub(crate) fn axpy(c: f64, x: &[f64], y: &mut [f64]) {
+    for (y, x) in y.iter_mut().zip(x) {
+        *y += c * x;
+    }
+}
+
 /// e^x to 2 units in the last place, without branches so that a loop over it becomes vector code.
 ///
 /// x = n ln 2 + r with |r| <= ln 2 / 2, and e^r = 1 + r + r^2 p(r). The standard library's `exp` is a call per element.

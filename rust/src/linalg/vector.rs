@@ -1,7 +1,7 @@
 //! Products of slices, in column-major storage and fixed order.
 
-use nalgebra::DMatrix;
-
+use crate::linalg::Matrix;
+pub(crate) use crate::linalg::simd::axpy;
 use crate::linalg::simd::{dispatch, vectorised};
 use crate::parallel::pieces;
 
@@ -57,31 +57,23 @@ pub(crate) fn multiply_into(x: &[f64], y: &[f64], out: &mut [f64]) {
     });
 }
 
-/// `y += c * x`.
-#[inline(always)]
-pub(crate) fn axpy(c: f64, x: &[f64], y: &mut [f64]) {
-    for (y, x) in y.iter_mut().zip(x) {
-        *y += c * x;
-    }
-}
-
 /// The first `m` elements of column `j`.
 #[must_use]
 #[inline]
-pub(crate) fn head(matrix: &DMatrix<f64>, j: usize, m: usize) -> &[f64] {
+pub(crate) fn head(matrix: &Matrix, j: usize, m: usize) -> &[f64] {
     let start = j * matrix.nrows();
     &matrix.as_slice()[start..start + m]
 }
 
 /// Mutable [`head`].
 #[inline]
-pub(crate) fn head_mut(matrix: &mut DMatrix<f64>, j: usize, m: usize) -> &mut [f64] {
+pub(crate) fn head_mut(matrix: &mut Matrix, j: usize, m: usize) -> &mut [f64] {
     let start = j * matrix.nrows();
     &mut matrix.as_mut_slice()[start..start + m]
 }
 
 /// The leading `m` x `m` block, padded with zeros to `capacity` x `capacity`.
-pub(crate) fn leading(matrix: &DMatrix<f64>, m: usize, capacity: usize) -> DMatrix<f64> {
+pub(crate) fn leading(matrix: &Matrix, m: usize, capacity: usize) -> Matrix {
     // Each element is written once, not first zeroed and then copied.
     let mut values = Vec::with_capacity(capacity * capacity);
     for j in 0..m {
@@ -89,7 +81,7 @@ pub(crate) fn leading(matrix: &DMatrix<f64>, m: usize, capacity: usize) -> DMatr
         values.resize((j + 1) * capacity, 0.0);
     }
     values.resize(capacity * capacity, 0.0);
-    DMatrix::from_vec(capacity, capacity, values)
+    Matrix::from_vec(capacity, capacity, values)
 }
 
 /// The sum of the logarithms of positive numbers. One logarithm of a product replaces eight logarithms.
@@ -109,25 +101,25 @@ pub(crate) fn sum_of_ln(values: &[f64]) -> f64 {
 }
 
 /// Adds `c x x^T` to the leading block of `matrix`.
-pub(crate) fn rank_one(matrix: &mut DMatrix<f64>, c: f64, x: &[f64]) {
+pub(crate) fn rank_one(matrix: &mut Matrix, c: f64, x: &[f64]) {
     dispatch(RankOne { matrix, c, x });
 }
 
-vectorised!(RankOne { matrix: &'a mut DMatrix<f64>, c: f64, x: &'a [f64] } -> (), |this| {
+vectorised!(RankOne { matrix: &'a mut Matrix, c: f64, x: &'a [f64] } -> (), |this| {
     for (j, &xj) in this.x.iter().enumerate() {
         axpy(this.c * xj, this.x, head_mut(this.matrix, j, this.x.len()));
     }
 });
 
 /// Copies the lower triangle of a matrix into its upper triangle.
-pub(crate) fn mirror(matrix: &mut DMatrix<f64>) {
+pub(crate) fn mirror(matrix: &mut Matrix) {
     let size = matrix.nrows();
     let values = matrix.as_mut_slice();
     each_below_diagonal(size, |i, j| values[i * size + j] = values[j * size + i]);
 }
 
 /// [`mirror`] of a matrix that is not needed otherwise.
-pub(crate) fn mirrored(mut matrix: DMatrix<f64>) -> DMatrix<f64> {
+pub(crate) fn mirrored(mut matrix: Matrix) -> Matrix {
     mirror(&mut matrix);
     matrix
 }
@@ -148,11 +140,11 @@ pub(crate) fn each_below_diagonal(size: usize, mut f: impl FnMut(usize, usize)) 
 
 /// x^T A y over the leading block of A.
 #[must_use]
-pub(crate) fn bilinear(matrix: &DMatrix<f64>, x: &[f64], y: &[f64]) -> f64 {
+pub(crate) fn bilinear(matrix: &Matrix, x: &[f64], y: &[f64]) -> f64 {
     dispatch(Bilinear { matrix, x, y })
 }
 
-vectorised!(Bilinear { matrix: &'a DMatrix<f64>, x: &'a [f64], y: &'a [f64] } -> f64, |this| {
+vectorised!(Bilinear { matrix: &'a Matrix, x: &'a [f64], y: &'a [f64] } -> f64, |this| {
     let columns = this.y.iter().enumerate();
     columns.map(|(j, y)| y * dot(head(this.matrix, j, this.x.len()), this.x)).sum()
 });

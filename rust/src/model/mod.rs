@@ -1,7 +1,6 @@
 //! Fitted models in the caller's units: plain data.
 
-use nalgebra::DMatrix;
-
+use crate::linalg::Matrix;
 use crate::{Error, Result};
 
 /// How a fit ended.
@@ -49,7 +48,7 @@ pub struct Posterior {
     /// Posterior mean: equation (6).
     pub mu: Vec<f64>,
     /// Posterior covariance: equation (6).
-    pub sigma: DMatrix<f64>,
+    pub sigma: Matrix,
     /// 1 - `alpha_j` `sigma_jj`: how well the data determine each weight.
     pub gamma: Vec<f64>,
     /// Noise precision; 1 for likelihoods without one.
@@ -89,9 +88,9 @@ pub struct OutputPosterior {
     /// Prior precision of the weights of each function.
     pub alpha: Vec<f64>,
     /// Posterior means, m x C.
-    pub mu: DMatrix<f64>,
+    pub mu: Matrix,
     /// Posterior covariance for each noise level.
-    pub sigma: Vec<DMatrix<f64>>,
+    pub sigma: Vec<Matrix>,
     /// Noise precision of each output, or one for all.
     pub beta: Vec<f64>,
     /// For each noise level, whether it was estimated and ended at the noise floor.
@@ -179,7 +178,7 @@ mod tests {
             assert!(check_precisions(&[1.0, bad], &[1.0]).is_err());
             assert!(check_weights(&[1.0], &[bad]).is_err());
         }
-        let units = check_precisions(&[0.0], &[1.0]).err().unwrap();
+        let units = check_precisions(&[1.0], &[0.0]).err().unwrap();
         assert!(units.is_invalid_input() && units.to_string().contains("rescale"));
         assert!(
             !check_weights(&[f64::NAN], &[])

@@ -36,21 +36,21 @@ impl Posterior {
     /// [`Error::Shape`] if the design has fewer functions than the fit.
     pub fn predictor(&self, design: &KernelDesign, likelihood: Likelihood) -> Result<Predictor> {
         let (bias, n, d) = (
-            usize::from(design.has_bias()),
-            design.n_centres(),
+            usize::from(design.bias),
+            design.n_centres,
             design.n_features(),
         );
-        self.check_functions("functions of the design", bias + n * design.kernels().len())?;
+        self.check_functions("functions of the design", bias + n * design.kernels.len())?;
         let mut blocks = Vec::new();
         let mut tables = BTreeMap::new();
         if bias > 0 && self.active.first() == Some(&0) {
             blocks.push(BlockHeader::Constant);
         }
-        for (p, kernel) in design.kernels().iter().enumerate() {
+        for (p, kernel) in design.kernels.iter().enumerate() {
             let of_kernel = bias + p * n..bias + (p + 1) * n;
             let active = self.active.iter().filter(|j| of_kernel.contains(j));
             let centres: Vec<f64> = active
-                .flat_map(|j| design.centre(j - of_kernel.start))
+                .flat_map(|j| &design.centres[(j - of_kernel.start) * d..][..d])
                 .copied()
                 .collect();
             if !centres.is_empty() {

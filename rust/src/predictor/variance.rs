@@ -4,13 +4,7 @@
 //! other rows.
 
 use crate::likelihood::probit::packed;
-use crate::linalg::simd::{Simd, WithSimd, dispatch};
-
-/// `y += c x`.
-#[inline(always)]
-pub(crate) fn axpy(c: f64, x: &[f64], y: &mut [f64]) {
-    y.iter_mut().zip(x).for_each(|(y, x)| *y += c * x);
-}
+use crate::linalg::simd::{Simd, WithSimd, axpy, dispatch};
 
 /// Basis functions at a batch of rows: function j at row r is `values[j * rows + r]`.
 #[derive(Clone, Copy)]

@@ -9,11 +9,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use nalgebra::DMatrix;
-
 use crate::Points;
 use crate::data::design::Family;
 use crate::data::low_rank::pivoted_cholesky::PivotedCholesky;
+use crate::linalg::Matrix;
 use crate::linalg::gemm::{TallMatrix, add_transpose_product};
 use crate::linalg::vector::dot;
 
@@ -27,7 +26,7 @@ pub(crate) const GAP: usize = 8;
 pub(crate) struct FamilyBasis {
     /// `None` if it needs too many landmarks.
     pub(crate) newton: Option<Arc<PivotedCholesky>>,
-    pub(crate) gram: Option<Arc<DMatrix<f64>>>,
+    pub(crate) gram: Option<Arc<Matrix>>,
 }
 
 /// Sums over rows of the Newton functions of one family, for the model at which they were computed.
@@ -38,7 +37,7 @@ pub(crate) struct ScreeningBounds {
     pub(crate) family: usize,
     pub(crate) newton: Arc<PivotedCholesky>,
     /// U^T W U, both triangles.
-    pub(crate) gram: Arc<DMatrix<f64>>,
+    pub(crate) gram: Arc<Matrix>,
     /// U^T W Phi_A, followed by U^T g.
     pub(crate) cross: Vec<f64>,
     /// sqrt(sum w P^2), and sum |g| P.

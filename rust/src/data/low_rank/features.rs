@@ -7,12 +7,11 @@
 
 use std::ops::Range;
 
-use nalgebra::DMatrix;
-
 use crate::Points;
 use crate::data::column_cache::{Sums, sum_over_rows};
 use crate::data::design::{Design, Family};
 use crate::data::low_rank::pivoted_cholesky::{PivotedCholesky, sample};
+use crate::linalg::Matrix;
 use crate::linalg::columns::{AlignedColumns, COLUMNS, Table, stride};
 use crate::linalg::gemm::{
     TallMatrix, add_combination, add_lower_transpose_product, add_transpose_product,
@@ -135,8 +134,8 @@ impl BasisTable {
     fn add_far(&self, newton: &PivotedCholesky, points: &Points, tol: f64, far: &mut Vec<f64>) {
         for (i, power) in self.powers.iter().enumerate() {
             // Landmarks cannot reduce the part of P^2 that allows for rounding.
-            let square = power * power - newton.rounding() * newton.largest();
-            if square > tol * newton.largest() {
+            let square = power * power - newton.rounding * newton.largest;
+            if square > tol * newton.largest {
                 far.extend((0..points.n_features()).map(|f| points.feature(f)[i]));
             }
         }
@@ -181,7 +180,7 @@ impl FamilyValues {
 }
 
 /// Error of a column, relative to its length, that counts as rounding.
-const EXACT_COLUMN: f64 = 1e-11;
+pub(crate) const EXACT_COLUMN: f64 = 1e-11;
 /// Largest number of functions outside families. Each is a feature of its own.
 pub(crate) const MAX_OTHERS: usize = 4;
 /// Rows, or functions, at a time: their features stay in the second-level cache.
@@ -289,11 +288,6 @@ impl LowRankFeatures {
     /// r.
     pub(crate) fn rank(&self) -> usize {
         self.features.width
-    }
-
-    /// Whether the error of each column, given its length, is rounding.
-    pub(crate) fn is_exact(&self, norms: &[f64]) -> bool {
-        self.error_within(EXACT_COLUMN, norms)
     }
 
     /// Whether the error of each column is at most this fraction of its length.
@@ -414,10 +408,10 @@ impl LowRankFeatures {
         right: &[f64],
         js: &[usize],
         norms: &[f64],
-    ) -> (DMatrix<f64>, Vec<f64>) {
+    ) -> (Matrix, Vec<f64>) {
         let (p, rank, rows) = (js.len(), self.rank(), self.rows_of(js, norms));
         let products = times(gram, &rows);
-        let mut out = DMatrix::zeros(p, p);
+        let mut out = Matrix::zeros(p, p);
         fill_pieces_of(
             p * p * rank,
             out.as_mut_slice(),
@@ -484,7 +478,7 @@ mod tests {
         let factor = LowRankFeatures::of(&design, None, EXACT_POLICY).unwrap();
         let all = design.values().unwrap();
         let norms: Vec<f64> = all.chunks(700).map(|c| dot(c, c).sqrt()).collect();
-        assert!(!factor.is_exact(&norms));
+        assert!(!factor.error_within(EXACT_COLUMN, &norms));
     }
 
     #[test]

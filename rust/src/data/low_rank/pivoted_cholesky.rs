@@ -30,9 +30,9 @@ pub(crate) struct PivotedCholesky {
     /// R^T row by row, each row up to its diagonal element.
     lower: Vec<f64>,
     /// Bound on the rounding error of P^2, relative to k(x, x).
-    rounding: f64,
+    pub(crate) rounding: f64,
     /// The largest k(x, x) among the points from which the landmarks were chosen.
-    largest: f64,
+    pub(crate) largest: f64,
 }
 
 impl PivotedCholesky {
@@ -134,16 +134,6 @@ impl PivotedCholesky {
     /// P, raised by the bound on rounding, from a residual and k(x, x).
     fn power(&self, residual: f64, own: f64) -> f64 {
         (residual.max(0.0) + self.rounding * own).sqrt()
-    }
-
-    /// The largest k(x, x) among the points from which the landmarks were chosen.
-    pub(crate) fn largest(&self) -> f64 {
-        self.largest
-    }
-
-    /// Bound on the rounding error of P^2, relative to k(x, x).
-    pub(crate) fn rounding(&self) -> f64 {
-        self.rounding
     }
 
     /// L.

@@ -3,27 +3,25 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use nalgebra::DMatrix;
-
 use crate::Result;
 use crate::data::column_cache::{lengths, unit_columns};
 use crate::data::low_rank::features::LowRankFeatures;
-use crate::data::{Facts, Statistics, Sweep, check_flag};
+use crate::data::{Facts, GramAndGradient, Statistics, Sweep};
+use crate::error::check_flag;
 use crate::linalg::columns::Table;
 use crate::linalg::vector::{axpy, dot};
 
 /// [`Statistics`] of a dictionary that is replaced by its low-rank features. No field has the length of the rows.
 #[derive(Clone)]
 pub(crate) struct LowRankStatistics {
-    features: Arc<LowRankFeatures>,
+    pub(crate) features: Arc<LowRankFeatures>,
     /// F^T W F, F^T W t and t^T W t.
     gram: Table,
     projections: Vec<f64>,
     target_sq: f64,
     facts: Facts,
-    /// F^T times the residual at the latest `mu`, and the deviance there.
+    /// F^T times the residual at the latest `mu`.
     gradient: Vec<f64>,
-    deviance: f64,
 }
 
 impl LowRankStatistics {
@@ -56,15 +54,7 @@ impl LowRankStatistics {
             gradient: projections.clone(),
             projections,
             target_sq,
-            deviance: target_sq,
         })
-    }
-
-    /// Whether the norms are near those of the original columns.
-    pub(crate) fn norms_are_close(&self) -> bool {
-        /// Largest error of a column, relative to its norm.
-        const MAX_ERROR: f64 = 0.5;
-        self.features.error_within(MAX_ERROR, &self.facts.norms)
     }
 
     fn move_to(&mut self, active: &[usize], mu: &[f64]) -> Result<f64> {
@@ -74,9 +64,7 @@ impl LowRankStatistics {
         self.gradient.copy_from_slice(&self.projections);
         axpy(-1.0, &explained, &mut self.gradient);
         // ||t - F a||^2 = t^T t - a^T F^T t - a^T F^T (t - F a)
-        self.deviance =
-            self.target_sq - dot(&model, &self.projections) - dot(&model, &self.gradient);
-        Ok(self.deviance)
+        Ok(self.target_sq - dot(&model, &self.projections) - dot(&model, &self.gradient))
     }
 }
 
@@ -108,12 +96,7 @@ impl Statistics for LowRankStatistics {
         Ok(unit_columns(sums, &self.facts.norms, true, vec![deviance]))
     }
 
-    fn among(
-        &mut self,
-        active: &[usize],
-        mu: &[f64],
-        js: &[usize],
-    ) -> Result<(DMatrix<f64>, Vec<f64>)> {
+    fn among(&mut self, active: &[usize], mu: &[f64], js: &[usize]) -> Result<GramAndGradient> {
         self.move_to(active, mu)?;
         let (gram, right) = (&self.gram, &self.gradient);
         let among = self
@@ -127,10 +110,10 @@ impl Statistics for LowRankStatistics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::low_rank::features::{EXACT, LowRankPolicy};
+    use crate::data::low_rank::features::{EXACT, EXACT_COLUMN, LowRankPolicy};
     use crate::data::low_rank::{gaussian, points};
+    use crate::data::tests::{all_sums, assert_near};
     use crate::data::{DenseDesign, Design, Observations};
-    use crate::linalg::vector::mirrored;
     use crate::{Kernel, KernelDesign, Likelihood};
 
     fn weights(n: usize) -> Vec<f64> {
@@ -150,13 +133,6 @@ mod tests {
         DenseDesign::new(design.values().unwrap(), design.n_rows(), design.n_basis()).unwrap()
     }
 
-    fn assert_near(a: &[f64], b: &[f64], tol: f64) {
-        assert_eq!(a.len(), b.len());
-        for (a, b) in a.iter().zip(b) {
-            assert!((a - b).abs() < tol * (1.0 + b.abs()), "{a} {b}");
-        }
-    }
-
     fn check(rows: &[f64], centres: &[f64], kernels: Vec<Kernel>, bias: bool) {
         let design = KernelDesign::new(rows, centres, 2, kernels, bias).unwrap();
         let (n, k) = (design.n_rows(), design.n_basis());
@@ -167,26 +143,17 @@ mod tests {
         let features = LowRankFeatures::of(&design, Some(&weights(n)), policy).unwrap();
         let dense = stored(&design);
         let mut rows = observations(&dense);
-        assert!(features.rank() < n / 3 && features.is_exact(&rows.facts().norms));
+        assert!(
+            features.rank() < n / 3 && features.error_within(EXACT_COLUMN, &rows.facts().norms)
+        );
         let scale = rows.facts().target_scale;
         let scaled: Vec<f64> = target(n).iter().map(|t| t / scale).collect();
         let mut part =
             LowRankStatistics::new(features, &scaled, Some(&weights(n)), scale, None).unwrap();
         let (active, mu, js) = ([0, 7, k - 1], [3.0, -2.0, 5.0], [4, 0, k / 2]);
         let sums = |stats: &mut dyn Statistics| {
-            let mut all = vec![stats.facts().n_obs, stats.facts().target_scale];
-            all.extend_from_slice(&stats.facts().norms);
-            all.push(stats.deviance(&active, &mu).unwrap());
-            let (mut gram, mut slope) = (DMatrix::zeros(3, 3), vec![0.0; 3]);
-            all.push(stats.local(&active, &mu, &mut gram, &mut slope).unwrap());
-            all.extend(gram.iter().chain(&slope));
-            stats.gradient(&active, &mu, &mut slope).unwrap();
-            let sweep = stats.sweep(&active, &mu, &[k - 1, 2]).unwrap();
-            all.extend(&sweep.deviances);
-            all.extend([slope, sweep.diag, sweep.gradient, sweep.gram.concat()].concat());
-            let (gram, gradient) = stats.among(&active, &mu, &js).unwrap();
-            all.extend(mirrored(gram).iter().chain(&gradient));
-            all
+            let facts = [&stats.facts().norms[..], &[stats.facts().target_scale]].concat();
+            [facts, all_sums(stats, &active, &mu, &js)].concat()
         };
         assert_near(&sums(&mut part), &sums(&mut rows), 1e-8);
     }

@@ -19,7 +19,7 @@
 
 use std::collections::BTreeSet;
 
-use nalgebra::{DMatrix, DVector};
+use nalgebra::DVector;
 
 use crate::data::Statistics;
 use crate::fit::context::Fit;
@@ -27,6 +27,7 @@ use crate::fit::model::Model;
 use crate::fit::record::{Action, Stop};
 use crate::fit::refine::Refined;
 use crate::fit::tuning::Tuning;
+use crate::linalg::Matrix;
 use crate::{Error, Result};
 
 /// A new alpha of active function `k`, clamped to its floor and to the largest multiple of the sparsity factor s; 0 stays 0.
@@ -95,7 +96,7 @@ impl Residual {
     }
 
     /// The Jacobian with the rows of held alphas replaced: these alphas do not move.
-    fn hold(&self, mut jacobian: DMatrix<f64>) -> DMatrix<f64> {
+    fn hold(&self, mut jacobian: Matrix) -> Matrix {
         for k in (0..self.held.len()).filter(|&k| self.held[k]) {
             jacobian.row_mut(k).fill(0.0);
             jacobian[(k, k)] = -1.0;
@@ -133,7 +134,7 @@ fn mean_size(model: &Model, k: usize) -> f64 {
 }
 
 /// dR / dx.
-fn jacobian(stats: &mut dyn Statistics, model: &Model) -> Result<DMatrix<f64>> {
+fn jacobian(stats: &mut dyn Statistics, model: &Model) -> Result<Matrix> {
     let drift = stats.variance_drift(&model.active, model.reference(), model.sigma())?;
     let (alpha, mu, sigma, m) = (&model.alpha, model.mu(), model.sigma(), model.len());
     // gamma = s / (alpha + s) avoids the cancellation in 1 - alpha Sigma.
@@ -142,7 +143,7 @@ fn jacobian(stats: &mut dyn Statistics, model: &Model) -> Result<DMatrix<f64>> {
         s / (alpha[k] + s)
     };
     let gamma: Vec<f64> = (0..m).map(gamma_of).collect();
-    Ok(DMatrix::from_fn(m, m, |j, k| {
+    Ok(Matrix::from_fn(m, m, |j, k| {
         let (size, prior) = (mean_size(model, j), model.priors[j]);
         let own = if j == k { sigma[(j, j)] } else { 0.0 };
         let d_variance = alpha[k] * (mu[k] * drift[(j, k)] - sigma[(j, k)] * sigma[(j, k)]);
@@ -155,12 +156,12 @@ fn jacobian(stats: &mut dyn Statistics, model: &Model) -> Result<DMatrix<f64>> {
 }
 
 /// The step d with `R + J d = 0` in the free rows and d = `given` in the others; `None` if that system is singular.
-fn solve(jacobian: &DMatrix<f64>, r: &[f64], free: &[bool], given: f64) -> Option<Vec<f64>> {
+fn solve(jacobian: &Matrix, r: &[f64], free: &[bool], given: f64) -> Option<Vec<f64>> {
     let rows: Vec<usize> = (0..r.len()).filter(|&k| free[k]).collect();
     if rows.is_empty() {
         return Some(vec![given; r.len()]);
     }
-    let matrix = DMatrix::from_fn(rows.len(), rows.len(), |a, b| jacobian[(rows[a], rows[b])]);
+    let matrix = Matrix::from_fn(rows.len(), rows.len(), |a, b| jacobian[(rows[a], rows[b])]);
     let right = DVector::from_fn(rows.len(), |a, _| {
         let fixed = (0..r.len())
             .filter(|&k| !free[k])
@@ -195,7 +196,7 @@ fn stepped(model: &Model, direction: &[f64], length: f64) -> Vec<f64> {
 
 impl Fit<'_, '_> {
     /// Brings the active set to the fixed point: by Newton's method, and by Rprop to a closer start where Newton's method stalls.
-    pub(crate) fn solve_fixed_point(&mut self, tol: f64) -> std::result::Result<Refined, Stop> {
+    pub(crate) fn solve_fixed_point(&mut self, tol: f64) -> Result<Refined, Stop> {
         let mut near = 0.1;
         loop {
             let before = self.model.alpha.clone();
@@ -219,7 +220,7 @@ impl Fit<'_, '_> {
     }
 
     /// Newton's method to the fixed point. Functions whose alpha tends to infinity are deleted once the others have converged.
-    pub(crate) fn newton(&mut self, tol: f64) -> std::result::Result<Refined, Stop> {
+    pub(crate) fn newton(&mut self, tol: f64) -> Result<Refined, Stop> {
         self.record_mode()?;
         for _ in 0..Tuning::MAX_STEPS {
             let here = Residual::of(self.model);
@@ -249,7 +250,7 @@ impl Fit<'_, '_> {
     /// Returns `false`, with the model restored, if none does.
     fn damped_step(
         &mut self,
-        jacobian: &DMatrix<f64>,
+        jacobian: &Matrix,
         here: &Residual,
         n_lengths: usize,
     ) -> Result<bool> {
@@ -273,7 +274,7 @@ impl Fit<'_, '_> {
     }
 
     /// Deletes the marked functions, and finds the mode without them.
-    fn delete_marked(&mut self, marked: &[bool]) -> std::result::Result<(), Stop> {
+    fn delete_marked(&mut self, marked: &[bool]) -> Result<(), Stop> {
         for k in (0..marked.len()).rev().filter(|&k| marked[k]) {
             let j = self.model.active[k];
             let gain = self.model.factors(k).gain_of_deleting(self.model.alpha[k]);
@@ -288,7 +289,7 @@ impl Fit<'_, '_> {
     ///
     /// Slow but robust: where R demands alpha = infinity, but not at the alpha that a Newton step predicts, R changes its sign
     /// in between, and halving finds the root. Ends within `near` of the fixed point, at the round-off of R, or after [`Tuning::MAX_STEPS`] rounds.
-    fn rprop(&mut self, near: f64) -> std::result::Result<bool, Stop> {
+    fn rprop(&mut self, near: f64) -> Result<bool, Stop> {
         self.find_mode()?;
         let mut steps = vec![(0.5_f64, 0.0); self.model.len()];
         for round in 0..Tuning::MAX_STEPS {
@@ -316,7 +317,7 @@ impl Fit<'_, '_> {
 
     /// Newton steps that refine a fixed point from the tolerance to round-off, in the alphas and in the mode, so that the
     /// published result does not depend on the order in which sums over rows were accumulated.
-    pub(crate) fn refine_to_rounding(&mut self) -> std::result::Result<(), Stop> {
+    pub(crate) fn refine_to_rounding(&mut self) -> Result<(), Stop> {
         let mut best = self.model.clone();
         match self.take_full_steps(&mut best) {
             Ok(()) => {}
@@ -366,11 +367,7 @@ impl Fit<'_, '_> {
 impl Fit<'_, '_> {
     /// Takes the first solution of the linearised problem that reduces R, by itself or with a few Newton steps from its end.
     /// Returns `false`, with the model restored, if none does.
-    fn josephy_newton_step(
-        &mut self,
-        jacobian_here: &DMatrix<f64>,
-        here: &Residual,
-    ) -> Result<bool> {
+    fn josephy_newton_step(&mut self, jacobian_here: &Matrix, here: &Residual) -> Result<bool> {
         // With a smaller R only round-off prevents progress, and other choices of functions do not help.
         let n_trials = if here.norm() < Tuning::LOOSE_TOL {
             1
@@ -409,7 +406,7 @@ impl Fit<'_, '_> {
 /// A step d is relative and in the prior variance, `1/alpha (1 - d)`: where one function is about to replace a nearly
 /// equal one, R is far from linear in ln alpha, but almost linear in the variances.
 fn complementary_steps<'a>(
-    jacobian: &'a DMatrix<f64>,
+    jacobian: &'a Matrix,
     here: &'a Residual,
 ) -> impl Iterator<Item = Vec<f64>> + 'a {
     let retained = here.retained();
@@ -436,7 +433,7 @@ fn scaled_budget(budget: usize, n_alphas: usize, power: u32) -> usize {
 
 /// The search for sets of positive variances that solve the linearised problem.
 struct ActiveSetSearch<'a> {
-    jacobian: &'a DMatrix<f64>,
+    jacobian: &'a Matrix,
     r: &'a [f64],
     /// Sets that were tried: from one of them the same corrections would follow.
     seen: BTreeSet<Vec<bool>>,

@@ -1,7 +1,5 @@
 //! The posterior mode at given alphas: Tipping & Faul (2003), equation (10).
 
-use nalgebra::DMatrix;
-
 use crate::data::Statistics;
 use crate::fit::context::Fit;
 use crate::fit::model::Model;
@@ -19,11 +17,9 @@ pub(crate) fn find_mode(stats: &mut dyn Statistics, model: &mut Model) -> Result
     let m = model.len();
     let active = model.active.clone();
     let mut mu = starting_point(stats, model)?;
-    let mut gram = DMatrix::zeros(m, m);
-    let mut gradient = vec![0.0; m];
     let mut chol = Cholesky::with_capacity(m.max(1));
     chol.cancelled_by(stats.facts().cancel.clone());
-    let mut deviance = stats.local(&active, &mu, &mut gram, &mut gradient)?;
+    let (mut deviance, (mut gram, mut gradient)) = stats.local(&active, &mu)?;
     let mut last = f64::INFINITY;
     for _ in 0..Tuning::MAX_STEPS {
         let slope: Vec<f64> = (0..m)
@@ -48,7 +44,7 @@ pub(crate) fn find_mode(stats: &mut dyn Statistics, model: &mut Model) -> Result
             break;
         };
         mu = next;
-        deviance = stats.local(&active, &mu, &mut gram, &mut gradient)?;
+        (deviance, (gram, gradient)) = stats.local(&active, &mu)?;
     }
     model.set_data(&mu, &gradient, &[deviance], Some(&gram))
 }

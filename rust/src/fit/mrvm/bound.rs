@@ -9,17 +9,15 @@
 //! with the gradient `Phi^T (Y - Phi W) - A W` in W, where Y are the targets of the E-step. A stationary point of B is a fixed
 //! point of both steps.
 
-use nalgebra::DMatrix;
-
 use crate::Result;
 use crate::fit::tuning::Tuning;
 use crate::likelihood::probit::{Probit, packed};
-use crate::linalg::Cholesky;
 use crate::linalg::batched_triangular::LANES;
 use crate::linalg::gemm::{TallMatrix, add_lower_transpose_product, add_transpose_product};
 use crate::linalg::gemm::{add_combination, product};
-use crate::linalg::simd::{Simd, WithSimd, dispatch};
+use crate::linalg::simd::{dispatch, vectorised};
 use crate::linalg::vector::{axpy, dot, head};
+use crate::linalg::{Cholesky, Matrix};
 use crate::parallel::map_pieces;
 
 /// B as a function of `x`: the weights of each class, class after class, then ln alpha of each function.
@@ -32,7 +30,7 @@ pub(crate) struct Bound<'a> {
     /// Columns of the active functions, N x m.
     pub(crate) columns: Vec<f64>,
     /// Their inner products, with the sample weights, m x m.
-    pub(crate) gram: DMatrix<f64>,
+    pub(crate) gram: Matrix,
     pub(crate) labels: &'a [usize],
     pub(crate) row_weights: Option<&'a [f64]>,
     pub(crate) probit: &'a Probit,
@@ -52,7 +50,7 @@ pub(crate) struct View {
     /// `sum_c w_kc^2` for each function.
     squares: Vec<f64>,
     /// The inverse of Phi^T Phi + A.
-    sigma: DMatrix<f64>,
+    sigma: Matrix,
     /// Minus the Hessian of each row's ln P in its scores, times the sample weight: a column for each pair of classes.
     curvatures: Vec<f64>,
 }
@@ -98,7 +96,7 @@ impl Bound<'_> {
         chol.refactor(m, |i, j| {
             self.gram[(i, j)] + if i == j { alpha[i] } else { 0.0 }
         })?;
-        let mut sigma = DMatrix::zeros(m, m);
+        let mut sigma = Matrix::zeros(m, m);
         chol.inverse_into(&mut sigma)?;
 
         let scores = self.scores(x);
@@ -282,44 +280,31 @@ impl Bound<'_> {
     }
 }
 
-/// For each row of a piece, the product of its symmetric matrix in `curvatures` with its scores.
-struct SymmetricProduct<'a> {
-    /// Starts at the first row of the piece; columns are `stride` apart.
-    curvatures: &'a [f64],
-    stride: usize,
-    height: usize,
-    scores: &'a [f64],
-    out: &'a mut [f64],
-}
-
-impl WithSimd for SymmetricProduct<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let (n, scores) = (self.height, self.scores);
-        for c in 0..scores.len() / n {
-            let (before, from) = self.out.split_at_mut(c * n);
-            let own = &mut from[..n];
-            let of_c = &scores[c * n..][..n];
-            for d in 0..=c {
-                let curvature = &self.curvatures[packed(c, d) * self.stride..][..n];
-                let of_d = &scores[d * n..][..n];
-                if c == d {
-                    for r in 0..n {
-                        own[r] += curvature[r] * of_d[r];
-                    }
-                    continue;
-                }
+// For each row of a piece, the product of its symmetric matrix in `curvatures` with its scores. `curvatures` starts at the first row of the
+// piece; its columns are `stride` apart.
+vectorised!(SymmetricProduct {
+    curvatures: &'a [f64], stride: usize, height: usize, scores: &'a [f64], out: &'a mut [f64]
+} -> (), |this| {
+    let (n, scores) = (this.height, this.scores);
+    for c in 0..scores.len() / n {
+        let (before, from) = this.out.split_at_mut(c * n);
+        let own = &mut from[..n];
+        let of_c = &scores[c * n..][..n];
+        for d in 0..=c {
+            let curvature = &this.curvatures[packed(c, d) * this.stride..][..n];
+            let of_d = &scores[d * n..][..n];
+            for r in 0..n {
+                own[r] += curvature[r] * of_d[r];
+            }
+            if c != d {
                 let other = &mut before[d * n..][..n];
                 for r in 0..n {
-                    own[r] += curvature[r] * of_d[r];
                     other[r] += curvature[r] * of_c[r];
                 }
             }
         }
     }
-}
+});
 
 #[cfg(test)]
 mod tests {
@@ -336,7 +321,7 @@ mod tests {
         let n = labels.len();
         let columns: Vec<f64> = (0..n * m).map(|i| (0.37 * i as f64).sin()).collect();
         let weigh = |row: usize| weights.map_or(1.0, |w| w[row]);
-        let gram = DMatrix::from_fn(m, m, |i, j| {
+        let gram = Matrix::from_fn(m, m, |i, j| {
             (0..n)
                 .map(|r| weigh(r) * columns[i * n + r] * columns[j * n + r])
                 .sum()

@@ -14,8 +14,6 @@ pub use trust_region::Ascent;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use nalgebra::DMatrix;
-
 use crate::data::{Observations, Statistics};
 use crate::fit::context::Fit;
 use crate::fit::dictionary::Dictionary;
@@ -28,6 +26,7 @@ use crate::fit::settings::{NoisePrecision, Rules};
 use crate::fit::tuning::{Effort, Tuning};
 use crate::fit::working_set::WorkingSet;
 use crate::likelihood::probit::Probit;
+use crate::linalg::Matrix;
 use crate::model::{OutputPosterior, Status};
 use crate::{Error, Result};
 
@@ -123,20 +122,20 @@ impl<'a> RetargetedFit<'a> {
         );
         let bound = Bound {
             columns: stats.active_columns(&model.active),
-            gram: DMatrix::from_fn(m, m, |i, j| model.gram(i, j)),
+            gram: Matrix::from_fn(m, m, |i, j| model.gram(i, j)),
             labels,
-            row_weights: stats.row_weights(),
+            row_weights: stats.weights.as_deref(),
             probit,
             n_classes: c,
         };
         if m == 0 {
             return bound.targets(&[]);
         }
-        let maximum = trust_region::maximize(&bound, point(model), ascent, cancel.as_deref())?;
-        let alpha: Vec<f64> = maximum.x[m * c..].iter().map(|a| a.exp()).collect();
+        let (x, targets) = trust_region::maximize(&bound, point(model), ascent, cancel.as_deref())?;
+        let alpha: Vec<f64> = x[m * c..].iter().map(|a| a.exp()).collect();
         let betas = model.betas();
         model.set_hyperparameters(&alpha, &betas)?;
-        Ok(maximum.targets)
+        Ok(targets)
     }
 
     /// Maximises the evidence of the targets over functions and alphas, until no candidate gains `gain` nats and each ln alpha is
@@ -230,11 +229,7 @@ impl<'a> RetargetedFit<'a> {
 
 impl Fit<'_, '_> {
     /// Maximizes the evidence with greedy steps on working sets; re-estimates each alpha once if no step is needed.
-    fn m_step(
-        &mut self,
-        whole: Option<&WorkingSet>,
-        effort: Effort,
-    ) -> std::result::Result<(), Stop> {
+    fn m_step(&mut self, whole: Option<&WorkingSet>, effort: Effort) -> Result<(), Stop> {
         loop {
             let next;
             let set = if let Some(whole) = whole {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use crate::data::check_flag;
+use crate::error::check_flag;
 use crate::linalg::Cholesky;
 use crate::linalg::batched_triangular::LANES;
 use crate::linalg::gemm::product;
@@ -117,12 +117,9 @@ impl TopDownFit {
             let alpha = &alpha[c.start * m..c.end * m];
             let mut chol = Cholesky::with_capacity(m);
             chol.cancelled_by(self.cancel.clone());
-            let factored = chol.refactor(m, |i, j| {
+            chol.refactor(m, |i, j| {
                 self.gram[i + j * m] + if i == j { alpha[i] } else { 0.0 }
-            });
-            // A cancelled factorisation reports the same error.
-            check_flag(self.cancel.as_deref())?;
-            factored?;
+            })?;
             let mut weights = products[c.start * m..c.end * m].to_vec();
             chol.solve_in_place(&mut weights);
             Ok(weights)

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use crate::data::check_flag;
+use crate::error::check_flag;
 use crate::fit::mrvm::bound::{Bound, View};
 use crate::fit::tuning::Tuning;
 use crate::linalg::Cholesky;
@@ -22,14 +22,7 @@ pub struct Ascent {
     pub radius: f64,
 }
 
-/// The result of [`maximize`].
-pub(crate) struct Maximum {
-    pub(crate) x: Vec<f64>,
-    /// The auxiliary targets that the E-step returns there.
-    pub(crate) targets: Vec<f64>,
-}
-
-/// Maximises the bound from `x`.
+/// Maximises the bound from `x`; returns the maximum and the auxiliary targets that the E-step returns there.
 ///
 /// # Errors
 /// [`Error::Interrupted`], and [`Error::NotPositiveDefinite`] if the posterior precision at `x` is indefinite.
@@ -38,7 +31,7 @@ pub(crate) fn maximize(
     x: Vec<f64>,
     ascent: Ascent,
     cancel: Option<&AtomicBool>,
-) -> Result<Maximum> {
+) -> Result<(Vec<f64>, Vec<f64>)> {
     let (lowest, limit) = (Tuning::ALPHA_FLOOR.ln(), Tuning::MAX_LN_CHANGE);
     let ln_alpha = &x[bound.len() * bound.n_classes..];
     let limits: Vec<_> = ln_alpha
@@ -50,10 +43,8 @@ pub(crate) fn maximize(
     for _ in 0..Tuning::MAX_STEPS {
         match step(bound, &at, &limits, &mut radius, cancel)? {
             Move::Last(x) => {
-                return Ok(Maximum {
-                    targets: bound.targets(&x)?,
-                    x,
-                });
+                let targets = bound.targets(&x)?;
+                return Ok((x, targets));
             }
             Move::To(view, x) => {
                 let gain = view.value - at.0.value;
@@ -66,7 +57,7 @@ pub(crate) fn maximize(
         }
     }
     let (View { targets, .. }, x) = at;
-    Ok(Maximum { x, targets })
+    Ok((x, targets))
 }
 
 /// Whether an alpha has reached its upper limit.

@@ -15,14 +15,15 @@
 //! The gain of adding i at its best precision is equation (27) at these factors. Both gains are exact. With several outputs the gains
 //! are sums over them, and the outputs of one noise level share S, s and Sigma.
 
+use crate::Error;
 use crate::fit::candidates::most_aligned;
 use crate::fit::evidence::Factors;
 use crate::fit::greedy::LocalFit;
 use crate::fit::model::Model;
 use crate::fit::record::{Recorder, Stop};
 use crate::fit::tuning::Tuning;
+use crate::linalg::Cholesky;
 use crate::linalg::vector::dot;
-use crate::linalg::{Cholesky, FactorizationError};
 use crate::parallel::map_pieces;
 
 /// A change of the active set. Functions are numbered as in the working set.
@@ -177,7 +178,7 @@ struct Deletion {
 }
 
 impl Deletion {
-    fn new(model: &Model, positions: &[usize]) -> Result<Self, FactorizationError> {
+    fn new(model: &Model, positions: &[usize]) -> Result<Self, Error> {
         let mut chol = vec![Cholesky::with_capacity(positions.len()); model.levels.len()];
         for (chol, level) in chol.iter_mut().zip(&model.levels) {
             chol.refactor(positions.len(), |a, b| {

@@ -150,13 +150,10 @@ impl Piece<'_> {
                         group.log_probabilities::<FUSED>(&mut to[class * height..]);
                     }
                 }
-                Wanted::Expectations(labels) => {
+                Wanted::Expectations(labels) | Wanted::Curvatures(labels) => {
+                    let curved = matches!(self.wanted, Wanted::Curvatures(_));
                     group.set::<FUSED>(&rows, |row| labels[row]);
-                    group.expectations::<FUSED>(to, height, self.log_probability, false);
-                }
-                Wanted::Curvatures(labels) => {
-                    group.set::<FUSED>(&rows, |row| labels[row]);
-                    group.expectations::<FUSED>(to, height, self.log_probability, true);
+                    group.expectations::<FUSED>(to, height, self.log_probability, curved);
                 }
             }
         }

@@ -215,38 +215,11 @@ fn join(parts: &[Vec<f64>], n_rows: usize, n_columns: usize) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
+    //! Values and refusals are tested in `tests/python/test_probit.py`.
+
     use proptest::prelude::*;
 
     use super::*;
-
-    /// ln P(t = own) and the mean hazard of each class by the trapezoidal rule on a fine grid.
-    fn brute_force(scores: &[f64], own: usize) -> (f64, Vec<f64>) {
-        let others = || (0..scores.len()).filter(|&j| j != own);
-        let lowest = others()
-            .map(|j| scores[own] - scores[j])
-            .fold(0.0, f64::min);
-        // The mode lies between 0 and minus the lowest difference.
-        let (n, from) = (12_000_u32, -12.0);
-        let step = (24.0 - lowest) / f64::from(n);
-        let n = n as usize;
-        let at = |k: usize| from + step * k as f64;
-        let term = |k: usize| {
-            let sum: f64 = others()
-                .map(|j| crate::special::log_cdf(at(k) + scores[own] - scores[j]))
-                .sum();
-            sum - 0.5 * at(k) * at(k)
-        };
-        let terms: Vec<f64> = (0..n).map(term).collect();
-        let highest = terms.iter().fold(f64::NEG_INFINITY, |a, &b| a.max(b));
-        let total: f64 = terms.iter().map(|t| (t - highest).exp()).sum();
-        let mean = |j: usize| {
-            let hazard = |k| crate::special::cdf::<false>(at(k) + scores[own] - scores[j]).hazard;
-            let sum: f64 = (0..n).map(|k| (terms[k] - highest).exp() * hazard(k)).sum();
-            if j == own { 0.0 } else { sum / total }
-        };
-        let log = highest + (total * step).ln() - 0.5 * (2.0 * std::f64::consts::PI).ln();
-        (log, (0..scores.len()).map(mean).collect())
-    }
 
     fn rows() -> impl Strategy<Value = (Vec<f64>, usize)> {
         (2..=10_usize, -1.0..1.5_f64).prop_flat_map(|(n, size)| {
@@ -257,24 +230,6 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
-
-        #[test]
-        fn probabilities_and_expectations_are_exact_to_a_millionth((scores, own) in rows()) {
-            let (probit, n) = (Probit::default(), scores.len());
-            let (log, means) = brute_force(&scores, own);
-            let p = probit.probabilities(&scores, n).unwrap();
-            prop_assert!((p[own] - log.exp()).abs() < 1e-6);
-            prop_assert!((p.iter().sum::<f64>() - 1.0).abs() < 1e-12);
-            let log_p = probit.log_probabilities(&scores, n).unwrap();
-            prop_assert!((log_p[own] - log).abs() < 2e-6);
-            let found = probit.expectations(&scores, &[own], n).unwrap();
-            prop_assert!((found.log_probability[0] - log).abs() < 1e-6);
-            for (class, mean) in means.iter().enumerate() {
-                let expected = if class == own { means.iter().sum() } else { -mean };
-                let error = found.targets[class] - scores[class] - expected;
-                prop_assert!(error.abs() < 1e-6, "{class}: {error}");
-            }
-        }
 
         #[test]
         fn curvatures_are_minus_the_derivatives_of_the_expectations((scores, own) in rows()) {
@@ -363,18 +318,5 @@ mod tests {
         let (own, other) = (found.targets[0], found.targets[1]);
         // The mean of all copies equals the mean score.
         assert!((own - other).abs() < 2e-3 && (own + 999.0 * other + 1e6).abs() < 1e-3);
-    }
-
-    #[test]
-    fn invalid_input_is_rejected() {
-        let probit = Probit::default();
-        assert!(Probit::new(0).is_err() && Probit::new(1001).is_err());
-        assert!(probit.probabilities(&[1.0, 2.0], 1).is_err());
-        assert!(probit.probabilities(&[1.0, 2.0, 3.0], 2).is_err());
-        assert!(probit.probabilities(&[1.0, f64::NAN], 2).is_err());
-        assert!(probit.probabilities(&[1.0, 1e13], 2).is_err());
-        assert!(probit.expectations(&[1.0, 2.0], &[2], 2).is_err());
-        assert!(probit.expectations(&[1.0, 2.0], &[0, 1], 2).is_err());
-        assert!(probit.probabilities(&[], 3).unwrap().is_empty());
     }
 }

@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
-use nalgebra::DMatrix;
-
-use crate::error::{FactorizationError, NotPositiveDefinite};
+use crate::Result;
+use crate::error::{NotPositiveDefinite, check_flag};
+use crate::linalg::Matrix;
 use crate::linalg::batched_triangular::{
     LANES, Lanes, add_lane_products, factor_lanes, pack_lower, solve_lanes,
 };
@@ -25,7 +25,7 @@ mod tests;
 /// allocates.
 #[derive(Debug)]
 pub struct Cholesky {
-    factor: DMatrix<f64>,
+    factor: Matrix,
     len: usize,
     /// Work vectors with the capacity of the factor.
     work: Vec<f64>,
@@ -47,11 +47,11 @@ impl Cholesky {
     pub fn with_capacity(capacity: usize) -> Self {
         // Columns aligned to cache lines.
         let capacity = stride(capacity);
-        Self::empty_in(DMatrix::zeros(capacity, capacity))
+        Self::empty_in(Matrix::zeros(capacity, capacity))
     }
 
     /// The factor of a 0 x 0 matrix with this storage.
-    fn empty_in(factor: DMatrix<f64>) -> Self {
+    fn empty_in(factor: Matrix) -> Self {
         let capacity = factor.nrows();
         Self {
             factor,
@@ -72,17 +72,9 @@ impl Cholesky {
     }
 
     /// Ends the O(n^3) operations [`Cholesky::refactor`] and [`Cholesky::inverse_into`] with
-    /// [`FactorizationError::Cancelled`] once the flag is raised.
+    /// [`Error::Interrupted`](crate::Error::Interrupted) once the flag is raised.
     pub fn cancelled_by(&mut self, flag: Option<Arc<AtomicBool>>) {
         self.cancel = flag;
-    }
-
-    fn check_cancelled(&self) -> Result<(), FactorizationError> {
-        let raised = |flag: &Arc<AtomicBool>| flag.load(Ordering::Relaxed);
-        if self.cancel.as_ref().is_some_and(raised) {
-            return Err(FactorizationError::Cancelled);
-        }
-        Ok(())
     }
 
     /// Number of rows.
@@ -95,11 +87,6 @@ impl Cholesky {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
-    }
-
-    /// Removes all rows.
-    pub fn clear(&mut self) {
-        self.len = 0;
     }
 
     /// Element (i, j) of L, for j <= i < len.
@@ -129,26 +116,7 @@ impl Cholesky {
         }
     }
 
-    /// Appends a row and column to A: `column` above `diagonal`. Returns the new squared pivot, the Schur complement.
-    ///
-    /// # Errors
-    /// [`NotPositiveDefinite`] if the pivot is not positive; the factor is then unchanged.
-    ///
-    /// # Panics
-    /// If `column` is shorter than `len`.
-    pub fn push(&mut self, column: &[f64], diagonal: f64) -> Result<f64, NotPositiveDefinite> {
-        self.reserve(self.len + 1);
-        let mut row = std::mem::take(&mut self.work);
-        row.clear();
-        row.extend_from_slice(&column[..self.len]);
-        self.solve_lower_in_place(&mut row);
-        let pivot = diagonal - dot(&row, &row);
-        let pushed = self.push_solved(&row, pivot);
-        self.work = row;
-        pushed.map(|()| pivot)
-    }
-
-    /// [`Cholesky::push`] given the new row of L, which is L^-1 times the column, and the squared pivot.
+    /// Appends a row and column to A, given the new row of L, which is L^-1 times the column, and the squared pivot, the Schur complement.
     ///
     /// # Errors
     /// [`NotPositiveDefinite`] if the pivot is not positive; the factor is then unchanged.
@@ -173,12 +141,8 @@ impl Cholesky {
     /// Factors an n x n matrix; `a(i, j)` is called for j <= i only.
     ///
     /// # Errors
-    /// [`FactorizationError`], with the offending row if the matrix is indefinite; the factor is then empty.
-    pub fn refactor(
-        &mut self,
-        n: usize,
-        a: impl Fn(usize, usize) -> f64,
-    ) -> Result<(), FactorizationError> {
+    /// [`Error::NotPositiveDefinite`](crate::Error::NotPositiveDefinite) with the offending row, or [`Error::Interrupted`]; the factor is then empty.
+    pub fn refactor(&mut self, n: usize, a: impl Fn(usize, usize) -> f64) -> Result<()> {
         self.reserve(n);
         self.len = 0;
         let stride = self.factor.nrows();
@@ -186,7 +150,7 @@ impl Cholesky {
         let mut lower = Vec::with_capacity(n * (n + 1) / 2);
         let mut lanes = vec![[0.0; LANES]; n];
         for rows in pieces(n, LANES) {
-            self.check_cancelled()?;
+            check_flag(self.cancel.as_deref())?;
             let Range { start: first, end } = rows;
             let x = &mut lanes[..end];
             for (j, x) in x.iter_mut().enumerate() {
@@ -251,11 +215,11 @@ impl Cholesky {
     /// Writes the inverse of A, exactly symmetric, into the leading `len` x `len` block of `out`.
     ///
     /// # Errors
-    /// [`FactorizationError::Cancelled`]; `out` then has no meaning.
+    /// [`Error::Interrupted`](crate::Error::Interrupted); `out` then has no meaning.
     ///
     /// # Panics
     /// If `out` is smaller than that.
-    pub fn inverse_into(&self, out: &mut DMatrix<f64>) -> Result<(), FactorizationError> {
+    pub fn inverse_into(&self, out: &mut Matrix) -> Result<()> {
         let n = self.len;
         assert!(
             out.nrows().min(out.ncols()) >= n,
@@ -268,7 +232,7 @@ impl Cholesky {
         // X = L^-1 in blocks of columns, each from its first diagonal element down; then X^T X.
         let mut blocks: Vec<Vec<Lanes>> = Vec::new();
         for right in pieces(n, LANES) {
-            self.check_cancelled()?;
+            check_flag(self.cancel.as_deref())?;
             let mut x = vec![[0.0; LANES]; n - right.start];
             for (k, x) in x.iter_mut().enumerate().take(right.len()) {
                 x[k] = 1.0;
@@ -277,7 +241,7 @@ impl Cholesky {
             blocks.push(x);
         }
         for (right, below) in pieces(n, LANES).zip(&blocks) {
-            self.check_cancelled()?;
+            check_flag(self.cancel.as_deref())?;
             for (left, x) in pieces(right.end, LANES).zip(&blocks) {
                 let mut sums = [[0.0; LANES]; LANES];
                 let sums = &mut sums[..right.len()];
@@ -353,22 +317,6 @@ impl Cholesky {
         });
     }
 
-    #[inline(always)]
-    fn update_here(&mut self, start: usize, x: &mut [f64]) {
-        for k in 0..x.len() {
-            let (head, tail) = x[k..].split_at_mut(1);
-            let column = self.column_mut(start + k);
-            let r = (column[0] * column[0] + head[0] * head[0]).sqrt();
-            let (c, s) = (column[0] / r, head[0] / r);
-            column[0] = r;
-            for (l, x) in column[1..].iter_mut().zip(tail) {
-                let old = *l;
-                *l = c * old + s * *x;
-                *x = c * *x - s * old;
-            }
-        }
-    }
-
     /// Subtracts x x^T from the trailing block that begins at row `start`. `x` is overwritten.
     ///
     /// LINPACK's method: the rotations that turn (p; rho) into (0; 1), applied to (L, 0), give the factor of A - x x^T.
@@ -383,40 +331,6 @@ impl Cholesky {
             start,
             x,
         })
-    }
-
-    #[inline(always)]
-    fn downdate_here(&mut self, start: usize, x: &mut [f64]) -> Result<(), NotPositiveDefinite> {
-        for k in 0..x.len() {
-            let column = self.column(start + k);
-            let p = x[k] / column[0];
-            x[k] = p;
-            axpy(-p, &column[1..], &mut x[k + 1..]);
-        }
-        let rest = 1.0 - dot(x, x);
-        if rest.is_nan() || rest <= f64::EPSILON {
-            return Err(NotPositiveDefinite {
-                pivot: start + x.len().saturating_sub(1),
-            });
-        }
-        // The rotations turn `fill` from zero into x.
-        let mut alpha = rest.sqrt();
-        let mut fill = std::mem::take(&mut self.work);
-        fill.clear();
-        fill.resize(x.len(), 0.0);
-        for k in (0..x.len()).rev() {
-            let r = (alpha * alpha + x[k] * x[k]).sqrt();
-            let (c, s) = (alpha / r, x[k] / r);
-            alpha = r;
-            let column = self.column_mut(start + k);
-            for (l, f) in column.iter_mut().zip(&mut fill[k..]) {
-                let filled = *f;
-                *f = c * filled + s * *l;
-                *l = c * *l - s * filled;
-            }
-        }
-        self.work = fill;
-        Ok(())
     }
 
     /// `A_ii` += `delta`. Only rows and columns from `i` on change.
@@ -446,7 +360,52 @@ impl Cholesky {
     }
 }
 
-vectorised!(Update { chol: &'a mut Cholesky, start: usize, x: &'a mut [f64] } -> (),
-    |this| this.chol.update_here(this.start, this.x));
-vectorised!(Downdate { chol: &'a mut Cholesky, start: usize, x: &'a mut [f64] } -> Result<(), NotPositiveDefinite>,
-    |this| this.chol.downdate_here(this.start, this.x));
+vectorised!(Update { chol: &'a mut Cholesky, start: usize, x: &'a mut [f64] } -> (), |this| {
+    let (chol, start, x) = (this.chol, this.start, this.x);
+    for k in 0..x.len() {
+        let (head, tail) = x[k..].split_at_mut(1);
+        let column = chol.column_mut(start + k);
+        let r = (column[0] * column[0] + head[0] * head[0]).sqrt();
+        let (c, s) = (column[0] / r, head[0] / r);
+        column[0] = r;
+        for (l, x) in column[1..].iter_mut().zip(tail) {
+            let old = *l;
+            *l = c * old + s * *x;
+            *x = c * *x - s * old;
+        }
+    }
+});
+
+vectorised!(Downdate { chol: &'a mut Cholesky, start: usize, x: &'a mut [f64] } -> Result<(), NotPositiveDefinite>, |this| {
+    let (chol, start, x) = (this.chol, this.start, this.x);
+    for k in 0..x.len() {
+        let column = chol.column(start + k);
+        let p = x[k] / column[0];
+        x[k] = p;
+        axpy(-p, &column[1..], &mut x[k + 1..]);
+    }
+    let rest = 1.0 - dot(x, x);
+    if rest.is_nan() || rest <= f64::EPSILON {
+        return Err(NotPositiveDefinite {
+            pivot: start + x.len().saturating_sub(1),
+        });
+    }
+    // The rotations turn `fill` from zero into x.
+    let mut alpha = rest.sqrt();
+    let mut fill = std::mem::take(&mut chol.work);
+    fill.clear();
+    fill.resize(x.len(), 0.0);
+    for k in (0..x.len()).rev() {
+        let r = (alpha * alpha + x[k] * x[k]).sqrt();
+        let (c, s) = (alpha / r, x[k] / r);
+        alpha = r;
+        let column = chol.column_mut(start + k);
+        for (l, f) in column.iter_mut().zip(&mut fill[k..]) {
+            let filled = *f;
+            *f = c * filled + s * *l;
+            *l = c * *l - s * filled;
+        }
+    }
+    chol.work = fill;
+    Ok(())
+});
