@@ -377,6 +377,10 @@ def test_learned_widths_start_at_the_standard_deviations_of_the_inputs():
     std = np.sqrt(np.cov(X.T, aweights=weights, ddof=0).diagonal())
     (ard,) = resolve("rbf", X=X, gamma="ard", sample_weight=weights, learns=True)
     np.testing.assert_allclose(ard.width, 2.0 * np.sqrt(3.0) * np.where(std > 0.0, std, 1.0))
+    # Kernels without a gamma are as they are.
+    assert resolve(["rbf", LinearSpline()], X=X, gamma="ard", sample_weight=weights, learns=True) == resolve(
+        ["rbf", "linear_spline"], X=X, gamma="ard", sample_weight=weights, learns=True
+    )
     (one,) = resolve("rbf", X=X, gamma="learn", sample_weight=weights, learns=True)
     assert one.width == pytest.approx(2.0 * np.sqrt(np.sum(std**2)))
     assert isinstance(RVR("laplacian", gamma="learn").fit(X, X[:, 0] + 0.1 * X[:, 1] ** 2).kernel_, Laplacian)

@@ -117,7 +117,7 @@ def _resolve_one(kernel: KernelLike, inputs: _Inputs, degree_coef0: tuple[int, f
     if isinstance(kernel, Kernel):
         return copy(kernel)  # so that `set_params` of the given kernel does not change a fitted model
     if isinstance(kernel, str) and kernel in NAMED:
-        learned = is_learned(inputs.given_gamma)
+        learned = is_learned(inputs.given_gamma) and any(_names_with_gamma(kernel))
         return _start(kernel, inputs) if learned else NAMED[kernel](inputs.gamma, *degree_coef0)
     if is_precomputed(kernel):
         raise ValueError(

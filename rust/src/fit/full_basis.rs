@@ -79,10 +79,7 @@ impl Fit<'_, '_> {
         is_deleted: impl Fn(&Factors, f64, f64) -> bool,
     ) -> Result<bool, Stop> {
         let size = self.model.len();
-        for k in (0..size).rev() {
-            if self.model.is_unpenalized(k) {
-                continue;
-            }
+        for k in self.model.penalized().rev().collect::<Vec<_>>() {
             let (factors, alpha) = (self.model.factors(k), self.model.alpha[k]);
             let gain = factors.gain_of_deleting(alpha);
             if is_deleted(&factors, alpha, gain) {

@@ -1,11 +1,11 @@
 //! Inference: maximization of the marginal likelihood over hyperparameters. Knows [`Statistics`], but no design matrix or kernel.
 //!
-//! `context` is a fit: data, model, dictionary, rules and record. The schemes are its methods:
+//! `context` is a fit: data, model, dictionary, rules and record, and the return to the last converged model where round-off
+//! prevails. The schemes are its methods:
 //! * `sequential`: Tipping & Faul (2003) for a Gaussian likelihood, on working sets of the dictionary; `laplace`: other likelihoods;
 //! * `full_basis` (MacKay and EM updates); `variational`; `mrvm` (probit classification);
 //! * `large` (dictionaries in blocks); `search` (exchanges after a fit, with `search::moves`); `search::lns` (the search within a fit);
 //! * `plan`: the cheaper data from which a fit finds its first model;
-//! * `rollback`: return to the last converged model where round-off prevails.
 //!
 //! On a working set:
 //! * `greedy`: the loop of the paper, the change with the largest gain first; `candidates`: its S and Q;
@@ -32,7 +32,6 @@ mod newton;
 mod plan;
 mod record;
 mod refine;
-mod rollback;
 mod search;
 mod sequential;
 mod settings;

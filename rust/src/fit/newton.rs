@@ -61,10 +61,8 @@ impl Coordinates {
             Self::Inverses => alpha / (1.0 - d).clamp((-limit).exp(), limit.exp()),
             Self::Logarithms => alpha * d.exp(),
         };
-        if alpha == 0.0 {
-            return 0.0;
-        }
-        moved.max(Tuning::ALPHA_FLOOR)
+        // A flat prior stays flat.
+        moved.max(Tuning::ALPHA_FLOOR.min(alpha))
     }
 }
 

@@ -221,15 +221,12 @@ impl LowRankModel {
             .filter(|&(&j, _)| norms[j] > 0.0)
             .map(|(&j, alpha)| {
                 let unit = scale / norms[j];
-                let in_fit = alpha * unit * unit;
-                (
-                    j,
-                    if *alpha == 0.0 {
-                        0.0
-                    } else {
-                        in_fit.clamp(Tuning::ALPHA_FLOOR, f64::MAX)
-                    },
-                )
+                let least = if *alpha > 0.0 {
+                    Tuning::ALPHA_FLOOR
+                } else {
+                    0.0
+                };
+                (j, (alpha * unit * unit).clamp(least, f64::MAX))
             })
             .unzip();
         let noise = &mut model.levels[0].noise;

@@ -148,10 +148,7 @@ pub(crate) fn reestimate_each(
     tol: f64,
     recorder: &mut Recorder<'_>,
 ) -> Result<(), Stop> {
-    for k in 0..model.len() {
-        if model.is_unpenalized(k) {
-            continue;
-        }
+    for k in model.penalized().collect::<Vec<_>>() {
         let change = Change::of(model, k);
         let distance = (change.alpha / model.alpha[k]).ln().abs();
         if change.alpha.is_finite() && distance > tol {

@@ -290,18 +290,10 @@ impl LocalFit<'_> {
             Ok(model)
         };
         let all: Vec<usize> = (0..self.set.len()).collect();
-        let flat: Vec<usize> = (0..self.model.len())
-            .filter(|&k| self.model.is_unpenalized(k))
-            .map(|k| self.model.active[k])
-            .collect();
-        let initial = |i: &usize| {
-            if flat.contains(i) {
-                0.0
-            } else {
-                Tuning::INITIAL_ALPHA
-            }
-        };
-        let mut model = with(&all, &all.iter().map(initial).collect::<Vec<f64>>())?;
+        let mut initial = vec![Tuning::INITIAL_ALPHA; all.len()];
+        let flat = (0..self.model.len()).filter(|&k| self.model.is_unpenalized(k));
+        flat.for_each(|k| initial[self.model.active[k]] = 0.0);
+        let mut model = with(&all, &initial)?;
         for _ in 0..Tuning::MAX_STEPS {
             self.set.facts.check_cancelled()?;
             let next: Vec<f64> = (0..model.len()).map(|k| model.concave_update(k)).collect();

@@ -63,11 +63,9 @@ impl LocalFit<'_> {
             local: self,
             covariances,
         };
-        let pieces = map_pieces(self.model.len(), 1, |range| {
-            if self.model.is_unpenalized(range.start) {
-                return Ok(Vec::new());
-            }
-            view.moves_of(range.start, moves)
+        let movable: Vec<usize> = self.model.penalized().collect();
+        let pieces = map_pieces(movable.len(), 1, |range| {
+            view.moves_of(movable[range.start], moves)
         });
         let mut found = Vec::new();
         for piece in pieces {
