@@ -54,7 +54,7 @@ def run(model, at):
     ("est", "targets"),
     [
         (RVR(), Y),
-        (RVR([Laplacian(0.1), Linear()]), np.column_stack([Y, Z[:, 2] ** 2])),
+        (RVR([Laplacian(0.1), Linear()], noise_variance=0.01), np.column_stack([Y, Z[:, 2] ** 2])),
         (GREVMRegressor(Gaussian(2.0)), Y),
         (SparseBayesRegressor(fit_intercept=False, likelihood="poisson"), np.floor(np.exp(1.0 + Y))),
         (RVC(), TWO),
