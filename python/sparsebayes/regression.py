@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from ._arrays import Training
+from ._arrays import Training, naming
 from ._checks import check_choice, check_flag, check_integer, check_prior, check_real, check_settings
 from ._data.basis import basis_of, without_rows
 from ._data.statistics import SufficientStatistics
@@ -243,7 +243,9 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
         {predict_raises}
         """
         check_is_fitted(self)
-        count, random = check_integer("n_samples", n_samples, least=1), check_random_state(random_state)
+        count = check_integer("n_samples", n_samples, least=1)
+        with naming("random_state"):
+            random = check_random_state(random_state)
         y = self._likelihood.sample(self, samples(self, X, count, random), y_std, random)
         return y[:, 0] if self.mu_.ndim == 1 else y
 

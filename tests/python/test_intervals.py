@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import norm, poisson
+from sklearn.exceptions import ConvergenceWarning
 
 from sparsebayes import RVR, SparseBayesRegressor
 
@@ -87,6 +88,16 @@ def test_far_counts_do_not_overflow():
         assert not np.isnan(values).any()
 
 
+def test_models_without_functions_have_draws_of_the_noise():
+    X = np.linspace(0.0, 1.0, 50)[:, np.newaxis]
+    model = RVR(gamma=0.5, noise_variance=4.0, fit_intercept=False)
+    with pytest.warns(ConvergenceWarning, match="no functions"):
+        model.fit(X, 0.1 * np.cos(37.0 * np.arange(50)))
+    draws = model.sample_y(X, 1000)
+    assert_allclose(draws.std(), 2.0, rtol=0.05)
+    assert_allclose(model.predict_interval(X)[1], 2.0 * norm.ppf(0.975), rtol=1e-9)
+
+
 def test_bad_arguments_are_named(rows):
     X, y = rows
     model = RVR(gamma=0.5).fit(X, y)
@@ -95,6 +106,8 @@ def test_bad_arguments_are_named(rows):
             model.predict_interval(X, coverage)
     with pytest.raises(TypeError, match="coverage"):
         model.predict_interval(X, "most")
+    with pytest.raises(ValueError, match="random_state"):
+        model.sample_y(X, random_state="seed")
     with pytest.raises(ValueError, match="n_samples"):
         model.sample_y(X, 0)
     with pytest.raises(ValueError, match="y_std"):

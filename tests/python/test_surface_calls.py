@@ -196,6 +196,8 @@ def common(tmp_path):
         "return_std": some(True, False),
         "moderate": some(True, False),
         "healed": some(True, False),
+        "coverage": some(0.5, 0.95, 0.0, 1.0, 1e-300, 95, "most"),
+        "random_state": some(None, 0, 2**31, -1, "abc"),
         "stats": sums(),
         "other": sums(),
         "provider": any_provider(),

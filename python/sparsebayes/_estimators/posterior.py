@@ -70,10 +70,13 @@ def samples(est: Any, X: ArrayLike, n_samples: int, random: np.random.RandomStat
     (phi,) = by_blocks(est, X, lambda rows: (_functions(est, rows),))
     weights = output_weights(est)
     sigmas = np.broadcast_to(est.sigma_, (len(weights), *est.sigma_.shape[-2:]))
-    draws = [
-        phi @ random.multivariate_normal(mean, sigma, n_samples, check_valid="ignore").T
-        for mean, sigma in zip(weights, sigmas, strict=True)
-    ]
+    draws = []
+    for mean, sigma in zip(weights, sigmas, strict=True):
+        variances, axes = np.linalg.eigh(sigma)
+        # By rounding a variance close to 0 may be negative.
+        root = axes * np.sqrt(np.maximum(variances, 0.0))
+        z = random.standard_normal((len(mean), n_samples))
+        draws.append(phi @ (mean[:, np.newaxis] + root @ z))
     return np.stack(draws, axis=1)
 
 
