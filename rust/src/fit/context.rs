@@ -90,7 +90,7 @@ impl<'w> Fit<'_, 'w> {
 
     /// Adds the intercept to an empty model, if it has a flat prior.
     pub(crate) fn add_flat_intercept(&mut self) -> crate::Result<()> {
-        if self.is_unpenalized(0) && self.stats.facts().norms[0] > 0.0 {
+        if self.has_flat_prior(0) && self.stats.facts().norms[0] > 0.0 {
             self.fill(&[0], &[0.0])?;
             self.recorder.amend(self.model);
         }
@@ -98,14 +98,14 @@ impl<'w> Fit<'_, 'w> {
     }
 
     /// Whether function `j` of the dictionary has a flat prior.
-    fn is_unpenalized(&self, j: usize) -> bool {
+    fn has_flat_prior(&self, j: usize) -> bool {
         j == 0 && self.rules.flat_intercept && self.stats.facts().n_predictors == 1
     }
 
     /// The alphas with which schemes start from a model of these functions.
     pub(crate) fn initial_alphas(&self, functions: &[usize]) -> Vec<f64> {
         let initial = |&j: &usize| {
-            if self.is_unpenalized(j) {
+            if self.has_flat_prior(j) {
                 0.0
             } else {
                 Tuning::INITIAL_ALPHA

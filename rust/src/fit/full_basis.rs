@@ -112,13 +112,8 @@ impl Hyperparameters {
 
     /// The hyperparameters after one update of a scheme, where beta changes by at most a factor.
     pub(crate) fn updated(model: &Model, scheme: Scheme, max_growth: f64) -> Self {
-        let alpha = (0..model.len()).map(|k| {
-            if model.is_unpenalized(k) {
-                return 0.0;
-            }
-            let most = Tuning::INFINITE_RATIO * model.alpha[k];
-            new_alpha(model, k, scheme).clamp(Tuning::ALPHA_FLOOR, most)
-        });
+        let next = |k: usize| limited(model.alpha[k], new_alpha(model, k, scheme));
+        let alpha = (0..model.len()).map(next);
         let beta = model.beta();
         Self {
             alpha: alpha.collect(),
@@ -139,9 +134,6 @@ impl Hyperparameters {
 impl Model {
     /// The geometric mean of MacKay's update with alpha, for active function `k`.
     pub(crate) fn concave_update(&self, k: usize) -> f64 {
-        if self.is_unpenalized(k) {
-            return 0.0;
-        }
         let (old, next) = (self.alpha[k], new_alpha(self, k, Scheme::MacKay));
         // With a prior `new_alpha` returns that mean already.
         let next = if self.priors[k].is_flat() {
@@ -149,8 +141,16 @@ impl Model {
         } else {
             next
         };
-        next.clamp(Tuning::ALPHA_FLOOR, Tuning::INFINITE_RATIO * old)
+        limited(old, next)
     }
+}
+
+/// `next`, within the range of one update of `old`; a flat prior stays flat.
+fn limited(old: f64, next: f64) -> f64 {
+    if old == 0.0 {
+        return 0.0;
+    }
+    next.clamp(Tuning::ALPHA_FLOOR, Tuning::INFINITE_RATIO * old)
 }
 
 fn new_alpha(model: &Model, k: usize, scheme: Scheme) -> f64 {

@@ -233,18 +233,19 @@ impl Model {
 
     /// Number of targets of all outputs, less the number of weights with a flat prior: the dimension of the density that the evidence is.
     pub(crate) fn n_contrasts(&self) -> f64 {
-        let flat = (self.n_unpenalized() * self.outputs.len()) as f64;
+        let flat = (self.unpenalized().count() * self.outputs.len()) as f64;
         (self.n_noise() - flat).max(0.0)
     }
 
-    /// Number of functions with a flat prior.
-    fn n_unpenalized(&self) -> usize {
-        self.alpha.iter().filter(|&&alpha| alpha == 0.0).count()
+    /// The active functions with a flat prior.
+    pub(crate) fn unpenalized(&self) -> impl Iterator<Item = usize> + '_ {
+        let positions = (0..self.len()).filter(|&k| self.is_unpenalized(k));
+        positions.map(|k| self.active[k])
     }
 
     /// sum_k ln alpha_k of the functions that have a proper prior.
     fn sum_of_ln_alpha(&self) -> f64 {
-        if self.n_unpenalized() == 0 {
+        if self.unpenalized().next().is_none() {
             return sum_of_ln(&self.alpha);
         }
         let positive = self.alpha.iter().copied().filter(|&alpha| alpha > 0.0);
@@ -509,7 +510,7 @@ impl Model {
     /// `t^T C^-1 t = beta ||t - Phi mu||^2 + mu^T A mu` is stationary in mu, so round-off of mu enters squared.
     pub(crate) fn log_evidence(&self) -> f64 {
         // A flat prior lacks the factor (alpha / 2 pi)^1/2 of a proper one.
-        let flat = self.n_unpenalized() as f64 * std::f64::consts::TAU.ln();
+        let flat = self.unpenalized().count() as f64 * std::f64::consts::TAU.ln();
         let ln_alpha = self.sum_of_ln_alpha() + flat;
         let of_output = |c: usize| {
             let level = &self.levels[self.level_of(c)];

@@ -114,8 +114,7 @@ impl WorkingSet {
     /// [`WorkingSet::empty_model`], with the functions of `model` that have a flat prior.
     pub(crate) fn least_model(&self, model: &Model) -> Result<Model> {
         let mut least = self.empty_model(model);
-        let flat = (0..model.len()).filter(|&k| model.is_unpenalized(k));
-        let functions: Vec<usize> = flat.map(|k| model.active[k]).collect();
+        let functions: Vec<usize> = model.unpenalized().collect();
         if !functions.is_empty() {
             least.start(
                 &mut &*self,

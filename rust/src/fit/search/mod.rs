@@ -291,8 +291,7 @@ impl LocalFit<'_> {
         };
         let all: Vec<usize> = (0..self.set.len()).collect();
         let mut initial = vec![Tuning::INITIAL_ALPHA; all.len()];
-        let flat = (0..self.model.len()).filter(|&k| self.model.is_unpenalized(k));
-        flat.for_each(|k| initial[self.model.active[k]] = 0.0);
+        self.model.unpenalized().for_each(|i| initial[i] = 0.0);
         let mut model = with(&all, &initial)?;
         for _ in 0..Tuning::MAX_STEPS {
             self.set.facts.check_cancelled()?;
