@@ -81,6 +81,13 @@ def test_counts_have_whole_limits_and_draws():
     assert_allclose(np.quantile(draws, 0.975, axis=1), high, atol=2.0)
 
 
+def test_counts_have_noise_of_their_own():
+    model = SparseBayesRegressor(likelihood="poisson").fit(np.arange(40.0)[:, np.newaxis], np.arange(40))
+    for method in (model.predict, model.predict_interval, model.sample_y):
+        with pytest.raises(ValueError, match="y_std must be None"):
+            method([[1.0]], y_std=1.0)
+
+
 def test_far_counts_do_not_overflow():
     X = np.linspace(0.0, 3.0, 40)[:, np.newaxis]
     model = SparseBayesRegressor(likelihood="poisson").fit(X, np.floor(np.exp(2.0 * X[:, 0])))

@@ -86,8 +86,7 @@ class Numbers:
             if variance is None:
                 return mean
             return mean, np.sqrt(_noise_of(est, y_std, len(mean)) + variance)
-        if y_std is not None:
-            raise ValueError(f"y_std must be None with likelihood={self.name!r}, which has its own noise")
+        self._check_no(y_std)
         moments: FloatArray | tuple[FloatArray, FloatArray] = self._own.predict(mean, variance)
         return moments
 
@@ -100,18 +99,23 @@ class Numbers:
             mean, std = self.predict(est, *moments, y_std)
             low, high = (mean + ndtri(p) * std for p in tails)
             return low, high
-        self.predict(est, *moments, y_std)  # checks y_std
+        self._check_no(y_std)
         low, high = (self._own.quantile(moments[0][:, 0], moments[1][:, 0], p) for p in tails)
         return low, high
 
     def sample(self, est: Any, eta: FloatArray, y_std: PerRow, random: np.random.RandomState) -> FloatArray:
         """Draw a target for each linear predictor, (n, n_outputs, n_samples)."""
         if self._own is not None:
+            self._check_no(y_std)
             return self._own.sample(eta, random)
         noise = np.sqrt(np.asarray(_noise_of(est, y_std, len(eta))))
         # One level for all, for each output, or for each row.
         shape = (-1, 1, 1) if noise.ndim == 1 and est.mu_.ndim == 1 else (1, -1, 1)
         return np.asarray(eta + noise.reshape(shape) * random.standard_normal(eta.shape))
+
+    def _check_no(self, y_std: PerRow) -> None:
+        if y_std is not None:
+            raise ValueError(f"y_std must be None with likelihood={self.name!r}, which has its own noise")
 
 
 @dataclass(frozen=True)
