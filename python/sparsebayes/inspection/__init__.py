@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from .._arrays import last_step
 from .._estimators.variational import bounded, constants, per_function
 from .._row_likelihoods import ROW_LIKELIHOODS
-from .._types import FloatArray, OutputsProblem, PerRow, Problem
+from .._types import FloatArray, IntArray, OutputsProblem, PerRow, Problem
 from ._dense import (
     DenseFit,
     OnePredictor,
@@ -186,7 +186,7 @@ def _certify(problem: Problem | OutputsProblem, exchanges: bool | None) -> Certi
         S = S * len(fits) if problem.shared_noise else S
     else:
         prior, is_gaussian = problem.alpha_prior, problem.likelihood == "gaussian"
-        fits = [_fit(problem, Phi, problem.target[used], w)]
+        fits = [_fit(problem, Phi, problem.target[used], w, active, alpha, flat)]
         S = [fits[0].sparsities()]
         if (problem.exchanges if exchanges is None else exchanges) and not problem.variational:
             gain_exchange = max_gain_exchange(fits[0], S[0], problem.active, alpha, prior)
@@ -217,9 +217,15 @@ def _certify(problem: Problem | OutputsProblem, exchanges: bool | None) -> Certi
     )
 
 
-def _fit(problem: Problem, Phi: FloatArray, t: FloatArray, w: FloatArray) -> DenseFit:
-    proper = problem.alpha > 0.0
-    active, alpha, flat = problem.active[proper], problem.alpha[proper], problem.active[~proper]
+def _fit(
+    problem: Problem,
+    Phi: FloatArray,
+    t: FloatArray,
+    w: FloatArray,
+    active: IntArray,
+    alpha: FloatArray,
+    flat: IntArray,
+) -> DenseFit:
     if problem.likelihood == "gaussian":
         return fit_regression(Phi, active, alpha, t, w, problem.beta, problem.noise_prior, flat)
     if problem.variational:
