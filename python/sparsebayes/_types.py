@@ -114,6 +114,8 @@ class Settings:
     n_threads: int | None
     #: Whether the first function, the intercept, has a flat prior.
     flat_intercept: bool = False
+    #: The weight of the prior on complexity; None for that of Schwarz's criterion.
+    complexity: float | None = 0.0
     #: One for each output, if they were given as an array.
     noise_variances: tuple[float, ...] | None = None
 
@@ -126,6 +128,10 @@ class Settings:
     def of_one_target(self) -> dict[str, Any]:
         """Return the keywords of a fit of one target."""
         return {name: value for name, value in vars(self).items() if name != "noise_variances"}
+
+    def complexity_for(self, weight: float) -> float:
+        """Return the weight of the prior on complexity for rows of this total weight."""
+        return 0.5 * float(np.log(max(weight, 1.0))) if self.complexity is None else self.complexity
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,6 +147,8 @@ class _DenseModel:
     #: Posterior means, length n_active or n_active x C, and the log evidence, as the fit published them.
     mu: FloatArray
     log_evidence: float
+    #: Weight of the prior on complexity.
+    complexity: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

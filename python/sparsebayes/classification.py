@@ -45,6 +45,7 @@ class Classification(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit
 
     multi_class: str = "ovr"
     penalize_intercept: bool = True
+    complexity: float | str = "none"
     scheme: Scheme = "sequential"
     alpha_prior: tuple[float, float] = (0.0, 0.0)
     memory_limit: int | str | None = None

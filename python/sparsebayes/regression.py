@@ -60,6 +60,7 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
     shared_noise: bool = False
     noise_prior: tuple[float, float] = (0.0, 0.0)
     penalize_intercept: bool = True
+    complexity: float | str = "none"
     scheme: Scheme = "sequential"
     alpha_prior: tuple[float, float] = (0.0, 0.0)
     memory_limit: int | str | None = None

@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 
 use sparsebayes::internal::{Blocks, OutputNoise, SoftmaxStatistics, fit_in_blocks, fit_outputs};
 use sparsebayes::{
-    DenseDesign, Error, Likelihood, Noise, Observations, Posterior, Result, Scheme, Search,
-    Settings, Statistics, Status, Step, SufficientStatistics, SumStatistics, fit,
+    Complexity, DenseDesign, Error, Likelihood, Noise, Observations, Posterior, Result, Scheme,
+    Search, Settings, Statistics, Status, Step, SufficientStatistics, SumStatistics, fit,
 };
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -106,6 +106,7 @@ impl From<Recipe> for Extreme {
                     scheme / 6,
                 ),
                 flat_intercept: false,
+                complexity: Complexity::default(),
             },
         }
     }

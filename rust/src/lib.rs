@@ -67,7 +67,8 @@ pub use crate::{
     },
     error::NotPositiveDefinite,
     fit::{
-        Action, Noise, Rules, Scheme, Search, Settings, Status, Step, StepCallback, fit, fit_rows,
+        Action, Complexity, Noise, Rules, Scheme, Search, Settings, Status, Step, StepCallback,
+        fit, fit_rows,
     },
     likelihood::Likelihood,
     linalg::Matrix,

@@ -240,6 +240,7 @@ def fit_of_outputs(est: Any, design: Design, training: Training, settings: Setti
         noise_variance=noise,
         shared_noise=shared,
         flat_intercept=settings.flat_intercept,
+        complexity=settings.complexity,
         tol=settings.tol,
         max_iter=settings.max_iter,
         n_threads=settings.n_threads,

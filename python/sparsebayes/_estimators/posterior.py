@@ -16,7 +16,7 @@ from scipy.special import log_softmax, logsumexp
 from sklearn.utils.validation import check_is_fitted
 
 from .._arrays import check_training, check_X
-from .._checks import check_choice, check_n_jobs, check_predictions, check_prior
+from .._checks import check_choice, check_n_jobs, check_predictions, check_prior, check_settings
 from .._data.basis import output_weights
 from .._data.chunks import located, release
 from .._types import FloatArray, IntArray, OutputsProblem, PerRow, Problem
@@ -106,6 +106,8 @@ def problems(
     Phi = est._basis.dense(est, training)
     columns = est._basis.whole(est, training).layout.columns(est.active_)
     likelihood, noise = est._likelihood, training.noise
+    weight = len(training.X) if training.weights is None else float(training.weights.sum())
+    complexity = check_settings(est).complexity_for(weight)
     if training.y.ndim == 2:
         yield OutputsProblem(
             Phi=Phi,
@@ -119,6 +121,7 @@ def problems(
             fixed=est.noise_variance is not None,
             at_floor=est._noise_at_floor,
             log_evidence=est.log_marginal_likelihood_,
+            complexity=complexity,
         )
         return
     variance = 1.0 if noise is None else noise.variance  # of a row of weight 1
@@ -141,6 +144,7 @@ def problems(
             noise_prior=(shape, rate * variance),
             variational=est._variational,
             log_evidence=evidence,
+            complexity=complexity,
             exchanges=est.search != "greedy",
             log_evidence_of_weights=0.0 if noise is None else noise.log_evidence,
         )

@@ -182,18 +182,21 @@ def _certify(problem: Problem | OutputsProblem, exchanges: bool | None) -> Certi
         pairs = zip(problem.targets[used].T, problem.beta, strict=True)
         fits = [fit_regression(Phi, active, alpha, t, w, beta, flat=flat) for t, beta in pairs]
         # S depends on the noise and not on the targets.
-        S = [fit.sparsities() for fit in (fits[:1] if problem.shared_noise else fits)]
-        S = S * len(fits) if problem.shared_noise else S
+        own = [fit.sparsities() for fit in (fits[:1] if problem.shared_noise else fits)]
+        own = own * len(fits) if problem.shared_noise else own
     else:
         prior, is_gaussian = problem.alpha_prior, problem.likelihood == "gaussian"
         fits = [_fit(problem, Phi, problem.target[used], w, active, alpha, flat)]
-        S = [fits[0].sparsities()]
+        own = [fits[0].sparsities()]
         if (problem.exchanges if exchanges is None else exchanges) and not problem.variational:
-            gain_exchange = max_gain_exchange(fits[0], S[0], problem.active, alpha, prior)
+            gain_exchange = max_gain_exchange(
+                fits[0], *own[0], problem.active, alpha, prior, problem.complexity
+            )
         gain_shift = per_function(problem)
         log_evidence = constants(problem, float(w.sum())) + problem.log_evidence_of_weights
-    sparsity, quality = np.stack(S, axis=1), np.stack([fit.Q for fit in fits], axis=1)
-    S_active, Q_active = np.stack([fit.active_factors(alpha) for fit in fits], axis=-1)
+    sparsity, excess = np.stack(own, axis=-1)
+    quality, excess = np.stack([fit.Q for fit in fits], axis=1), 2.0 * problem.complexity * excess
+    S_active, Q_active, R_active = np.stack([fit.active_factors(alpha) for fit in fits], axis=-1)
     if not is_gaussian:
         S_active, Q_active = sparsity[active], quality[active]
     variance, mean = (np.stack([getattr(fit, name) for fit in fits], axis=1) for name in ("variance", "mean"))
@@ -203,10 +206,11 @@ def _certify(problem: Problem | OutputsProblem, exchanges: bool | None) -> Certi
     flat_error = (problem.mu[~proper].reshape(flat_means.shape) - flat_means) * np.sqrt(
         np.stack([fit.flat_precision for fit in fits], axis=1)
     )
-    inactive = [np.delete(part, problem.active, axis=0) for part in (sparsity, quality)]
-    gains = addition_gains(inactive[0], inactive[1], prior)
+    inactive = [np.delete(part, problem.active, axis=0) for part in (sparsity, quality, excess)]
+    gains = addition_gains(inactive[0], inactive[1], prior, inactive[2])
+    excess_active = 2.0 * problem.complexity * R_active
     return Certificate(
-        max_log_alpha_change=max_log_alpha_change(S_active, Q_active, variance, alpha, prior),
+        max_log_alpha_change=max_log_alpha_change(S_active, Q_active, variance, alpha, prior, excess_active),
         max_gain_outside=float(np.max(gains + gain_shift, initial=0.0)),
         log_beta_residual=_log_beta_residual(problem, fits),
         max_mean_error=float(np.max(np.abs(np.concatenate([error, flat_error])), initial=0.0)),
@@ -257,6 +261,9 @@ def _log_beta_residual(problem: Problem | OutputsProblem, fits: list[DenseFit]) 
     changes = []
     for level, floor in zip(levels, at_floor, strict=True):
         freedom, misfit = sum(fit.freedom for fit in level), sum(fit.misfit for fit in level)
+        # d tr S / d ln beta = tr A (Sigma - Sigma A Sigma)
+        slopes = [float(np.sum(fit.shrinkage * (1.0 - fit.shrinkage))) for fit in level]
+        freedom -= 2.0 * problem.complexity * sum(slopes)
         with np.errstate(divide="ignore", invalid="ignore"):
             change = float(np.log(np.maximum(freedom, 0.0) / misfit)) if misfit > 0.0 else np.inf
         changes.append(max(-change, 0.0) if floor else abs(change))

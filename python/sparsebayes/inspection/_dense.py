@@ -76,22 +76,28 @@ class DenseFit:
             variance += np.maximum(1.0 - np.sum(self.right**2, axis=0), 0.0)
         return variance
 
-    def sparsities(self) -> FloatArray:
-        """Return S_i = phi_i^T C^-1 phi_i of the whole dictionary (Tipping & Faul 2003, equation 22)."""
-        S = np.empty(len(self.Q))
+    def sparsities(self) -> tuple[FloatArray, FloatArray]:
+        """Return S_i = phi_i^T C^-1 phi_i and R_i = phi_i^T C^-1 B^-1 C^-1 phi_i of the whole dictionary.
+
+        S is equation 22 of Tipping & Faul (2003); R belongs to the prior on complexity.
+        """
+        S, R = np.empty((2, len(self.Q)))
         for block in blocks(len(S), _BLOCK):
             inside, outside = _split(self.whitened(block), self.left)
-            S[block] = self.shrinkage @ inside**2 + np.sum(outside**2, axis=0)
-        return S
+            rest = np.sum(outside**2, axis=0)
+            S[block] = self.shrinkage @ inside**2 + rest
+            R[block] = self.shrinkage**2 @ inside**2 + rest
+        return S, R
 
-    def active_factors(self, alpha: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return S = alpha - alpha^2 Sigma_ii and Q = alpha mu_i of the active basis functions.
+    def active_factors(self, alpha: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return S = alpha - alpha^2 Sigma_ii, Q = alpha mu_i and R of the active basis functions.
 
         Equation 22 gives the same numbers as sums over the rows, which lose Q if precisions differ by
         decades.
         """
         determined = self.singular**2 * self.shrinkage
-        return alpha * ((self.right**2).T @ determined), np.sqrt(alpha) * self.mean
+        S, R = (alpha * ((self.right**2).T @ part) for part in (determined, determined * self.shrinkage))
+        return S, np.sqrt(alpha) * self.mean, R
 
 
 def fit_regression(
@@ -319,11 +325,20 @@ class Evidence:
     """
 
     def __init__(
-        self, S: FloatArray, Q: FloatArray, p: FloatArray, alpha: FloatArray, prior: tuple[float, float]
+        self,
+        S: FloatArray,
+        Q: FloatArray,
+        p: FloatArray,
+        alpha: FloatArray,
+        prior: tuple[float, float],
+        excess: FloatArray | float = 0.0,
     ) -> None:
-        """``S`` (positive), ``Q`` and ``p`` are n x C; ``prior`` is Gamma(shape, rate) of alpha."""
+        """``S`` (positive), ``Q`` and ``p`` are n x C; ``prior`` is Gamma(shape, rate) of alpha.
+
+        ``excess``: 2 c R, which a prior on complexity subtracts from Q^2.
+        """
         self.free = S / alpha[:, np.newaxis]
-        self.power = (Q / np.sqrt(alpha)[:, np.newaxis]) ** 2
+        self.power = (Q / np.sqrt(alpha)[:, np.newaxis]) ** 2 - excess / alpha[:, np.newaxis]
         self.p, self.alpha, self.prior = p, alpha, prior
 
     def value(self, x: FloatArray) -> FloatArray:
@@ -372,38 +387,52 @@ class Evidence:
 
 
 def max_log_alpha_change(
-    S: FloatArray, Q: FloatArray, variance: FloatArray, alpha: FloatArray, prior: tuple[float, float]
+    S: FloatArray,
+    Q: FloatArray,
+    variance: FloatArray,
+    alpha: FloatArray,
+    prior: tuple[float, float],
+    excess: FloatArray,
 ) -> float:
     """Return the largest |ln(new alpha / alpha)| (equation 20); inf if a function should be deleted (21).
 
-    ``S``, ``Q`` and ``variance``, alpha_j Sigma_jj, are M x C.
+    ``S``, ``Q``, ``variance``, alpha_j Sigma_jj, and ``excess`` (see `Evidence`) are M x C.
     """
     if (S <= 0.0).any():
         return np.inf
     largest = 0.0
     for block in blocks(len(alpha), _SCANNED):
-        evidence = Evidence(S[block], Q[block], variance[block], alpha[block], prior)
+        evidence = Evidence(S[block], Q[block], variance[block], alpha[block], prior, excess[block])
         largest = max(largest, float(evidence.change().max()))
     return largest
 
 
-def addition_gains(S: FloatArray, Q: FloatArray, prior: tuple[float, float]) -> FloatArray:
+def addition_gains(
+    S: FloatArray, Q: FloatArray, prior: tuple[float, float], excess: FloatArray
+) -> FloatArray:
     """Return the gain of adding functions (n x C) with their best precision; 0 if they vanish."""
     gains = np.zeros(len(S))
-    usable = np.flatnonzero((S > 0.0).all(axis=1) & (np.abs(Q) > np.sqrt(S)).any(axis=1))
+    usable = np.flatnonzero((S > 0.0).all(axis=1) & (Q**2 - excess > S).any(axis=1))
     if S.shape[1] == 1 and prior == (0.0, 0.0):
-        excess = (Q[usable, 0] / np.sqrt(S[usable, 0])) ** 2 - 1.0
-        gains[usable] = 0.5 * (excess - np.log1p(excess))  # equation 27
+        root = np.sqrt(S[usable, 0])
+        surplus = (Q[usable, 0] / root) ** 2 - excess[usable, 0] / S[usable, 0] - 1.0
+        gains[usable] = 0.5 * (surplus - np.log1p(surplus))  # equation 27
         return gains
     for block in blocks(len(usable), _SCANNED):
-        s, q = S[usable[block]], Q[usable[block]]
-        evidence = Evidence(s, q, np.ones_like(s), s.max(axis=1), prior)
+        s, q, less = S[usable[block]], Q[usable[block]], excess[usable[block]]
+        evidence = Evidence(s, q, np.ones_like(s), s.max(axis=1), prior, less)
         gains[usable[block]] = evidence.best()[1] - evidence.deletion()
     return gains
 
 
 def max_gain_exchange(
-    fit: DenseFit, S: FloatArray, in_model: IntArray, alpha: FloatArray, prior: tuple[float, float]
+    fit: DenseFit,
+    S: FloatArray,
+    R: FloatArray,
+    in_model: IntArray,
+    alpha: FloatArray,
+    prior: tuple[float, float],
+    complexity: float,
 ) -> float:
     r"""Return the largest gain of an exchange, with the noise and other precisions fixed; 0 if none gains.
 
@@ -413,24 +442,33 @@ def max_gain_exchange(
     .. math:: S_i + u_i^2 / \Sigma_{jj}, \qquad Q_i + u_i \mu_j / \Sigma_{jj}
 
     (Tipping & Faul 2003, appendix A.4), and its gain follows from equation 27. The deletion of j has the gain
-    :math:`-\tfrac{1}{2} [\ln(\alpha_j \Sigma_{jj}) + \mu_j^2 / \Sigma_{jj}]`, mostly a loss.
+    :math:`-\tfrac{1}{2} [\ln(\alpha_j \Sigma_{jj}) + \mu_j^2 / \Sigma_{jj}]`, mostly a loss. With x = u of
+    :math:`\Sigma A \Sigma` and y its diagonal, R grows by :math:`u^2 / \Sigma_{jj} + 2 u x / \Sigma_{jj} -
+    y u^2 / \Sigma_{jj}^2`, and the trace of the smoother by :math:`y / \Sigma_{jj} - 1`.
     """
     if len(alpha) == 0:
         return 0.0
     variance = fit.variance
+    # Directions that the data do not determine contribute their prior variance, 1.
+    twice = variance - (fit.right**2).T @ (fit.shrinkage * (1.0 - fit.shrinkage))
     deletion = -0.5 * (np.log(variance) + fit.mean**2 / variance) - log_prior(alpha, prior)
+    deletion = deletion - complexity * (twice / variance - 1.0)
     inactive = np.ones(len(S), dtype=bool)
     inactive[in_model] = False
     projection = (fit.shrinkage * fit.singular)[:, np.newaxis] * fit.right
     largest = 0.0
     for block in blocks(len(S), _BLOCK):
         columns = fit.whitened(block)
-        u = columns.T @ fit.left @ projection
+        inside = columns.T @ fit.left
+        u, x = inside @ projection, inside @ (fit.shrinkage[:, np.newaxis] * projection)
         s = S[block, np.newaxis] + u**2 / variance
         q = fit.Q[block, np.newaxis] + u * (fit.mean / variance)
         usable = inactive[block, np.newaxis] & (s > _RESOLVED * np.sum(columns**2, axis=0)[:, np.newaxis])
         usable &= np.abs(q) > np.sqrt(s)
-        gains = addition_gains(s[usable, np.newaxis], q[usable, np.newaxis], prior)
+        r = R[block, np.newaxis] + u / variance * (u + 2.0 * x - u * (twice / variance))
+        parts = (part[usable, np.newaxis] for part in (s, q, 2.0 * complexity * r))
+        s_left, q_left, excess = parts
+        gains = addition_gains(s_left, q_left, prior, excess)
         gains = gains + np.broadcast_to(deletion, s.shape)[usable]
         largest = max(largest, float(np.max(gains, initial=0.0)))
     return largest

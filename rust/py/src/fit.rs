@@ -16,7 +16,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use sparsebayes::internal::{FirstStage, SoftmaxStatistics, fit_from};
 use sparsebayes::{
-    Design, Error, Likelihood, Noise, Observations, Rules, Scheme, Search, Settings, Statistics,
+    Complexity, Design, Error, Likelihood, Noise, Observations, Rules, Scheme, Search, Settings,
+    Statistics,
 };
 
 use crate::arrays;
@@ -113,6 +114,7 @@ pub(crate) fn rules(arguments: Option<&Bound<'_, PyDict>>) -> PyResult<Rules> {
             "alpha_prior" => settings.alpha_prior = value.extract()?,
             "noise_prior" => settings.noise_prior = value.extract()?,
             "flat_intercept" => settings.flat_intercept = value.extract()?,
+            "complexity" => settings.complexity = complexity(value.extract()?),
             "search" => settings.search = search(&value.extract::<String>()?)?,
             other => {
                 let message = format!("got an unexpected keyword argument {other:?}");
@@ -124,14 +126,25 @@ pub(crate) fn rules(arguments: Option<&Bound<'_, PyDict>>) -> PyResult<Rules> {
 }
 
 /// Rules of fits that have only these settings.
-pub(crate) fn plain_rules(tol: f64, max_iter: usize, flat_intercept: bool) -> PyResult<Rules> {
+pub(crate) fn plain_rules(
+    tol: f64,
+    max_iter: usize,
+    flat_intercept: bool,
+    weight: Option<f64>,
+) -> PyResult<Rules> {
     let settings = Settings {
         tol,
         max_iter,
         flat_intercept,
+        complexity: complexity(weight),
         ..Settings::default()
     };
     settings.check().map_err(to_python)
+}
+
+/// The prior of this weight, or that of Schwarz's criterion.
+fn complexity(weight: Option<f64>) -> Complexity {
+    weight.map_or(Complexity::Bic, Complexity::Weight)
 }
 
 fn scheme(name: &str) -> PyResult<Scheme> {

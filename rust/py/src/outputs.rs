@@ -80,7 +80,7 @@ impl<'a> Task<'a> {
 
 /// Fits several outputs of one model whose basis functions are the columns of `Phi`.
 #[pyfunction]
-#[pyo3(signature = (Phi, targets, weights=None, *, noise_variance=None, shared_noise=false, flat_intercept=false,
+#[pyo3(signature = (Phi, targets, weights=None, *, noise_variance=None, shared_noise=false, flat_intercept=false, complexity=0.0,
     tol=1e-6, max_iter=100_000, n_threads=None, callback=None))]
 pub(crate) fn fit_dense_outputs(
     py: Python<'_>,
@@ -90,13 +90,14 @@ pub(crate) fn fit_dense_outputs(
     noise_variance: Option<Vec<f64>>,
     shared_noise: bool,
     flat_intercept: bool,
+    complexity: Option<f64>,
     tol: f64,
     max_iter: usize,
     n_threads: Option<usize>,
     callback: Option<Bound<'_, PyAny>>,
 ) -> PyResult<PyOutputPosterior> {
     let phi = BasisValues::new("Phi", &Phi)?;
-    let rules = plain_rules(tol, max_iter, flat_intercept)?;
+    let rules = plain_rules(tol, max_iter, flat_intercept, complexity)?;
     let noise_variance = noise_variance.as_deref();
     let task = Task::new(
         &targets,
@@ -115,7 +116,7 @@ pub(crate) fn fit_dense_outputs(
 /// of `extra`.
 #[pyfunction]
 #[pyo3(signature = (X, centres, kernels, targets, weights=None, *, bias=true, extra=None, noise_variance=None,
-    shared_noise=false, flat_intercept=false, tol=1e-6, max_iter=100_000, n_threads=None, callback=None))]
+    shared_noise=false, flat_intercept=false, complexity=0.0, tol=1e-6, max_iter=100_000, n_threads=None, callback=None))]
 pub(crate) fn fit_kernel_outputs(
     py: Python<'_>,
     X: PyReadonlyArray2<'_, f64>,
@@ -128,13 +129,14 @@ pub(crate) fn fit_kernel_outputs(
     noise_variance: Option<Vec<f64>>,
     shared_noise: bool,
     flat_intercept: bool,
+    complexity: Option<f64>,
     tol: f64,
     max_iter: usize,
     n_threads: Option<usize>,
     callback: Option<Bound<'_, PyAny>>,
 ) -> PyResult<PyOutputPosterior> {
     let dictionary = KernelDictionary::new(&X, &centres, &kernels, bias, extra.as_ref())?;
-    let rules = plain_rules(tol, max_iter, flat_intercept)?;
+    let rules = plain_rules(tol, max_iter, flat_intercept, complexity)?;
     let noise_variance = noise_variance.as_deref();
     let task = Task::new(
         &targets,
@@ -203,7 +205,7 @@ impl PyOutputPosterior {
     /// Final joint log evidence of all outputs.
     #[getter]
     fn log_evidence(&self) -> f64 {
-        self.0.log_evidence()
+        self.0.log_evidence
     }
 
     /// Joint log evidence at the start and after each step.

@@ -4,17 +4,23 @@ use crate::fit::evidence::{Factors, Priors, gain_of_excess};
 use crate::fit::model::{Model, Projection};
 use crate::fit::tuning::Tuning;
 use crate::fit::working_set::WorkingSet;
-use crate::linalg::batched_triangular::{LANES, pack_lower, solve_lanes, square_lanes};
+use crate::linalg::batched_triangular::{
+    LANES, pack_lower, solve_lanes, solve_lanes_transposed, square_lanes,
+};
 use crate::linalg::columns::AlignedColumns;
 use crate::linalg::gemm::add_combination;
 use crate::linalg::vector::{axpy, head};
 use crate::parallel::fill_pieces_of;
 
-/// S at each noise level and Q of each output, of every function of a working set or dictionary: equations (24) and (25).
+/// S and rho at each noise level and Q of each output, of every function of a working set or dictionary: equations (24) and (25).
+///
+/// With g the products of a function with the active ones, times beta, `rho = S - g^T Sigma A Sigma g`.
 #[derive(Clone, Default)]
 pub(crate) struct FactorTable {
     s: Vec<AlignedColumns>,
     q: Vec<AlignedColumns>,
+    /// Empty without a complexity prior.
+    rho: Vec<AlignedColumns>,
     pub(crate) priors: Priors,
 }
 
@@ -45,6 +51,8 @@ impl FactorTable {
         };
         fit_to(&mut self.s, model.levels.len());
         fit_to(&mut self.q, model.outputs.len());
+        let has_rho = model.complexity > 0.0;
+        fit_to(&mut self.rho, if has_rho { model.levels.len() } else { 0 });
         for (s, level) in self.s.iter_mut().zip(&model.levels) {
             let (beta, lower) = (level.noise.beta, pack_lower(&level.chol));
             fill_pieces_of(m * m * n, s, Tuning::PIECE, |start, s| {
@@ -56,6 +64,23 @@ impl FactorTable {
                     let terms = diag[first..].iter().zip(square_lanes(&lanes));
                     for (s, (own, overlap)) in s.iter_mut().zip(terms) {
                         *s = beta * own - overlap;
+                    }
+                }
+            });
+        }
+        for ((rho, s), level) in self.rho.iter_mut().zip(&self.s).zip(&model.levels) {
+            let (beta, lower) = (level.noise.beta, pack_lower(&level.chol));
+            fill_pieces_of(2 * m * m * n, rho, Tuning::PIECE, |start, rho| {
+                let mut lanes = vec![[0.0; LANES]; m];
+                for (k, rho) in rho.chunks_mut(LANES).enumerate() {
+                    let first = start + k * LANES;
+                    load_lanes(columns, first..first + rho.len(), beta, &mut lanes);
+                    solve_lanes(&lower, 0, &mut lanes);
+                    solve_lanes_transposed(&lower, &mut lanes);
+                    for (lane, rho) in rho.iter_mut().enumerate() {
+                        let weights = lanes.iter().zip(&model.alpha);
+                        let shrunk: f64 = weights.map(|(u, a)| a * u[lane] * u[lane]).sum();
+                        *rho = s[first + lane] - shrunk;
                     }
                 }
             });
@@ -77,7 +102,8 @@ impl FactorTable {
 
     /// The factors of inactive function `i` beside the model.
     pub(crate) fn of(&self, i: usize, model: &Model) -> Factors {
-        model.combine(|l| self.s[l][i], |c| self.q[c][i], self.priors.of(i))
+        let (s, q) = (|l: usize| self.s[l][i], |c: usize| self.q[c][i]);
+        model.combine(s, q, |l| self.rho[l][i], self.priors.of(i))
     }
 
     /// S of function `i` at level `l`.
@@ -90,9 +116,46 @@ impl FactorTable {
         self.q[c][i]
     }
 
+    /// rho of function `i` at level `l`, with a complexity prior.
+    pub(crate) fn rho(&self, i: usize, l: usize) -> f64 {
+        self.rho[l][i]
+    }
+
     fn set(&mut self, i: usize, own: Projection) {
+        let rho = self.rho.iter_mut().zip(own.rho);
+        rho.for_each(|(all, rho)| all[i] = rho);
         self.s.iter_mut().zip(own.s).for_each(|(all, s)| all[i] = s);
         self.q.iter_mut().zip(own.q).for_each(|(all, q)| all[i] = q);
+    }
+}
+
+/// An update of the model by appendix A, as seen from the model before it, or after an addition.
+#[derive(Clone, Copy)]
+pub(crate) enum Update {
+    Addition,
+    /// By this change of alpha.
+    Reestimation(f64),
+    Deletion,
+}
+
+impl Update {
+    /// c of [`Candidates::shift`].
+    fn coefficient(self, variance: f64) -> f64 {
+        match self {
+            Self::Addition => -1.0 / variance,
+            Self::Reestimation(delta) => delta / (1.0 + delta * variance),
+            Self::Deletion => 1.0 / variance,
+        }
+    }
+
+    /// The coefficient of w^2 by which rho changes beyond S, given y. An addition is the reverse of a deletion.
+    fn bend(self, variance: f64, y: f64) -> f64 {
+        let c = self.coefficient(variance);
+        match self {
+            Self::Addition => c * c * y,
+            Self::Reestimation(delta) => -c * c * y - delta * (1.0 - c * variance).powi(2),
+            Self::Deletion => -c * c * y,
+        }
     }
 }
 
@@ -158,9 +221,10 @@ impl Candidates {
         model: &Model,
         min_gain: f64,
     ) -> Option<(usize, f64)> {
-        let ([s], [q], true) = (
+        let ([s], [q], [], true) = (
             &self.factors.s[..],
             &self.factors.q[..],
+            &self.factors.rho[..],
             self.factors.priors.are_flat(),
         ) else {
             return self.best_among_all(set, model, min_gain);
@@ -171,7 +235,8 @@ impl Candidates {
         (gain > Tuning::MIN_GAIN.max(min_gain)).then_some((best, gain))
     }
 
-    /// [`Candidates::best_addition`] where gains do not rise with q^2 / s: with several outputs, or with informative priors.
+    /// [`Candidates::best_addition`] where gains do not rise with q^2 / s: with several outputs, with informative priors, or
+    /// with a prior on complexity.
     fn best_among_all(
         &self,
         set: &WorkingSet,
@@ -224,6 +289,10 @@ impl Candidates {
                     .zip(q.iter())
                     .for_each(|(sum, q)| *sum += q * q);
             }
+            let by = -2.0 * model.complexity * n;
+            let rho = self.factors.rho.get(l).into_iter().flat_map(|rho| &**rho);
+            let both = squares.iter_mut().zip(rho);
+            both.for_each(|(sum, rho)| *sum += by * rho.max(0.0));
             for (bound, (square, s)) in bounds.iter_mut().zip(squares.iter().zip(s.iter())) {
                 *bound += gain_of_excess(n, square / (n * s) - 1.0);
             }
@@ -231,45 +300,53 @@ impl Candidates {
         bounds
     }
 
-    /// `S += c w^2` and `Q += c mu_k w` with `w_i = beta Sigma_k^T Phi^T phi_i` and c a function of Sigma_kk: every update of
+    /// `S += c w^2` and `Q += c mu_k w` with `w_i = beta Sigma_k^T Phi^T phi_i` and c the coefficient of the update: every update of
     /// appendix A has this form.
-    pub(crate) fn shift(
-        &mut self,
-        set: &WorkingSet,
-        model: &Model,
-        k: usize,
-        c: impl Fn(f64) -> f64,
-    ) {
+    ///
+    /// rho = S - g^T Sigma A Sigma g with g = beta Phi^T phi_i. The update takes c Sigma_k Sigma_k^T from Sigma, so with
+    /// x = g^T Sigma A Sigma_k and y = (Sigma A Sigma)_kk it adds `c w^2 + 2 c w x - (c^2 y + d) w^2`, where d is the change of
+    /// alpha_k times (1 - c Sigma_kk)^2: see [`Update::bend`].
+    pub(crate) fn shift(&mut self, set: &WorkingSet, model: &Model, k: usize, update: Update) {
         for (l, level) in model.levels.iter().enumerate() {
-            self.shift_level(set, model, k, l, c(level.sigma[(k, k)]));
+            let (beta, variance) = (level.noise.beta, level.sigma[(k, k)]);
+            let c = update.coefficient(variance);
+            self.combine(set, model, head(&level.sigma, k, model.len()));
+            for (s, w) in self.factors.s[l].iter_mut().zip(self.work.iter()) {
+                *s += c * beta * beta * (w * w);
+            }
+            for output in model.outputs_of(l) {
+                let by = c * model.outputs[output].mu[k] * beta;
+                axpy(by, &self.work, &mut self.factors.q[output]);
+            }
+            if model.complexity > 0.0 {
+                let (w, shrunk) = (self.work.clone(), model.shrunk_covariances(k, l));
+                let bend = c + update.bend(variance, shrunk[k]);
+                self.combine(set, model, &shrunk);
+                let products = w.iter().zip(self.work.iter());
+                for (rho, (w, x)) in self.factors.rho[l].iter_mut().zip(products) {
+                    *rho += beta * beta * w * (bend * w + 2.0 * c * x);
+                }
+            }
         }
     }
 
-    /// [`Candidates::shift`] of level `l`; `work` then holds w / beta.
-    fn shift_level(&mut self, set: &WorkingSet, model: &Model, k: usize, l: usize, c: f64) {
-        let (level, active) = (&model.levels[l], model.active.iter());
-        let beta = level.noise.beta;
+    /// `sum_j weights_j phi_j^T W phi_i` of every member i, into `work`.
+    fn combine(&mut self, set: &WorkingSet, model: &Model, weights: &[f64]) {
+        let active = model.active.iter();
         let columns: Vec<&[f64]> = active.map(|&j| set.gram.column(j)).collect();
         self.work.fill(0.0);
-        add_combination(&columns, head(&level.sigma, k, model.len()), &mut self.work);
-        for (s, w) in self.factors.s[l].iter_mut().zip(self.work.iter()) {
-            *s += c * beta * beta * (w * w);
-        }
-        for output in model.outputs_of(l) {
-            let by = c * model.outputs[output].mu[k] * beta;
-            axpy(by, &self.work, &mut self.factors.q[output]);
-        }
+        add_combination(&columns, weights, &mut self.work);
     }
 
-    /// `beta Sigma_k^T Phi^T phi_i` of every member i at level `l`.
-    pub(crate) fn covariances(
+    /// `beta x^T Phi^T phi_i` of every member i at level `l`, with x given for each active function.
+    pub(crate) fn products(
         &mut self,
         set: &WorkingSet,
         model: &Model,
-        k: usize,
         l: usize,
+        x: &[f64],
     ) -> Vec<f64> {
-        self.shift_level(set, model, k, l, 0.0);
+        self.combine(set, model, x);
         let beta = model.levels[l].noise.beta;
         self.work.iter().map(|w| beta * w).collect()
     }
@@ -299,7 +376,7 @@ impl Candidates {
     pub(crate) fn condition_on_last(&mut self, set: &WorkingSet, model: &Model) {
         let k = model.len() - 1;
         self.open[model.active[k]] = false;
-        self.shift(set, model, k, |variance| -1.0 / variance);
+        self.shift(set, model, k, Update::Addition);
     }
 
     /// Opens member `i`, which was deleted. The update of its own factors would be a difference of equal terms: they come from the data.

@@ -190,8 +190,7 @@ impl<'w> Fit<'_, 'w> {
         let mut found = model.published(trace, status, self.stats.facts());
         let log_evidence = match (self.rules.scheme, found.trace.last()) {
             (Scheme::Variational, Some(&bound)) => bound,
-            // The density of t / c is c^n times that of t.
-            _ => model.log_evidence() - model.n_contrasts() * self.stats.facts().target_scale.ln(),
+            _ => found.log_evidence,
         };
         let posterior = Posterior {
             gamma: model.order().iter().map(|&k| model.gamma(k, 0)).collect(),
@@ -275,6 +274,8 @@ impl Model {
             sigma: levels().map(|level| covariance(&level.sigma)).collect(),
             beta: levels().map(|l| l.noise.beta / (scale * scale)).collect(),
             at_floor: levels().map(|l| l.noise.at_floor()).collect(),
+            // The density of t / c is c^n times that of t.
+            log_evidence: self.log_evidence() - self.n_contrasts() * scale.ln(),
             trace,
             status,
         }

@@ -7,6 +7,10 @@
 //! and `l(alpha) = 1/2 [n (ln alpha - ln(alpha + s)) + q^2 / (alpha + s)]` with q^2 the sum over them. Several noise levels
 //! contribute a term each. All gains are in nats.
 //!
+//! The prior exp(-c tr S) on the matrix S that maps targets to fitted values (Schmolck & Everson 2007) is another summand of the same
+//! form: tr S = N - tr (beta W)^-1 C^-1, so alpha changes it by rho / (alpha + s) with
+//! `rho = phi^T C_-i^-1 (beta W)^-1 C_-i^-1 phi`. Hence q^2 becomes q^2 - 2 c n rho, and (20), (27), (32) and (37) stay as they are.
+//!
 //! The objective includes the density over ln alpha, to which a Gamma prior of shape a and rate b contributes
 //! `a ln alpha - b alpha` (Tipping 2001, section 2 and appendix A). It is taken relative to its peak at alpha = a / b, so that an active
 //! function never gains by its prior, whatever the units; a = b = 0 is the flat limit.
@@ -98,18 +102,18 @@ pub(crate) struct Term {
     /// Number of outputs.
     pub(crate) n: f64,
     pub(crate) s: f64,
-    /// The quality factor; of several outputs the root of the sum of squares.
-    pub(crate) q: f64,
+    /// The square of the quality factor, summed over the outputs, less 2 c n rho with the weight c of the complexity prior.
+    pub(crate) square: f64,
 }
 
 impl Term {
-    /// The factors of an active function from its posterior variance and its mean (of several outputs the root of the sum of squares):
-    /// Sigma_jj = 1 / (alpha + s) and mu_j = q / (alpha + s) are equivalent to equation (23).
-    pub(crate) fn from_posterior(n: f64, alpha: f64, variance: f64, mean: f64) -> Self {
+    /// The factors of an active function from its posterior variance and the square of its mean, summed over the outputs, less
+    /// 2 c n (Sigma - Sigma A Sigma)_jj: Sigma_jj = 1 / (alpha + s) and mu_j = q / (alpha + s) are equivalent to equation (23).
+    pub(crate) fn from_posterior(n: f64, alpha: f64, variance: f64, mean_square: f64) -> Self {
         Self {
             n,
             s: (1.0 / variance - alpha).max(0.0),
-            q: mean / variance,
+            square: mean_square / variance / variance,
         }
     }
 
@@ -118,14 +122,14 @@ impl Term {
         let ratio = alpha / (alpha - self.s);
         Self {
             s: (ratio * self.s).max(0.0),
-            q: ratio * self.q,
+            square: ratio * ratio * self.square,
             ..self
         }
     }
 
     /// q^2 / (n s).
     pub(crate) fn ratio(self) -> f64 {
-        self.q * (self.q / (self.n * self.s))
+        self.square / (self.n * self.s)
     }
 
     /// q^2 / (n s) - 1: positive exactly when these outputs alone would keep the function.
@@ -151,21 +155,21 @@ impl Term {
     /// l(new) - l(old): equation (32), appendix A.3, in s and q instead of S and Q. Computed without cancellation:
     /// ln(new/(new+s)) - ln(old/(old+s)) = ln(1 + s (new - old) / (old (new + s))).
     fn gain_of_moving(self, old: f64, new: f64) -> f64 {
-        let Self { n, s, q } = self;
-        let quadratic = q * q * (old - new) / ((new + s) * (old + s));
+        let Self { n, s, square } = self;
+        let quadratic = square * (old - new) / ((new + s) * (old + s));
         0.5 * (n * (s * (new - old) / (old * (new + s))).ln_1p() + quadratic)
     }
 
     /// -l(alpha): equation (37), appendix A.4, in s and q instead of S and Q.
     fn gain_of_deleting(self, alpha: f64) -> f64 {
-        let Self { n, s, q } = self;
-        0.5 * (n * (s / alpha).ln_1p() - q * q / (alpha + s))
+        let Self { n, s, square } = self;
+        0.5 * (n * (s / alpha).ln_1p() - square / (alpha + s))
     }
 
     /// First and second derivative of a term in ln alpha.
     fn derivatives(self, alpha: f64) -> (f64, f64) {
-        let Self { n, s, q } = self;
-        let excess = q * q - n * s;
+        let Self { n, s, square } = self;
+        let excess = square - n * s;
         // One division: this is most of the time of a scan.
         let inverse = 1.0 / (alpha + s);
         let half = 0.5 * inverse * inverse;
@@ -231,7 +235,7 @@ impl Factors {
             return (alpha.is_finite() && is_above).then_some((alpha, gain));
         }
         // As -ln(1 + x) <= -x / (1 + x), no term is above (q^2 - n s) / (2 alpha): a larger `min_gain` shortens the scan.
-        let excess = |t: Term| (t.q * t.q - t.n * t.s).max(0.0);
+        let excess = |t: Term| (t.square - t.n * t.s).max(0.0);
         let end = self.terms().map(excess).sum::<f64>() / (2.0 * min_gain);
         highest(self.maxima(end)).filter(|best| best.1 > min_gain)
     }
@@ -462,28 +466,24 @@ mod tests {
     }
 
     fn term(s: f64, square: f64) -> Term {
-        Term {
-            n: 1.0,
-            s,
-            q: square.sqrt(),
-        }
+        let n = 1.0;
+        Term { n, s, square }
     }
 
     fn l(f: &Factors, alpha: f64) -> f64 {
-        let level =
-            |Term { n, s, q }: Term| n * (alpha.ln() - (alpha + s).ln()) + q * q / (alpha + s);
+        let level = |Term { n, s, square }: Term| {
+            n * (alpha.ln() - (alpha + s).ln()) + square / (alpha + s)
+        };
         0.5 * f.terms().map(level).sum::<f64>() + f.prior.log_density(alpha)
     }
 
     /// One to five noise levels, under flat and informative priors.
     fn any_factors() -> impl Strategy<Value = Factors> {
-        let term = (-4.0..4.0_f64, -3.0..3.0_f64, 1_u8..4).prop_map(|(ln_s, ln_ratio, n)| {
+        let term = (-4.0..4.0_f64, -3.0..3.0_f64, 1_u8..4, 0.0..2.0_f64);
+        let term = term.prop_map(|(ln_s, ln_ratio, n, complexity)| {
             let (s, n) = (ln_s.exp(), f64::from(n));
-            Term {
-                n,
-                s,
-                q: (n * s * ln_ratio.exp()).sqrt(),
-            }
+            let square = n * s * (ln_ratio.exp() - complexity);
+            Term { n, s, square }
         });
         let prior = prop_oneof![
             Just(Gamma::FLAT),

@@ -4,7 +4,7 @@
 //! its appendix. A step on a [`WorkingSet`] costs (members x active functions) and touches no data.
 
 use crate::Error;
-use crate::fit::candidates::Candidates;
+use crate::fit::candidates::{Candidates, Update};
 use crate::fit::model::Model;
 use crate::fit::record::{Action, Recorder, Stop, unless_indefinite};
 use crate::fit::refine;
@@ -203,14 +203,12 @@ impl<'s> LocalFit<'s> {
     fn apply(&mut self, change: Change, recorder: &mut Recorder<'_>) -> Result<(), Stop> {
         let Change { k, alpha, .. } = change;
         let i = self.model.active[k];
-        let delta = alpha - self.model.alpha[k];
-        self.candidates.shift(self.set, &self.model, k, |variance| {
-            if alpha.is_finite() {
-                delta / (1.0 + delta * variance)
-            } else {
-                1.0 / variance
-            }
-        });
+        let update = if alpha.is_finite() {
+            Update::Reestimation(alpha - self.model.alpha[k])
+        } else {
+            Update::Deletion
+        };
+        self.candidates.shift(self.set, &self.model, k, update);
         refine::apply(&mut &*self.set, &mut self.model, change, recorder)?;
         if alpha == f64::INFINITY {
             self.candidates.reopen(self.set, &self.model, i);
@@ -221,8 +219,8 @@ impl<'s> LocalFit<'s> {
     /// Deletes member `i`, if it is active, without a record.
     pub(crate) fn delete(&mut self, i: usize) {
         if let Some(k) = self.model.active.iter().position(|&j| j == i) {
-            let shift = |variance| 1.0 / variance;
-            self.candidates.shift(self.set, &self.model, k, shift);
+            self.candidates
+                .shift(self.set, &self.model, k, Update::Deletion);
             self.model.delete(k);
             self.candidates.reopen(self.set, &self.model, i);
         }

@@ -43,7 +43,9 @@ pub use crate::fit::large::{BlockCheckpoint, SaveCheckpoint, fit_in_blocks};
 pub use crate::fit::mrvm::{Ascent, MStep, RetargetedFit, TopDownFit};
 pub use crate::fit::plan::FirstStage;
 pub use crate::fit::record::{Action, Step, StepCallback};
-pub use crate::fit::settings::{Blocks, Noise, OutputNoise, Rules, Scheme, Search, Settings};
+pub use crate::fit::settings::{
+    Blocks, Complexity, Noise, OutputNoise, Rules, Scheme, Search, Settings,
+};
 pub use crate::model::Status;
 
 use crate::Result;
@@ -131,7 +133,7 @@ pub fn fit_outputs(
     noise: &OutputNoise,
     watch: &mut StepCallback<'_>,
 ) -> Result<OutputPosterior> {
-    let mut model = Model::of_outputs(stats, noise)?;
+    let mut model = Model::of_outputs(stats, noise, rules.complexity)?;
     let mut recorder = Recorder::new(&model, rules.max_iter, stats.facts().target_scale, watch);
     let mut fit = Fit {
         dictionary: &mut Dictionary::new(stats.facts().n_basis(), Priors::default()),

@@ -14,6 +14,12 @@
 //!
 //! Gamma priors add `a - b alpha_j` to g_j and `-b alpha_j` to d g_j / d ln alpha_j; the prior of beta adds the same terms.
 //!
+//! The prior exp(-c tr S) adds -c n tr S, tr S = m - tr A Sigma. With B = Sigma A Sigma and C = Sigma A B:
+//!
+//! * d tr S / d ln alpha_j = -alpha_j (Sigma - B)_jj, and d tr S / d ln beta = tr A (Sigma - B);
+//! * d^2 tr S / d ln alpha_j d ln alpha_k = 2 alpha_j alpha_k Sigma_jk (Sigma - B)_jk - \[j = k\] alpha_j (Sigma - B)_jj;
+//! * d^2 tr S / d ln alpha_j d ln beta = alpha_j (Sigma - 3 B + 2 C)_jj, and d^2 tr S / d (ln beta)^2 is minus the sum of these.
+//!
 //! For a Gaussian likelihood steps are taken in u = 1 / alpha. Without overlap
 //! dL/du = 1/2 (q^2 - s - s^2 u) / (1 + s u)^2, equation (18) of Tipping & Faul (2003). Newton's method on
 //! (1 + s_j u_j)^2 dL/du_j, which is linear in u_j, therefore finds the maximum of equation (20) in one step from any
@@ -191,7 +197,12 @@ impl Local {
                 let outputs = &model.outputs[model.outputs_of(l)];
                 let n = outputs.len() as f64;
                 let square: f64 = outputs.iter().map(|o| o.mu[j] * o.mu[j]).sum();
-                0.5 * (n - alpha * (n * level.sigma[(j, j)] + square))
+                let slope = 0.5 * (n - alpha * (n * level.sigma[(j, j)] + square));
+                if model.complexity == 0.0 {
+                    return slope;
+                }
+                let kept = level.sigma[(j, j)] - model.shrunk_variance(j, l);
+                slope + model.complexity * n * alpha * kept
             };
             let levels = model.levels.iter().enumerate();
             gradient[j] = levels.map(of_level).sum::<f64>() + model.priors[j].slope(alpha);
@@ -214,6 +225,12 @@ impl Local {
         }
         for (b, &l) in free.iter().enumerate() {
             Self::add_noise_row(model, l, m + b, &mut hessian);
+        }
+        if model.complexity > 0.0 {
+            for l in 0..model.levels.len() {
+                let row = free.iter().position(|&f| f == l).map(|b| m + b);
+                add_complexity(model, l, row, &mut hessian);
+            }
         }
         Self::new(&model.alpha, Self::gradient_at(model, free), hessian)
     }
@@ -310,6 +327,29 @@ fn add_curvatures(model: &Model, l: usize, hessian: &mut Matrix) {
             *h += (0.5 * alpha[k]) * a * s * (n * s + 2.0 * product);
         }
         hessian[(k, k)] -= alpha[k] * (0.5 * (n * sigma[k] + products[k]));
+    }
+}
+
+/// Subtracts c n times the second derivatives of tr S of level `l`; `row` is that of its ln beta, if it moves.
+fn add_complexity(model: &Model, l: usize, row: Option<usize>, hessian: &mut Matrix) {
+    let (alpha, m) = (&model.alpha, model.len());
+    let by = model.complexity * model.outputs_of(l).len() as f64;
+    for k in 0..m {
+        let (sigma, b) = (
+            head(&model.levels[l].sigma, k, m),
+            model.shrunk_covariances(k, l),
+        );
+        for (j, h) in head_mut(hessian, k, m).iter_mut().enumerate() {
+            *h -= 2.0 * by * alpha[j] * alpha[k] * sigma[j] * (sigma[j] - b[j]);
+        }
+        hessian[(k, k)] += by * alpha[k] * (sigma[k] - b[k]);
+        if let Some(row) = row {
+            let c: f64 = (0..m).map(|j| alpha[j] * sigma[j] * b[j]).sum();
+            let entry = by * alpha[k] * (sigma[k] - 3.0 * b[k] + 2.0 * c);
+            hessian[(k, row)] -= entry;
+            hessian[(row, k)] -= entry;
+            hessian[(row, row)] += entry;
+        }
     }
 }
 

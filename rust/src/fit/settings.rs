@@ -33,6 +33,33 @@ pub struct Settings {
     /// Whether the first function of the dictionary, the intercept, has a flat prior: alpha = 0, always in the model. Ignored where a
     /// row has several linear predictors.
     pub flat_intercept: bool,
+    /// The prior on the complexity of the model.
+    pub complexity: Complexity,
+}
+
+/// The weight c of the prior exp(-c tr S), where S maps targets to fitted values: Schmolck & Everson (2007).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Complexity {
+    /// This weight; 0 is the model of Tipping (2001), 1 corresponds to Akaike's criterion.
+    Weight(f64),
+    /// (ln N) / 2 for rows of total weight N: Schwarz's criterion.
+    Bic,
+}
+
+impl Complexity {
+    /// c for rows of total weight `n`.
+    pub(crate) fn weight(self, n: f64) -> f64 {
+        match self {
+            Self::Weight(c) => c,
+            Self::Bic => 0.5 * n.max(1.0).ln(),
+        }
+    }
+}
+
+impl Default for Complexity {
+    fn default() -> Self {
+        Self::Weight(0.0)
+    }
 }
 
 /// How the precisions are estimated.
@@ -70,6 +97,7 @@ impl Default for Settings {
             noise_prior: [0.0; 2],
             search: Search::Greedy,
             flat_intercept: false,
+            complexity: Complexity::default(),
         }
     }
 }
@@ -99,6 +127,17 @@ impl Settings {
             let what = "alpha_prior must have a positive rate if it has a positive shape: without one it asks for \
                         infinite precisions; got a rate of 0";
             return invalid(what);
+        }
+        if let Complexity::Weight(c) = self.complexity
+            && !(0.0..=Tuning::MAX_COMPLEXITY).contains(&c)
+        {
+            let most = Tuning::MAX_COMPLEXITY;
+            return invalid(format!(
+                "complexity must be between 0 and {most:e}, got {c}"
+            ));
+        }
+        if self.complexity != Complexity::default() && self.scheme != Scheme::Sequential {
+            return invalid("complexity other than 'none' needs the sequential scheme");
         }
         if self.search != Search::Greedy && self.scheme != Scheme::Sequential {
             return invalid("search other than 'greedy' needs the sequential scheme");

@@ -63,6 +63,8 @@ impl Tuning {
     /// Least fixed noise variance as a fraction of the variance of the targets: their own round-off is 1e-32 of it, and
     /// that of differences of sums of squares 1e-16.
     pub(crate) const MIN_NOISE: f64 = 1e-24;
+    /// Largest weight of the prior on complexity: far below it no function is left.
+    pub(crate) const MAX_COMPLEXITY: f64 = 1e6;
     /// Steps of any inner iteration, more than one that converges takes. Halved or doubled: no change.
     pub(crate) const MAX_STEPS: usize = 200;
     /// Rounds in a row without a higher objective after which a fit ends as stalled. Halved or doubled: no change.

@@ -108,7 +108,8 @@ impl WorkingSet {
     /// An empty model with the noise levels of `model`, whose functions are numbered as in this set.
     pub(crate) fn empty_model(&self, model: &Model) -> Model {
         let noise: Vec<_> = model.levels.iter().map(|level| level.noise).collect();
-        Model::empty(&noise, model.noise_prior, &self.target_sq, self.facts.n_obs)
+        let empty = Model::empty(&noise, model.noise_prior, &self.target_sq, self.facts.n_obs);
+        empty.with_complexity(model.complexity)
     }
 
     /// [`WorkingSet::empty_model`], with the functions of `model` that have a flat prior.

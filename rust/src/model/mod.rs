@@ -95,7 +95,9 @@ pub struct OutputPosterior {
     pub beta: Vec<f64>,
     /// For each noise level, whether it was estimated and ended at the noise floor.
     pub at_floor: Vec<bool>,
-    /// Joint log evidence of all outputs at the start and after each step.
+    /// Joint log evidence of all outputs.
+    pub log_evidence: f64,
+    /// The objective, which is that evidence if all priors are flat, at the start and after each step.
     pub trace: Vec<f64>,
     /// How the fit ended.
     pub status: Status,
@@ -104,20 +106,13 @@ pub struct OutputPosterior {
 impl OutputPosterior {
     /// Checks that all numbers are finite in the caller's units.
     pub(crate) fn checked(self) -> Result<Self> {
-        check_evidence(&self.trace, &[])?;
+        check_evidence(&self.trace, &[self.log_evidence])?;
         check_precisions(&self.alpha, &self.beta)?;
         for sigma in &self.sigma {
             check_weights(self.mu.as_slice(), sigma.as_slice())?;
         }
         Ok(self)
     }
-
-    /// Final joint log evidence of all outputs.
-    #[must_use]
-    pub fn log_evidence(&self) -> f64 {
-        self.trace.last().copied().unwrap_or(f64::NAN)
-    }
-
     /// Number of steps.
     #[must_use]
     pub fn n_iter(&self) -> usize {

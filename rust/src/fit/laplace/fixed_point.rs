@@ -8,6 +8,9 @@
 //! * d Sigma_jj / d x_k = -alpha_k Sigma_jk^2 + alpha_k mu_k D_jk, where the second term is the change of B with the mode;
 //!   D is [`Statistics::variance_drift`].
 //!
+//! With the prior exp(-c tr S), mu_j^2 becomes mu_j^2 - 2 c (Sigma - Sigma A Sigma)_jj; the Jacobian leaves out how the second term
+//! changes with B, so that Newton's method converges linearly there.
+//!
 //! With a Gamma prior of shape a and rate b, `R_j = ln(gamma_j + 2 a) - ln(mu_j^2 + 2 b) - x_j`.
 //!
 //! For starts far from the solution, such as where one of two nearly equal functions replaces the other, there are Newton steps with the
@@ -68,7 +71,11 @@ impl Residual {
             let (alpha, factors, prior) = (model.alpha[k], model.factors(k), model.priors[k]);
             let s = factors.first.s.max(f64::MIN_POSITIVE);
             let (gamma, mu) = (s / (alpha + s), mean_size(model, k));
-            let value = if prior.is_flat() {
+            let value = if model.complexity > 0.0 {
+                (gamma + 2.0 * prior.shape).ln()
+                    - (mean_square(model, k) + 2.0 * prior.rate).ln()
+                    - alpha.ln()
+            } else if prior.is_flat() {
                 gamma.ln() - 2.0 * mu.ln() - alpha.ln()
             } else {
                 (gamma + 2.0 * prior.shape).ln() - (mu * mu + 2.0 * prior.rate).ln() - alpha.ln()
@@ -133,6 +140,12 @@ fn mean_size(model: &Model, k: usize) -> f64 {
     model.mu()[k].abs().max(f64::MIN_POSITIVE)
 }
 
+/// mu_k^2 - 2 c (Sigma - Sigma A Sigma)_kk, at least the smallest positive number.
+fn mean_square(model: &Model, k: usize) -> f64 {
+    let kept = model.sigma()[(k, k)] - model.shrunk_variance(k, 0);
+    (model.mu()[k].powi(2) - 2.0 * model.complexity * kept).max(f64::MIN_POSITIVE)
+}
+
 /// dR / dx.
 fn jacobian(stats: &mut dyn Statistics, model: &Model) -> Result<Matrix> {
     let drift = stats.variance_drift(&model.active, model.reference(), model.sigma())?;
@@ -143,10 +156,21 @@ fn jacobian(stats: &mut dyn Statistics, model: &Model) -> Result<Matrix> {
         s / (alpha[k] + s)
     };
     let gamma: Vec<f64> = (0..m).map(gamma_of).collect();
+    let complexity = model.complexity;
+    let columns = 0..if complexity > 0.0 { m } else { 0 };
+    let shrunk: Vec<Vec<f64>> = columns.map(|k| model.shrunk_covariances(k, 0)).collect();
     Ok(Matrix::from_fn(m, m, |j, k| {
         let (size, prior) = (mean_size(model, j), model.priors[j]);
         let own = if j == k { sigma[(j, j)] } else { 0.0 };
         let d_variance = alpha[k] * (mu[k] * drift[(j, k)] - sigma[(j, k)] * sigma[(j, k)]);
+        if complexity > 0.0 {
+            let square = mean_square(model, j) + 2.0 * prior.rate;
+            let d_mean = -2.0 * mu[j] * alpha[k] * mu[k] * sigma[(j, k)];
+            let d_kept = -2.0 * alpha[k] * sigma[(j, k)] * (sigma[(j, k)] - shrunk[k][j]);
+            let d_ln_gamma = -alpha[j] * (own + d_variance) / (gamma[j] + 2.0 * prior.shape);
+            let d_ln_square = (d_mean - 2.0 * complexity * d_kept) / square;
+            return d_ln_gamma - d_ln_square - if j == k { 1.0 } else { 0.0 };
+        }
         let d_ln_gamma = -alpha[j] * (own + d_variance) / (gamma[j] + 2.0 * prior.shape);
         // d ln(mu^2 + 2 b) = 2 |mu| d |mu| / (mu^2 + 2 b)
         let d_size = -mu[j] / size * alpha[k] * mu[k] * sigma[(j, k)];

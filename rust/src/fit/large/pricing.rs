@@ -118,7 +118,7 @@ impl<'a> Pricing<'a> {
         candidates: &[usize],
     ) -> Result<Vec<usize>, Stop> {
         let samples = stats.bound_samples(screen, candidates)?;
-        let flat = self.rules.has_flat_alphas();
+        let flat = self.rules.has_flat_alphas() && self.model.complexity == 0.0;
         let screened = map_pieces(candidates.len(), Tuning::PIECE, |range| {
             let one = |c: usize| screened(candidates[c], &samples[c], self.model, flat);
             range.map(one).collect::<Vec<_>>()
@@ -242,10 +242,11 @@ fn screened(index: usize, sample: &BoundSample, model: &Model, flat: bool) -> Op
     })
 }
 
-/// The gain of a candidate with these factors under a flat prior; NaN if s is zero.
+/// The gain of a candidate with these factors under a flat prior, an upper bound under others; NaN if s is zero.
 fn flat_gain(s: f64, q: f64) -> f64 {
     if s > 0.0 {
-        Term { n: 1.0, s, q }.largest_gain()
+        let (n, square) = (1.0, q * q);
+        Term { n, s, square }.largest_gain()
     } else {
         f64::NAN
     }

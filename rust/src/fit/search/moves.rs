@@ -23,7 +23,7 @@ use crate::fit::model::Model;
 use crate::fit::record::{Recorder, Stop};
 use crate::fit::tuning::Tuning;
 use crate::linalg::Cholesky;
-use crate::linalg::vector::dot;
+use crate::linalg::vector::{dot, head};
 use crate::parallel::map_pieces;
 
 /// A change of the active set. Functions are numbered as in the working set.
@@ -52,16 +52,19 @@ impl LocalFit<'_> {
             model,
             candidates,
         } = self;
-        let covariances = (0..model.levels.len()).map(|l| {
-            let functions = 0..model.len();
-            functions
-                .map(|k| candidates.covariances(set, model, k, l))
-                .collect()
-        });
-        let covariances = covariances.collect();
+        let m = model.len();
+        let (mut covariances, mut shrunk) = (Vec::new(), Vec::new());
+        for (l, level) in model.levels.iter().enumerate() {
+            let mut products = |x: &[f64]| candidates.products(set, model, l, x);
+            covariances.push((0..m).map(|k| products(head(&level.sigma, k, m))).collect());
+            let columns = 0..if model.complexity > 0.0 { m } else { 0 };
+            let of = |k| products(&model.shrunk_covariances(k, l));
+            shrunk.push(columns.map(of).collect());
+        }
         let view = View {
             local: self,
             covariances,
+            shrunk,
         };
         let movable: Vec<usize> = self.model.penalized().collect();
         let pieces = map_pieces(movable.len(), 1, |range| {
@@ -91,6 +94,8 @@ impl LocalFit<'_> {
 struct View<'a> {
     local: &'a LocalFit<'a>,
     covariances: Vec<Vec<Vec<f64>>>,
+    /// `beta (Sigma A Sigma)_k^T Phi^T phi_i` likewise, with a complexity prior.
+    shrunk: Vec<Vec<Vec<f64>>>,
 }
 
 impl View<'_> {
@@ -171,6 +176,8 @@ struct Deletion {
     chol: Vec<Cholesky>,
     /// L^-1 mu_J of each output.
     means: Vec<Vec<f64>>,
+    /// L^-1 (Sigma A Sigma)_JJ L^-T at each level, with a complexity prior.
+    shrunk: Vec<[[f64; 2]; 2]>,
     /// Gain in log evidence: mostly negative.
     gain: f64,
 }
@@ -196,23 +203,65 @@ impl Deletion {
             gain -= 0.5 * (chol.ln_det() + dot(&own, &own));
             means.push(own);
         }
-        Ok(Self { chol, means, gain })
+        let mut shrunk = Vec::new();
+        if model.complexity > 0.0 {
+            for (l, chol) in chol.iter().enumerate() {
+                let square = Self::shrunk(model, l, chol, positions);
+                // tr S changes by tr Sigma_JJ^-1 (Sigma A Sigma)_JJ - |J|.
+                let change = square[0][0] + square[1][1] - positions.len() as f64;
+                gain -= model.complexity * model.outputs_of(l).len() as f64 * change;
+                shrunk.push(square);
+            }
+        }
+        Ok(Self {
+            chol,
+            means,
+            shrunk,
+            gain,
+        })
+    }
+
+    fn shrunk(model: &Model, l: usize, chol: &Cholesky, positions: &[usize]) -> [[f64; 2]; 2] {
+        let mut square = [[0.0; 2]; 2];
+        for (j, alpha) in model.alpha.iter().enumerate() {
+            let mut own = [0.0; 2];
+            for (own, &k) in own.iter_mut().zip(positions) {
+                *own = model.levels[l].sigma[(j, k)];
+            }
+            chol.solve_lower_in_place(&mut own[..positions.len()]);
+            for (a, row) in square.iter_mut().enumerate() {
+                for (b, sum) in row.iter_mut().enumerate() {
+                    *sum += alpha * own[a] * own[b];
+                }
+            }
+        }
+        square
     }
 
     /// The factors of inactive member `i` after the deletion of the functions at `positions`.
     fn factors_after(&self, view: &View<'_>, positions: &[usize], i: usize) -> Factors {
-        let mut products = vec![[0.0; 2]; self.chol.len()];
-        for (l, (u, chol)) in products.iter_mut().zip(&self.chol).enumerate() {
+        let solved = |l: usize, table: &[Vec<f64>]| {
+            let mut u = [0.0; 2];
             for (u, &k) in u.iter_mut().zip(positions) {
-                *u = view.covariances[l][k][i];
+                *u = table[k][i];
             }
-            chol.solve_lower_in_place(&mut u[..positions.len()]);
-        }
+            self.chol[l].solve_lower_in_place(&mut u[..positions.len()]);
+            u
+        };
+        let covariances = view.covariances.iter().enumerate();
+        let products: Vec<[f64; 2]> = covariances.map(|(l, table)| solved(l, table)).collect();
         let (model, factors) = (&view.local.model, &view.local.candidates.factors);
         let own = |l: usize| &products[l][..positions.len()];
         let s = |l: usize| factors.s(i, l) + dot(own(l), own(l));
         let q = |c: usize| factors.q(i, c) + dot(own(model.level_of(c)), &self.means[c]);
-        model.combine(s, q, factors.priors.of(i))
+        // Sigma loses Sigma_J Sigma_JJ^-1 Sigma_J^T: with u = L^-1 Sigma_J^T g, and v the same of Sigma A Sigma, rho gains
+        // u^T u + 2 u^T v - u^T L^-1 (Sigma A Sigma)_JJ L^-T u.
+        let rho = |l: usize| {
+            let (u, v, square) = (products[l], solved(l, &view.shrunk[l]), self.shrunk[l]);
+            let bent: f64 = (0..2).map(|a| u[a] * dot(&square[a], &u)).sum();
+            factors.rho(i, l) + dot(&u, &u) + 2.0 * dot(&u, &v) - bent
+        };
+        model.combine(s, q, rho, factors.priors.of(i))
     }
 }
 
@@ -258,8 +307,9 @@ mod tests {
 
     #[test]
     fn predicted_gains_of_moves_are_achieved() {
-        for prior in [[0.0, 0.0], [0.5, 0.02]] {
-            let data = bumps(prior);
+        for (prior, complexity) in [([0.0, 0.0], 0.0), ([0.5, 0.02], 0.0), ([0.0, 0.0], 0.3)] {
+            let (set, empty) = bumps(prior);
+            let data = (set, empty.with_complexity(complexity));
             let mut local = greedy(&data);
             let before = local.evidence();
             let moves = local.moves(Moves::All, f64::NEG_INFINITY).unwrap();
