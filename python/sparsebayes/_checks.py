@@ -136,19 +136,24 @@ def check_settings(estimator: Any) -> Settings:
     )
 
 
-#: The weight of the prior on complexity for its names; None depends on the number of rows.
-_COMPLEXITIES: Final[dict[str, float | None]] = {"none": 0.0, "aic": 1.0, "bic": None}
+#: The weight of the prior on complexity for its names; some depend on the data.
+_COMPLEXITIES: Final[dict[str, float | Literal["bic", "ebic"]]] = {
+    "none": 0.0,
+    "aic": 1.0,
+    "bic": "bic",
+    "ebic": "ebic",
+}
 
 
-def _complexity(estimator: Any, scheme: Scheme) -> float | None:
-    """Return the weight of the prior on complexity; None for that of Schwarz's criterion."""
+def _complexity(estimator: Any, scheme: Scheme) -> float | Literal["bic", "ebic"]:
     value = getattr(estimator, "complexity", "none")
     if isinstance(value, str):
         weight = _COMPLEXITIES[check_choice("complexity", value, tuple(_COMPLEXITIES))]
     else:
         weight = check_real("complexity", value)
         if not 0.0 <= weight <= 1e6:
-            raise ValueError(f"complexity must be between 0 and 1e6, 'none', 'aic' or 'bic'; got {value!r}")
+            choices = ", ".join(map(repr, _COMPLEXITIES))
+            raise ValueError(f"complexity must be between 0 and 1e6, or one of {choices}; got {value!r}")
     if weight != 0.0 and scheme != "sequential":
         raise ValueError(f"complexity={value!r} needs scheme='sequential'; or set complexity='none'")
     return weight

@@ -112,7 +112,7 @@ class _Settings(TypedDict, total=False):
     noise_prior: Sequence[float]
     search: str
     flat_intercept: bool
-    complexity: float | None
+    complexity: float | str
 
 # iteration, action, column index (-1: none), gain, log evidence, number of active functions, beta
 _Callback = Callable[[int, str, int, float, float, int, float], object]
@@ -167,7 +167,7 @@ def fit_dense_outputs(
     noise_variance: Sequence[float] | None = None,
     shared_noise: bool = False,
     flat_intercept: bool = False,
-    complexity: float | None = 0.0,
+    complexity: float | str | None = None,
     tol: float = 1e-6,
     max_iter: int = 100_000,
     n_threads: int | None = None,
@@ -185,7 +185,7 @@ def fit_kernel_outputs(
     noise_variance: Sequence[float] | None = None,
     shared_noise: bool = False,
     flat_intercept: bool = False,
-    complexity: float | None = 0.0,
+    complexity: float | str | None = None,
     tol: float = 1e-6,
     max_iter: int = 100_000,
     n_threads: int | None = None,

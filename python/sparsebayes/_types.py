@@ -114,8 +114,8 @@ class Settings:
     n_threads: int | None
     #: Whether the first function, the intercept, has a flat prior.
     flat_intercept: bool = False
-    #: The weight of the prior on complexity; None for that of Schwarz's criterion.
-    complexity: float | None = 0.0
+    #: The weight of the prior on complexity, or the criterion that it is taken from.
+    complexity: float | Literal["bic", "ebic"] = 0.0
     #: One for each output, if they were given as an array.
     noise_variances: tuple[float, ...] | None = None
 
@@ -129,9 +129,12 @@ class Settings:
         """Return the keywords of a fit of one target."""
         return {name: value for name, value in vars(self).items() if name != "noise_variances"}
 
-    def complexity_for(self, weight: float) -> float:
-        """Return the weight of the prior on complexity for rows of this total weight."""
-        return 0.5 * float(np.log(max(weight, 1.0))) if self.complexity is None else self.complexity
+    def complexity_for(self, weight: float, n_basis: int) -> float:
+        """Return the weight of the prior on complexity, for rows of this total weight and so many functions."""
+        if isinstance(self.complexity, float):
+            return self.complexity
+        n_functions = n_basis if self.complexity == "ebic" else 1
+        return 0.5 * float(np.log(max(weight, 1.0)) + np.log(max(n_functions, 1)))
 
 
 @dataclass(frozen=True, kw_only=True)

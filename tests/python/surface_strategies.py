@@ -120,6 +120,7 @@ ARGUMENTS = {
     "degree": ([1, 2, 3, np.int8(2), Level.TWO], [0, 2.0, 60, 10**6, 2**40]),
     "coef0": ([0.0, 1.0, -1, 0.5], [1e300, -1e150]),
     "fit_intercept": ([True, False, 0, 1, np.bool_(True)], ["yes", 2]),
+    "complexity": (["none", 0.0, 0.5, "aic", "bic", "ebic", np.float64(1)], ["much", -1.0, np.nan, None]),
     "penalize_intercept": ([True, True, False, np.bool_(False)], ["no", 2]),
     "optimize_kernel": ([False, False, False, False, True, np.bool_(False)], [1, "yes"]),
     "noise_variance": (

@@ -117,11 +117,12 @@ coef0 : float, default=0.0
     Whether the intercept has a prior precision of its own and may be pruned, as in Tipping (2001). False: its
     prior is flat, so it is always in the model, and adding a constant to y changes nothing but the intercept.
     Not for a softmax, whose intercepts always have precisions.""",
-    "complexity": r"""complexity : {"none", "aic", "bic"} or float, default="none"
+    "complexity": r"""complexity : {"none", "aic", "bic", "ebic"} or float, default="none"
     Weight c of a prior on the complexity of the model, which keeps it from overfitting: with the trace of the
     matrix S that maps targets to fitted values, the number of weights that the data determine, the objective
     is the log evidence minus c tr S (Schmolck & Everson 2007). ``"none"``: 0, as in Tipping (2001);
-    ``"aic"``: 1; ``"bic"``: half the log of the number of rows. Larger: fewer functions, wider error bars.""",
+    ``"aic"``: 1; ``"bic"``: half the log of the number of rows; ``"ebic"``: plus half the log of the number of
+    functions in the dictionary (Chen & Chen 2008). Larger: fewer functions, wider error bars.""",
     "noise_variance": r"""noise_variance : positive float or array-like of shape (n_outputs,), optional
     Variance of the noise, of every output or of each. None: estimated, with the lower bound var(y) / 1e6.""",
     "shared_noise": r"""shared_noise : bool, default=False

@@ -107,7 +107,7 @@ def problems(
     columns = est._basis.whole(est, training).layout.columns(est.active_)
     likelihood, noise = est._likelihood, training.noise
     weight = len(training.X) if training.weights is None else float(training.weights.sum())
-    complexity = check_settings(est).complexity_for(weight)
+    complexity = check_settings(est).complexity_for(weight, Phi.shape[1])
     if training.y.ndim == 2:
         yield OutputsProblem(
             Phi=Phi,

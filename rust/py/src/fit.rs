@@ -114,7 +114,7 @@ pub(crate) fn rules(arguments: Option<&Bound<'_, PyDict>>) -> PyResult<Rules> {
             "alpha_prior" => settings.alpha_prior = value.extract()?,
             "noise_prior" => settings.noise_prior = value.extract()?,
             "flat_intercept" => settings.flat_intercept = value.extract()?,
-            "complexity" => settings.complexity = complexity(value.extract()?),
+            "complexity" => settings.complexity = complexity(Some(&value))?,
             "search" => settings.search = search(&value.extract::<String>()?)?,
             other => {
                 let message = format!("got an unexpected keyword argument {other:?}");
@@ -130,21 +130,31 @@ pub(crate) fn plain_rules(
     tol: f64,
     max_iter: usize,
     flat_intercept: bool,
-    weight: Option<f64>,
+    weight: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Rules> {
     let settings = Settings {
         tol,
         max_iter,
         flat_intercept,
-        complexity: complexity(weight),
+        complexity: complexity(weight)?,
         ..Settings::default()
     };
     settings.check().map_err(to_python)
 }
 
-/// The prior of this weight, or that of Schwarz's criterion.
-fn complexity(weight: Option<f64>) -> Complexity {
-    weight.map_or(Complexity::Bic, Complexity::Weight)
+/// The weight of the prior on complexity, or the criterion that it is taken from.
+fn complexity(value: Option<&Bound<'_, PyAny>>) -> PyResult<Complexity> {
+    let Some(value) = value else {
+        return Ok(Complexity::default());
+    };
+    match value.extract::<String>().as_deref() {
+        Ok("bic") => Ok(Complexity::Bic),
+        Ok("ebic") => Ok(Complexity::Ebic),
+        Ok(other) => Err(invalid(format!(
+            "complexity must be a number, 'bic' or 'ebic', got {other:?}"
+        ))),
+        Err(_) => Ok(Complexity::Weight(value.extract()?)),
+    }
 }
 
 fn scheme(name: &str) -> PyResult<Scheme> {

@@ -876,7 +876,6 @@ impl Model {
         let facts = stats.facts();
         let (scale, is_linear) = (facts.target_scale, facts.is_linear);
         check_units(scale, &facts.norms, rules, is_linear)?;
-        let n_obs = facts.n_obs;
         let (noise, n_noise) = if is_linear {
             (NoisePrecision::new(rules.noise, 1.0, scale), facts.n_obs)
         } else {
@@ -888,7 +887,7 @@ impl Model {
             rate: rate / (scale * scale),
         };
         let deviance = stats.deviance(&[], &[])?;
-        let complexity = rules.complexity.weight(n_obs);
+        let complexity = rules.complexity.weight(stats.facts());
         Ok(Self::empty(&[noise], prior, &[deviance], n_noise).with_complexity(complexity))
     }
 
@@ -913,7 +912,7 @@ impl Model {
         }
         let (deviances, n) = (stats.gradient(&[], &[], &mut [])?, stats.facts().n_obs);
         let empty = Self::empty(&levels, Gamma::FLAT, &deviances, n);
-        Ok(empty.with_complexity(complexity.weight(n)))
+        Ok(empty.with_complexity(complexity.weight(stats.facts())))
     }
 
     /// The levels whose precision is to be moved: estimated, and not held at the noise floor by a rising evidence.

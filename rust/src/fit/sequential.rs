@@ -112,7 +112,8 @@ impl Fit<'_, '_> {
         let whole = self.dictionary.n_candidates() == set.len();
         // With fixed noise a restart lowers the noise in stages and finds another model.
         let is_estimated = |level: &Level| level.noise.is_estimated();
-        let opening = if whole && self.model.levels.iter().all(is_estimated) {
+        let is_same = self.model.levels.iter().all(is_estimated) && self.model.complexity == 0.0;
+        let opening = if whole && is_same {
             Opening::Refine
         } else {
             Opening::Restart

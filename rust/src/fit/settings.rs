@@ -1,5 +1,6 @@
 //! Settings of the caller, their checks, the checked rules of a fit, and noise levels with their ranges.
 
+use crate::data::Facts;
 use crate::fit::tuning::Tuning;
 use crate::{Error, Result};
 
@@ -44,14 +45,21 @@ pub enum Complexity {
     Weight(f64),
     /// (ln N) / 2 for rows of total weight N: Schwarz's criterion.
     Bic,
+    /// (ln N + ln p) / 2 for p functions in the dictionary of an output: the extended criterion of Chen & Chen (2008) with gamma = 1/2.
+    Ebic,
 }
 
 impl Complexity {
-    /// c for rows of total weight `n`.
-    pub(crate) fn weight(self, n: f64) -> f64 {
+    /// c for these data.
+    pub(crate) fn weight(self, facts: &Facts) -> f64 {
+        let half_log = |n: f64| 0.5 * n.max(1.0).ln();
         match self {
             Self::Weight(c) => c,
-            Self::Bic => 0.5 * n.max(1.0).ln(),
+            Self::Bic => half_log(facts.n_obs),
+            Self::Ebic => {
+                let p = facts.n_basis() / facts.n_predictors.max(1);
+                half_log(facts.n_obs) + half_log(p as f64)
+            }
         }
     }
 }

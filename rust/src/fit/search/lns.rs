@@ -154,12 +154,15 @@ impl LocalFit<'_> {
         let mut trial = Self::new(self.set, self.set.least_model(&self.model)?);
         let n = trial.model.outputs.len();
         let levels: Vec<_> = self.model.levels.iter().map(|l| l.noise).collect();
+        // With a prior on complexity many weak functions together may be better than none, while each alone is not: begin without.
+        trial.model.complexity = 0.0;
         for betas in NoisePrecision::stages(&levels) {
             let alpha = trial.model.alpha.clone();
             trial.model.set_hyperparameters(&alpha, &betas)?;
             trial.renew();
             trial.maximize_at_held_noise(recorder)?;
         }
+        trial.model.complexity = self.model.complexity;
         trial.renew();
         trial.maximize(Tuning::COARSE_EFFORT.of_outputs(n), recorder)?;
         trial.renew();
