@@ -130,7 +130,7 @@ class Settings:
         return {name: value for name, value in vars(self).items() if name != "noise_variances"}
 
     def complexity_for(self, weight: float, n_basis: int) -> float:
-        """Return the weight of the prior on complexity, for rows of this total weight and so many functions."""
+        """Return the weight of the prior on complexity for rows of this total weight."""
         if isinstance(self.complexity, float):
             return self.complexity
         n_functions = n_basis if self.complexity == "ebic" else 1

@@ -1,4 +1,4 @@
-"""The prior on the complexity of the model (``complexity``), against the dense objective and the certificate."""
+"""The prior on the complexity of the model, against the dense objective and the certificate."""
 
 import numpy as np
 import pytest

@@ -51,9 +51,8 @@ fit_intercept : bool, default=True
     Whether the dictionary includes a constant function, the bias.""",
     "centre_parameters": "{extra_basis}\n{candidates}\n{random_state}\n{checkpoint}",
     "noise_parameters": "{noise_variance}\n{shared_noise}\n{noise_prior}",
-    "fit_parameters": "{penalize_intercept}\n{complexity}\n{scheme}\n{alpha_prior}\n{memory_limit}\n{search}\n"
-    "{tol}\n"
-    "{run_parameters}",
+    "fit_parameters": "{penalize_intercept}\n{complexity}\n{scheme}\n{alpha_prior}\n{memory_limit}\n"
+    "{search}\n{tol}\n{run_parameters}",
     "run_parameters": "{max_iter}\n{n_jobs}\n{verbose}\n{callback}",
     "mrvm_candidates": r"""n_quadrature : int, optional
     Quadrature nodes for each integral over the likelihood. None: 16 for up to 14 classes, 24 for more, which
@@ -121,8 +120,8 @@ coef0 : float, default=0.0
     Weight c of a prior on the complexity of the model, which keeps it from overfitting: with the trace of the
     matrix S that maps targets to fitted values, the number of weights that the data determine, the objective
     is the log evidence minus c tr S (Schmolck & Everson 2007). ``"none"``: 0, as in Tipping (2001);
-    ``"aic"``: 1; ``"bic"``: half the log of the number of rows; ``"ebic"``: plus half the log of the number of
-    functions in the dictionary (Chen & Chen 2008). Larger: fewer functions, wider error bars.""",
+    ``"aic"``: 1; ``"bic"``: half the log of the number of rows; ``"ebic"``: half the log of that number times
+    the number of functions in the dictionary (Chen & Chen 2008). Larger: fewer functions, wider error bars.""",
     "noise_variance": r"""noise_variance : positive float or array-like of shape (n_outputs,), optional
     Variance of the noise, of every output or of each. None: estimated, with the lower bound var(y) / 1e6.""",
     "shared_noise": r"""shared_noise : bool, default=False
