@@ -154,7 +154,8 @@ impl LocalFit<'_> {
         let mut trial = Self::new(self.set, self.set.least_model(&self.model)?);
         let n = trial.model.outputs.len();
         let levels: Vec<_> = self.model.levels.iter().map(|l| l.noise).collect();
-        // With a prior on complexity many weak functions together may be better than none, while each alone is not: begin without.
+        // With a prior on complexity many weak functions together may be better than none, while each alone is not: begin without,
+        // and raise its weight in stages.
         trial.model.complexity = 0.0;
         for betas in NoisePrecision::stages(&levels) {
             let alpha = trial.model.alpha.clone();
@@ -162,7 +163,13 @@ impl LocalFit<'_> {
             trial.renew();
             trial.maximize_at_held_noise(recorder)?;
         }
-        trial.model.complexity = self.model.complexity;
+        let complexity = self.model.complexity;
+        if complexity > Tuning::FIRST_COMPLEXITY {
+            trial.model.complexity = Tuning::FIRST_COMPLEXITY;
+            trial.renew();
+            trial.maximize(Tuning::COARSE_EFFORT.of_outputs(n), recorder)?;
+        }
+        trial.model.complexity = complexity;
         trial.renew();
         trial.maximize(Tuning::COARSE_EFFORT.of_outputs(n), recorder)?;
         trial.renew();
