@@ -220,7 +220,12 @@ impl Model {
             level.sigma = Matrix::zeros(m, m);
         }
         self.active.extend_from_slice(functions);
-        self.priors.extend(functions.iter().map(|&j| priors.of(j)));
+        // A function with alpha = 0 has no other prior.
+        let prior = |(&j, &alpha): (&usize, &f64)| match alpha {
+            0.0 => Gamma::FLAT,
+            _ => priors.of(j),
+        };
+        self.priors.extend(functions.iter().zip(alpha).map(prior));
         self.alpha.extend_from_slice(alpha);
         for output in &mut self.outputs {
             for values in output.values() {
