@@ -1,6 +1,6 @@
 //! Fits end at optima.
 
-use sparsebayes::{Noise, Settings, Status};
+use sparsebayes::{Complexity, Noise, Search, Settings, Status};
 
 use crate::dense::dense;
 use crate::problems::{Problem, columns, counts, fixed, labels};
@@ -36,6 +36,31 @@ fn bernoulli_and_poisson_fits_end_at_the_classic_fixed_point() {
         for (n, k) in [(80, 4), (80, 30)] {
             assert_optimal(&labels(n, k, seed), Settings::default());
             assert_optimal(&counts(n, k, seed), Settings::default());
+        }
+    }
+}
+
+/// In debug builds each step asserts that it gains what its factors predict.
+#[test]
+fn steps_with_a_prior_on_complexity_raise_the_objective() {
+    for seed in 0..4 {
+        for complexity in [Complexity::Weight(0.3), Complexity::Bic, Complexity::Ebic] {
+            for search in [Search::Greedy, Search::Exchange] {
+                let settings = Settings {
+                    complexity,
+                    search,
+                    ..Settings::default()
+                };
+                let (posterior, _) = columns(60, 30, seed).fit(settings);
+                assert_eq!(posterior.status, Status::Converged);
+                let rises = |pair: &[f64]| pair[1] >= pair[0] - 1e-8 * (1.0 + pair[0].abs());
+                assert!(posterior.trace.windows(2).all(rises));
+                let (plain, _) = columns(60, 30, seed).fit(Settings::default());
+                assert!(posterior.active.len() <= plain.active.len());
+                for problem in [labels(80, 30, seed), counts(80, 30, seed)] {
+                    assert_eq!(problem.fit(settings).0.status, Status::Converged);
+                }
+            }
         }
     }
 }
