@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
@@ -22,7 +23,7 @@ from ._estimators.docs import documented
 from ._estimators.fit import add_rows, build, check_sums, of_providers, of_sums, publish_features, validate
 from ._estimators.healing import healed_moments
 from ._estimators.likelihoods import Numbers, can_have_outputs
-from ._estimators.posterior import moments, problems, samples
+from ._estimators.posterior import joint_moments, moments, problems, samples
 from ._estimators.run import publish, run
 from ._row_likelihoods import OF_NUMBERS, ROW_LIKELIHOODS
 from ._types import (
@@ -157,14 +158,38 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
 
     @overload
     def predict(
-        self, X: ArrayLike, return_std: Literal[False] = False, *, y_std: PerRow = None
+        self,
+        X: ArrayLike,
+        return_std: Literal[False] = False,
+        return_cov: Literal[False] = False,
+        *,
+        y_std: PerRow = None,
     ) -> FloatArray: ...
     @overload
     def predict(
-        self, X: ArrayLike, return_std: Literal[True], *, y_std: PerRow = None
+        self,
+        X: ArrayLike,
+        return_std: Literal[True],
+        return_cov: Literal[False] = False,
+        *,
+        y_std: PerRow = None,
+    ) -> tuple[FloatArray, FloatArray]: ...
+    @overload
+    def predict(
+        self,
+        X: ArrayLike,
+        return_std: Literal[False] = False,
+        *,
+        return_cov: Literal[True],
+        y_std: PerRow = None,
     ) -> tuple[FloatArray, FloatArray]: ...
     def predict(
-        self, X: ArrayLike, return_std: bool = False, *, y_std: PerRow = None
+        self,
+        X: ArrayLike,
+        return_std: bool = False,
+        return_cov: bool = False,
+        *,
+        y_std: PerRow = None,
     ) -> FloatArray | tuple[FloatArray, FloatArray]:
         r"""Predict targets, optionally with error bars.
 
@@ -177,12 +202,21 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
         ----------
         {X}
         {return_std}
+        {return_cov}
         {y_std}
 
         {predict_sections_std}
         """
         check_is_fitted(self)
-        mean, variance = moments(self, X, variance=check_flag("return_std", return_std))
+        return_std = check_flag("return_std", return_std)
+        if check_flag("return_cov", return_cov):
+            if return_std:
+                raise ValueError(
+                    "return_std and return_cov must not both be True: the diagonal of the covariance holds "
+                    "the squares of the standard deviations"
+                )
+            return self._likelihood.covariance(self, partial(joint_moments, self, X), y_std)
+        mean, variance = moments(self, X, variance=return_std)
         return self._likelihood.predict(self, mean, variance, y_std)
 
     def predict_interval(
@@ -348,14 +382,41 @@ class RVR(Regression):
 
     @overload
     def predict(
-        self, X: ArrayLike, return_std: Literal[False] = False, *, y_std: PerRow = None, healed: bool = False
+        self,
+        X: ArrayLike,
+        return_std: Literal[False] = False,
+        return_cov: Literal[False] = False,
+        *,
+        y_std: PerRow = None,
+        healed: bool = False,
     ) -> FloatArray: ...
     @overload
     def predict(
-        self, X: ArrayLike, return_std: Literal[True], *, y_std: PerRow = None, healed: bool = False
+        self,
+        X: ArrayLike,
+        return_std: Literal[True],
+        return_cov: Literal[False] = False,
+        *,
+        y_std: PerRow = None,
+        healed: bool = False,
+    ) -> tuple[FloatArray, FloatArray]: ...
+    @overload
+    def predict(
+        self,
+        X: ArrayLike,
+        return_std: Literal[False] = False,
+        *,
+        return_cov: Literal[True],
+        y_std: PerRow = None,
     ) -> tuple[FloatArray, FloatArray]: ...
     def predict(
-        self, X: ArrayLike, return_std: bool = False, *, y_std: PerRow = None, healed: bool = False
+        self,
+        X: ArrayLike,
+        return_std: bool = False,
+        return_cov: bool = False,
+        *,
+        y_std: PerRow = None,
+        healed: bool = False,
     ) -> FloatArray | tuple[FloatArray, FloatArray]:
         r"""Predict targets, optionally with error bars.
 
@@ -369,6 +430,7 @@ class RVR(Regression):
         ----------
         {X}
         {return_std}
+        {return_cov}
         {y_std}
         healed : bool, default=False
             Whether to add these functions, in about N (n_active + n_features) operations per row. Needs
@@ -378,7 +440,12 @@ class RVR(Regression):
         """
         return_std = check_flag("return_std", return_std)
         if not check_flag("healed", healed):
-            return super().predict(X, return_std, y_std=y_std)  # type: ignore[call-overload, no-any-return] # a bool
+            return super().predict(X, return_std, return_cov, y_std=y_std)  # type: ignore[call-overload, no-any-return] # a bool
+        if check_flag("return_cov", return_cov):
+            raise ValueError(
+                "return_cov must be False with healed=True, which adds a function of its own at each row; "
+                "take return_std=True"
+            )
         mean, variance = healed_moments(self, X)
         return self._likelihood.predict(self, mean, variance if return_std else None, y_std)
 

@@ -339,6 +339,8 @@ UserWarning
     Inputs; with ``kernel="precomputed"`` the kernel between these and the training rows, (n, n_samples).""",
     "return_std": r"""return_std : bool, default=False
     Whether to return the predictive standard deviation too.""",
+    "return_cov": r"""return_cov : bool, default=False
+    Whether to return the joint covariance of the targets instead; only with a Gaussian likelihood.""",
     "y_std": r"""y_std : positive float or array-like of shape (n,), optional
     Standard deviations of new targets, after a fit with ``y_std``: they add ``noise_variance_ * y_std**2`` to
     the variance. None: a typical row, whose ``y_std**2`` is the harmonic mean of those of the fit.""",
@@ -347,6 +349,8 @@ UserWarning
 mean : ndarray of shape (n,) or (n, n_outputs)
 std : ndarray of the same shape
     Only if ``return_std``.
+cov : ndarray of shape (n, n) or (n, n, n_outputs)
+    Only if ``return_cov``: the noise is on the diagonal.
 
 {predict_raises}""",
     "status_": r"""status_ : str

@@ -67,17 +67,35 @@ def moments(est: Any, X: ArrayLike, *, variance: bool) -> tuple[FloatArray, Floa
 
 def samples(est: Any, X: ArrayLike, n_samples: int, random: np.random.RandomState) -> FloatArray:
     """Draw linear predictors from their joint posterior, (n, n_outputs, n_samples)."""
-    (phi,) = by_blocks(est, X, lambda rows: (_functions(est, rows),))
-    weights = output_weights(est)
-    sigmas = np.broadcast_to(est.sigma_, (len(weights), *est.sigma_.shape[-2:]))
+    phi, roots = _functions_and_roots(est, X)
     draws = []
-    for mean, sigma in zip(weights, sigmas, strict=True):
-        variances, axes = np.linalg.eigh(sigma)
-        # By rounding a variance close to 0 may be negative.
-        root = axes * np.sqrt(np.maximum(variances, 0.0))
+    for mean, root in zip(output_weights(est), roots, strict=True):
         z = random.standard_normal((len(mean), n_samples))
         draws.append(phi @ (mean[:, np.newaxis] + root @ z))
     return np.stack(draws, axis=1)
+
+
+def joint_moments(est: Any, X: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Return the mean of the linear predictors, (n, n_outputs), and their covariance, (n, n, n_outputs)."""
+    phi, roots = _functions_and_roots(est, X)
+    factors = [phi @ root for root in roots]
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = phi @ output_weights(est).T
+        covariance = np.stack([factor @ factor.T for factor in factors], axis=2)
+    check_predictions(mean, covariance)
+    return mean, covariance
+
+
+def _functions_and_roots(est: Any, X: ArrayLike) -> tuple[FloatArray, list[FloatArray]]:
+    """Return the active functions at X, and for each output R with R R^T the covariance of the weights."""
+    (phi,) = by_blocks(est, X, lambda rows: (_functions(est, rows),))
+    sigmas = np.broadcast_to(est.sigma_, (len(output_weights(est)), *est.sigma_.shape[-2:]))
+    roots = []
+    for sigma in sigmas:
+        variances, axes = np.linalg.eigh(sigma)
+        # By rounding a variance close to 0 may be negative.
+        roots.append(axes * np.sqrt(np.maximum(variances, 0.0)))
+    return phi, roots
 
 
 def _functions(est: Any, rows: FloatArray) -> FloatArray:
