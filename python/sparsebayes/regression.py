@@ -22,6 +22,7 @@ from ._estimators.base import Estimator, atomic
 from ._estimators.docs import documented
 from ._estimators.fit import add_rows, build, check_sums, of_providers, of_sums, publish_features, validate
 from ._estimators.healing import healed_moments
+from ._estimators.leave_one_out import attribute
 from ._estimators.likelihoods import Numbers, can_have_outputs
 from ._estimators.posterior import joint_moments, moments, problems, samples
 from ._estimators.run import publish, run
@@ -72,6 +73,7 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
 
     # After a fit.
     _likelihood: Numbers = field(init=False)
+    loo_, loo_coverage_ = attribute("loo_"), attribute("loo_coverage_")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -317,6 +319,7 @@ class RVR(Regression):
         Posterior covariance of the weights.
     beta_, noise_variance_ : float
         Noise precision and its inverse; after a fit with ``y_std`` in units of ``y_std**2``.
+    {loo_}
     {fit_attributes}
 
     Notes
@@ -477,6 +480,7 @@ class SparseBayesRegressor(Regression):
         and the fit ends at a fixed point of updates that treat the working weights as constants.
     beta_, noise_variance_ : float
         Noise precision and its inverse; not with a Poisson likelihood.
+    {loo_}
     coef_ : ndarray of shape (n_features,)
         Posterior mean of the weights of all columns, 0 for those not in the model.
     intercept_ : ndarray of shape (1,)

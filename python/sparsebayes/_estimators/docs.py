@@ -167,6 +167,14 @@ coef0 : float, default=0.0
     Called with a `sparsebayes.StepRecord` after each step; True stops the fit, as its ``status_`` says.""",
     # Attributes.
     "fit_attributes": "{log_marginal_likelihood_}\n{status_}\n{kernel_weights}\n{kernel_attributes}",
+    "loo_": r"""loo_ : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+    Log density of each training target given the other rows, with the precisions and the noise as fitted; NaN
+    for rows of weight 0. Only for rows in memory.
+loo_coverage_ : float or ndarray of shape (n_outputs,)
+    Share of rows, by weight, within their 95 % intervals given the other rows.""",
+    "class_loo_": r"""loo_ : ndarray of shape (n_samples,)
+    Log probability of the class of each training row given the other rows, with the precisions as fitted; NaN
+    for rows of weight 0. Only for rows in memory.""",
     "classes_": r"""classes_ : ndarray of shape (n_classes,)
     The labels, sorted.""",
     "log_marginal_likelihood_": r"""log_marginal_likelihood_ : float

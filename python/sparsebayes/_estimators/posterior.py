@@ -52,17 +52,20 @@ def moments(est: Any, X: ArrayLike, *, variance: bool) -> tuple[FloatArray, Floa
 
     def predict(rows: FloatArray) -> tuple[FloatArray, ...]:
         phi = _functions(est, rows)
-        mean = phi @ output_weights(est).T
-        if not variance:
-            return (mean,)
-        sigmas = est.sigma_ if est.sigma_.ndim == 3 else [est.sigma_]
-        # By rounding a variance close to 0 may be negative.
-        v = [np.maximum(((phi @ sigma) * phi).sum(axis=1), 0.0) for sigma in sigmas]
-        # Outputs with the same noise have the same covariance.
-        return mean, np.broadcast_to(np.column_stack(v), mean.shape)
+        return moments_at(est, phi) if variance else (phi @ output_weights(est).T,)
 
     mean, *variances = by_blocks(est, X, predict)
     return mean, variances[0] if variance else None
+
+
+def moments_at(est: Any, phi: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return mean and variance of the linear predictor, each (n, n_outputs), given the active functions."""
+    mean = phi @ output_weights(est).T
+    sigmas = est.sigma_ if est.sigma_.ndim == 3 else [est.sigma_]
+    # By rounding a variance close to 0 may be negative.
+    v = [np.maximum(np.einsum("nj,nj->n", phi @ sigma, phi), 0.0) for sigma in sigmas]
+    # Outputs with the same noise have the same covariance.
+    return mean, np.broadcast_to(np.column_stack(v), mean.shape)
 
 
 def samples(est: Any, X: ArrayLike, n_samples: int, random: np.random.RandomState) -> FloatArray:
@@ -192,16 +195,17 @@ def softmax_probabilities(est: Any, X: ArrayLike, moderate: bool) -> FloatArray:
     def predict(rows: FloatArray) -> tuple[FloatArray]:
         phi = est._basis.functions(est.active_, rows, check_n_jobs(est.n_jobs))
         means = phi @ est.mu_
-        log_p = moderated(means, variances_of_differences(phi, est)) if moderate else log_softmax(means, 1)
-        return (np.exp(log_p),)
+        if not moderate:
+            return (np.exp(log_softmax(means, 1)),)
+        return (np.exp(moderated(means, variances_of_differences(logit_covariances(phi, est)))),)
 
     (p,) = by_blocks(est, X, predict, _SOFTMAX_ROWS)
     p /= p.sum(axis=1, keepdims=True)
     return p
 
 
-def variances_of_differences(phi: FloatArray, est: Any) -> FloatArray:
-    """Return the posterior variance of each difference of two logits, (n, n_classes, n_classes)."""
+def logit_covariances(phi: FloatArray, est: Any) -> FloatArray:
+    """Return the posterior covariance of the logits of a softmax, (n, n_classes, n_classes)."""
     classes, rows = weights_in_order(est.alpha_)
     n_classes = est.alpha_.shape[1]
     expanded, of_class = phi[:, rows], classes[:, np.newaxis] == np.arange(n_classes)
@@ -209,11 +213,21 @@ def variances_of_differences(phi: FloatArray, est: Any) -> FloatArray:
     for c in range(n_classes):
         mine = of_class[:, c]
         covariance[:, c] = (expanded[:, mine] @ est.sigma_[mine] * expanded) @ of_class
+    return covariance
+
+
+def variances_of_differences(covariance: FloatArray) -> FloatArray:
+    """Return the variance of each difference of two logits, (n, n_classes, n_classes)."""
     own = np.einsum("ncc->nc", covariance)
     both = own[:, :, np.newaxis] + own[:, np.newaxis]
     # By rounding a variance close to 0 may be negative.
     variances: FloatArray = np.maximum(both - covariance - covariance.transpose(0, 2, 1), 0.0)
     return variances
+
+
+def moderated_logits(mean: FloatArray, variance: FloatArray) -> FloatArray:
+    """Return the logits of the approximate mean sigmoid over Gaussian logits (MacKay 1992)."""
+    return mean / np.sqrt(1.0 + np.pi / 8.0 * variance)
 
 
 def moderated(means: FloatArray, variances: FloatArray) -> FloatArray:
