@@ -59,7 +59,7 @@ def attribute(name: str) -> Any:
             )
         return getattr(est._loo, name.strip("_"))
 
-    return property(read, doc="Described in the docstring of the class.")
+    return property(read, doc="Of each training row given the other rows; see the attributes above.")
 
 
 @dataclass
@@ -96,6 +96,11 @@ class LeaveOneOut:
         """The share of rows, by weight, that are within their 95 % intervals; of each output."""
         share = np.average(self._found[1], axis=0, weights=self.counts)
         return share if share.ndim else float(share)
+
+    @property
+    def mean_log_density(self) -> float:
+        """Mean over the rows, by weight, and outputs."""
+        return float(np.average(self._found[0], axis=0, weights=self.counts).mean())
 
     @property
     def score(self) -> float:
