@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.polynomial.hermite import hermgauss
@@ -48,7 +48,7 @@ _NODES, _WEIGHTS = hermgauss(32)
 
 
 def attribute(name: str) -> Any:
-    """Return a property that reads an attribute of `LeaveOneOut`."""
+    """Return a property that reads one of the `Scores`."""
 
     def read(est: Any) -> Any:
         check_is_fitted(est)
@@ -57,16 +57,29 @@ def attribute(name: str) -> Any:
                 f"{name} needs the rows of the fit, and this model was fitted to sums, chunks or a provider: "
                 "fit it to arrays in memory, or score other rows by sparsebayes.model_selection.density_score"
             )
-        return getattr(est._loo, name.strip("_"))
+        return getattr(est._loo.scores, name.strip("_"))
 
     return property(read, doc="Of each training row given the other rows; see the attributes above.")
 
 
+class Scores(NamedTuple):
+    """How well each row is predicted without it."""
+
+    #: Log densities, (n_samples,) or (n_samples, n_outputs), or those of classes; NaN at weight 0.
+    loo: FloatArray
+    #: Share of rows, by weight, that are within their 95 % intervals, of each output.
+    loo_coverage: float | FloatArray
+    #: Mean log density over the rows, by weight, and outputs.
+    mean_log_density: float
+    #: R^2, the mean over outputs, or D^2, or the share of rows whose class is the most probable.
+    score: float
+
+
 @dataclass
 class LeaveOneOut:
-    """Predictions of each training row without it: properties, from the posterior of the linear predictors.
+    """Predictions of each training row without it, from the posterior of the linear predictors.
 
-    Rows of weight 0 are not in the arrays.
+    Rows of weight 0 are not in the arrays. Pickles hold the scores only.
     """
 
     likelihood: Likelihood
@@ -83,47 +96,35 @@ class LeaveOneOut:
     m: FloatArray
     v: FloatArray
 
-    @property
-    def loo(self) -> FloatArray:
-        """Log densities, (n_samples,) or (n_samples, n_outputs), or those of classes; NaN at weight 0."""
-        density = self._found[0]
-        found = np.full((self.n_samples, *density.shape[1:]), np.nan)
-        found[self.rows] = density
-        return found
-
-    @property
-    def loo_coverage(self) -> float | FloatArray:
-        """The share of rows, by weight, that are within their 95 % intervals; of each output."""
-        share = np.average(self._found[1], axis=0, weights=self.counts)
-        return share if share.ndim else float(share)
-
-    @property
-    def mean_log_density(self) -> float:
-        """Mean over the rows, by weight, and outputs."""
-        return float(np.average(self._found[0], axis=0, weights=self.counts).mean())
-
-    @property
-    def score(self) -> float:
-        """R^2, the mean over outputs, or D^2, or the share of rows whose class is the most probable."""
-        good, mean = self._found[1:]
-        if isinstance(self.likelihood, Classes):
-            return float(np.average(good, weights=self.counts))
-        if (own := ROW_LIKELIHOODS[self.likelihood.name].targets) is not None:
-            return own.score(self.t, mean, self.counts)
-        with np.errstate(all="ignore"):
-            error, total = (
-                np.average((self.t - centre) ** 2, axis=0, weights=self.counts)
-                for centre in (mean, np.average(self.t, axis=0, weights=self.counts))
-            )
-            return float(np.mean(1.0 - error / total))
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the scores: without targets, and a fifth of the size."""
+        return {"scores": self.scores}
 
     @cached_property
-    def _found(self) -> tuple[FloatArray, NDArray[np.bool_], FloatArray]:
-        """Log density, whether the target is in its interval or its class the most probable, prediction."""
+    def scores(self) -> Scores:
+        """The scores, computed at the first use."""
         with np.errstate(all="ignore"):
-            return self._of_classes() if isinstance(self.likelihood, Classes) else self._of_numbers()
+            find = self._of_classes if isinstance(self.likelihood, Classes) else self._of_numbers
+            density, good, mean = find()
+            loo = np.full((self.n_samples, *density.shape[1:]), np.nan)
+            loo[self.rows] = density
+            share, average = (np.average(part, axis=0, weights=self.counts) for part in (good, density))
+            coverage = share if share.ndim else float(share)
+            return Scores(loo, coverage, float(average.mean()), self._score(share, mean))
+
+    def _score(self, share: FloatArray, mean: FloatArray) -> float:
+        if isinstance(self.likelihood, Classes):
+            return float(share)
+        if (own := ROW_LIKELIHOODS[self.likelihood.name].targets) is not None:
+            return own.score(self.t, np.nan_to_num(mean), self.counts)
+        constant = np.average(self.t, axis=0, weights=self.counts)
+        error, total = (
+            np.average((self.t - centre) ** 2, axis=0, weights=self.counts) for centre in (mean, constant)
+        )
+        return float(np.mean(1.0 - error / total))
 
     def _of_numbers(self) -> tuple[FloatArray, NDArray[np.bool_], FloatArray]:
+        """Return log density, whether the target is in its interval, and prediction of each row."""
         m, v, w, row = self.m, self.v, self.counts[:, np.newaxis], ROW_LIKELIHOODS[self.likelihood.name]
         t = self.t.reshape(m.shape)
         if row.targets is None:
@@ -141,6 +142,7 @@ class LeaveOneOut:
         return density.reshape(shape), inside.reshape(shape), mean.reshape(shape)
 
     def _of_classes(self) -> tuple[FloatArray, NDArray[np.bool_], FloatArray]:
+        """Return log probability of the class, whether it is the most probable, and the predicted class."""
         t, m, v, w = self.t, self.m, self.v, self.counts[:, np.newaxis]
         if self.likelihood.name == "multinomial":
             log_p, numbers = m, t[:, 0].astype(np.intp)

@@ -61,7 +61,8 @@ def summary_of(est: Any) -> Summary:
 def _lines(est: Any) -> Iterator[tuple[str, str]]:
     if hasattr(est, "kernel_"):
         yield "kernel", _kernel(est)
-    if (loo := getattr(est, "_loo", None)) is not None:
+    if getattr(est, "_loo", None) is not None:
+        loo = est._loo.scores
         density = f"{loo.mean_log_density:.4g}"
         if is_classifier(est):
             yield (
