@@ -303,6 +303,12 @@ class RVR(Regression):
     {kernel_parameters}
     {centre_parameters}
     {noise_parameters}
+    std : {"plain", "full"}, default="plain"
+        Error bars. ``"plain"``: the noise and the uncertainty of the functions in the model (Tipping 2001,
+        equation 22), which vanishes far from the data. ``"full"``: they grow there, by the variance of a
+        Gaussian process with the same kernel given its values at the relevance vectors and at most 100
+        training rows. Predictions are the same. Served models, and those of ``kernel="precomputed"``, have
+        plain error bars.
     keep_rows : bool, default=False
         Whether the model keeps a copy of the training rows, also when it is pickled. Predictions with
         ``healed=True`` need it.
@@ -377,6 +383,7 @@ class RVR(Regression):
     extra_basis: ExtraBasis = None
     candidates: Candidates = None
     random_state: int | np.random.RandomState | None = None
+    std: Literal["plain", "full"] = "plain"
     keep_rows: bool = False
 
     # After a fit.

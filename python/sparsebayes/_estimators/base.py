@@ -18,6 +18,7 @@ from .._types import FloatArray, IntArray
 from ..kernels import Kernel
 from ..kernels._resolve import is_precomputed
 from ..predictor import Predictor
+from .growth import Growth
 from .status import is_constant, is_empty, is_saturated, warning_of
 from .summary import Summary, summary_of
 
@@ -98,6 +99,8 @@ class Estimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
     _n_rows: int | None = field(init=False)
     _advice: str = field(init=False)
     _basis: Any = field(init=False)
+    #: What error bars grow by; None for plain ones.
+    _growths: list[Growth] | None = field(init=False)
     _likelihood: Any = field(init=False)
     #: Noise variance of a row of weight 1 in units of ``noise_variance_``: the harmonic mean of squares of
     #: ``y_std``. None: the fit had no ``y_std``.

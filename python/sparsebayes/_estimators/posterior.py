@@ -20,6 +20,7 @@ from .._checks import check_choice, check_n_jobs, check_predictions, check_prior
 from .._data.basis import output_weights
 from .._data.chunks import located, release
 from .._types import FloatArray, IntArray, OutputsProblem, PerRow, Problem
+from .growth import growths
 
 #: Rows predicted at a time, to bound the memory.
 _ROWS, _SOFTMAX_ROWS = 8192, 2048
@@ -47,12 +48,23 @@ def by_blocks(
     return found
 
 
-def moments(est: Any, X: ArrayLike, *, variance: bool) -> tuple[FloatArray, FloatArray | None]:
-    """Return mean and, if asked for, variance of the linear predictor, each (n, n_outputs)."""
+def moments(
+    est: Any, X: ArrayLike, *, variance: bool, grows: bool = True
+) -> tuple[FloatArray, FloatArray | None]:
+    """Return mean and, if asked for, variance of the linear predictor, each (n, n_outputs).
+
+    ``grows``: whether the variance grows away from the data, if the estimator is to have that.
+    """
+    added = growths(est) if variance and grows else []
 
     def predict(rows: FloatArray) -> tuple[FloatArray, ...]:
         phi = _functions(est, rows)
-        return moments_at(est, phi) if variance else (phi @ output_weights(est).T,)
+        if not variance:
+            return (phi @ output_weights(est).T,)
+        mean, v = moments_at(est, phi)
+        for growth in added:
+            v = v + growth.variance(rows, check_n_jobs(est.n_jobs))
+        return mean, v
 
     mean, *variances = by_blocks(est, X, predict)
     return mean, variances[0] if variance else None
@@ -75,7 +87,11 @@ def samples(est: Any, X: ArrayLike, n_samples: int, random: np.random.RandomStat
     for mean, root in zip(output_weights(est), roots, strict=True):
         z = random.standard_normal((len(mean), n_samples))
         draws.append(phi @ (mean[:, np.newaxis] + root @ z))
-    return np.stack(draws, axis=1)
+    eta = np.stack(draws, axis=1)
+    if (added := _added_covariance(est, X)) is not None:
+        for output, covariance in enumerate(np.moveaxis(added, 2, 0)):
+            eta[:, output] += _root(covariance) @ random.standard_normal((len(eta), n_samples))
+    return eta
 
 
 def joint_moments(est: Any, X: ArrayLike) -> tuple[FloatArray, FloatArray]:
@@ -85,6 +101,8 @@ def joint_moments(est: Any, X: ArrayLike) -> tuple[FloatArray, FloatArray]:
     with np.errstate(over="ignore", invalid="ignore"):
         mean = phi @ output_weights(est).T
         covariance = np.stack([factor @ factor.T for factor in factors], axis=2)
+        if (added := _added_covariance(est, X)) is not None:
+            covariance += added
     check_predictions(mean, covariance)
     return mean, covariance
 
@@ -93,12 +111,20 @@ def _functions_and_roots(est: Any, X: ArrayLike) -> tuple[FloatArray, list[Float
     """Return the active functions at X, and for each output R with R R^T the covariance of the weights."""
     (phi,) = by_blocks(est, X, lambda rows: (_functions(est, rows),))
     sigmas = np.broadcast_to(est.sigma_, (len(output_weights(est)), *est.sigma_.shape[-2:]))
-    roots = []
-    for sigma in sigmas:
-        variances, axes = np.linalg.eigh(sigma)
-        # By rounding a variance close to 0 may be negative.
-        roots.append(axes * np.sqrt(np.maximum(variances, 0.0)))
-    return phi, roots
+    return phi, [_root(sigma) for sigma in sigmas]
+
+
+def _root(covariance: FloatArray) -> FloatArray:
+    variances, axes = np.linalg.eigh(covariance)
+    # By rounding a variance close to 0 may be negative.
+    return np.asarray(axes * np.sqrt(np.maximum(variances, 0.0)))
+
+
+def _added_covariance(est: Any, X: ArrayLike) -> FloatArray | None:
+    """Return what growing error bars add to the covariance of the rows, (n, n, n_outputs), or None."""
+    added, rows, n_threads = growths(est), check_X(est, X, reset=False), check_n_jobs(est.n_jobs)
+    parts = [growth.covariance(rows, n_threads) for growth in added]
+    return sum(parts[1:], start=parts[0]) if parts else None
 
 
 def _functions(est: Any, rows: FloatArray) -> FloatArray:
