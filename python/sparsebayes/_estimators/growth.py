@@ -36,7 +36,7 @@ _MIN_VARIANCE, _MIN_LANDMARK = 1e-6, 1e-3
 _DIAGONAL_ROWS: Final = 64
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Growth:
     """The prior of one kernel given its values at the centres Z."""
 

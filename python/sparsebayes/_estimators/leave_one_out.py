@@ -75,7 +75,7 @@ class Scores(NamedTuple):
     score: float
 
 
-@dataclass
+@dataclass(eq=False)
 class LeaveOneOut:
     """Predictions of each training row without it, from the posterior of the linear predictors.
 
@@ -85,9 +85,10 @@ class LeaveOneOut:
     likelihood: Likelihood
     variational: bool
     #: Number of each row in the data, and the number of rows of the data.
-    rows: IntArray
+    rows: IntArray | slice
     n_samples: int
-    counts: FloatArray
+    #: Sample weights; None: all 1.
+    counts: FloatArray | None
     #: Targets: of each output, of each class against the rest, or (n, 1) numbers of classes of a softmax.
     t: FloatArray
     #: Noise variance of one target, of each row or output or of all.
@@ -125,7 +126,7 @@ class LeaveOneOut:
 
     def _of_numbers(self) -> tuple[FloatArray, NDArray[np.bool_], FloatArray]:
         """Return log density, whether the target is in its interval, and prediction of each row."""
-        m, v, w, row = self.m, self.v, self.counts[:, np.newaxis], ROW_LIKELIHOODS[self.likelihood.name]
+        m, v, w, row = self.m, self.v, _column(self.counts), ROW_LIKELIHOODS[self.likelihood.name]
         t = self.t.reshape(m.shape)
         if row.targets is None:
             mean, variance, _ = _cavity(m, v, w * (t - m) / self.noise, w / self.noise)
@@ -143,7 +144,7 @@ class LeaveOneOut:
 
     def _of_classes(self) -> tuple[FloatArray, NDArray[np.bool_], FloatArray]:
         """Return log probability of the class, whether it is the most probable, and the predicted class."""
-        t, m, v, w = self.t, self.m, self.v, self.counts[:, np.newaxis]
+        t, m, v, w = self.t, self.m, self.v, _column(self.counts)
         if self.likelihood.name == "multinomial":
             log_p, numbers = m, t[:, 0].astype(np.intp)
         else:
@@ -162,26 +163,33 @@ class LeaveOneOut:
 
 def leave_one_out(est: Any, basis: Basis, training: Training, n_threads: int | None) -> LeaveOneOut:
     """Return the leave-one-out predictions of a fit whose posterior is already published."""
-    X, likelihood = training.X, est._likelihood
-    counts = np.ones(len(X)) if training.counts is None else training.counts
+    X, likelihood, counts = training.X, est._likelihood, training.counts
     classifies, softmax = isinstance(likelihood, Classes), likelihood.name == "multinomial"
     t = np.column_stack(likelihood.targets(training.y)) if classifies else training.y
     noise = getattr(est, "noise_variance_", 1.0)
     if training.noise is not None:
         # In units of y_std^2, which is proportional to counts / weights.
-        weights = counts if training.weights is None else training.weights
-        noise = (noise * training.noise.variance * counts / weights)[:, np.newaxis]
+        precisions = _column(training.weights) / _column(counts)
+        noise = noise * training.noise.variance / precisions
     parts, height = [], block_rows(basis.n_blocks + est.mu_.size + (est.alpha_.size if softmax else 0))
     assert basis.columns is not None
     with np.errstate(all="ignore"):
         for start in range(0, len(X), height):
             at = slice(start, start + height)
             phi = basis.functions(est.active_, X[at], n_threads, basis.columns[at])
-            parts.append(_softmax(est, phi, t[at], counts[at]) if softmax else moments_at(est, phi))
+            parts.append(
+                _softmax(est, phi, t[at], None if counts is None else counts[at])
+                if softmax
+                else moments_at(est, phi)
+            )
     m, v = parts[0] if len(parts) == 1 else (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    return LeaveOneOut(
-        likelihood, est._variational, training.rows, training.n_samples, counts, t, noise, m, v
-    )
+    rows = slice(None) if len(X) == training.n_samples else training.rows
+    return LeaveOneOut(likelihood, est._variational, rows, training.n_samples, counts, t, noise, m, v)
+
+
+def _column(values: FloatArray | None) -> Any:
+    """Return numbers of rows as a column, or 1 if they are all 1."""
+    return np.ones((1, 1)) if values is None else values[:, np.newaxis]
 
 
 def _cavity(
@@ -208,9 +216,11 @@ def _log_mean_likelihood(
     return np.asarray(logsumexp(terms, axis=-1) + 0.5 * np.log(rest[..., 0]))
 
 
-def _softmax(est: Any, phi: FloatArray, t: FloatArray, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _softmax(
+    est: Any, phi: FloatArray, t: FloatArray, counts: FloatArray | None
+) -> tuple[FloatArray, FloatArray]:
     """Return log probabilities of the classes from the cavity of all logits, b = diag(p) - p p^T."""
-    m, V, w = phi @ est.mu_, logit_covariances(phi, est), counts[:, np.newaxis]
+    m, V, w = phi @ est.mu_, logit_covariances(phi, est), _column(counts)
     identity, p = np.eye(m.shape[1]), np.exp(log_softmax(m, axis=1))
     B = w[:, :, np.newaxis] * (p[:, :, np.newaxis] * identity - p[:, :, np.newaxis] * p[:, np.newaxis])
     V = np.linalg.solve(identity - (1.0 - _MIN_REMAINDER) * V @ B, V)
