@@ -75,7 +75,7 @@ class Scores(NamedTuple):
     score: float
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class LeaveOneOut:
     """Predictions of each training row without it, from the posterior of the linear predictors.
 
@@ -100,6 +100,10 @@ class LeaveOneOut:
     def __getstate__(self) -> dict[str, Any]:
         """Return the scores: without targets, and a fifth of the size."""
         return {"scores": self.scores}
+
+    def __repr__(self) -> str:
+        """Return the text of the scores: the same for copies, which Dask relies on."""
+        return repr(self.scores)
 
     @cached_property
     def scores(self) -> Scores:
