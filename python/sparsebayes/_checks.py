@@ -7,7 +7,7 @@ import numbers
 import os
 import reprlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Literal, get_args
 
@@ -369,3 +369,17 @@ def column_means(X: FloatArray, weights: FloatArray | None) -> FloatArray:
             total += difference.sum(axis=0)
         means: FloatArray = first + total / (len(X) if weights is None else weights.sum())
     return means
+
+
+# --- texts of messages ---------------------------------------------------------------------------------
+
+
+def listed(names: Iterable[str], limit: int = 12) -> str:
+    """Return at most ``limit`` names in a line, and the number of others."""
+    names = [" ".join(name.split()) for name in names]
+    return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
+
+
+def counted(n: int, what: str) -> str:
+    """Return a number and a noun, in the plural unless the number is 1."""
+    return f"{n} {what}" + ("" if n == 1 else "s")

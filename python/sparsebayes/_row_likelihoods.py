@@ -29,6 +29,8 @@ class Targets:
     predict: Callable[[FloatArray, FloatArray | None], Any]
     #: The value that a target exceeds with probability 1 - p, from the moments of eta and p.
     quantile: Callable[[FloatArray, FloatArray, float], FloatArray]
+    #: P(target < t) and P(target <= t), from the moments of eta and t.
+    distribution: Callable[[FloatArray, FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
     #: A draw for each eta.
     sample: Callable[[FloatArray, np.random.RandomState], FloatArray]
     #: Fraction of deviance explained, D^2, from targets, predicted means and weights.
@@ -68,17 +70,33 @@ def _counts(mean: FloatArray, variance: FloatArray | None) -> Any:
         return np.exp(mean), np.hypot(np.exp(log_mean / 2), dispersion)
 
 
+_NODES, _WEIGHTS = hermgauss(32)
+_WEIGHTS /= _WEIGHTS.sum()
+
+
+def _rates_of_counts(mean: FloatArray, variance: FloatArray) -> FloatArray:
+    """Return the rates at the quadrature nodes of a Gaussian log mean."""
+    return _exp(mean[..., np.newaxis] + np.sqrt(2.0 * variance)[..., np.newaxis] * _NODES)
+
+
 def _quantile_of_counts(mean: FloatArray, variance: FloatArray, p: float) -> FloatArray:
     """Return the p-quantile of counts whose log mean is Gaussian: the smallest k with P(count <= k) >= p."""
-    nodes, weights = hermgauss(32)
-    rates = _exp(mean[..., np.newaxis] + np.sqrt(2.0 * variance)[..., np.newaxis] * nodes)
+    rates = _rates_of_counts(mean, variance)
     low, high = np.full(mean.shape, -1.0), np.minimum(rates.max(axis=-1) * 4.0 + 40.0, 1e15)
     while (high - low > 1.0).any():
         middle = np.floor(0.5 * (low + high))
         # pdtr is the distribution function of a Poisson variable.
-        enough = pdtr(middle[..., np.newaxis], rates) @ weights >= p * np.sqrt(np.pi)
+        enough = pdtr(middle[..., np.newaxis], rates) @ _WEIGHTS >= p
         low, high = np.where(enough, low, middle), np.where(enough, middle, high)
     return np.asarray(high)
+
+
+def _distribution_of_counts(
+    mean: FloatArray, variance: FloatArray, t: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    rates = _rates_of_counts(mean, variance)
+    below, up_to = (pdtr(k[..., np.newaxis], rates) @ _WEIGHTS for k in (np.ceil(t) - 1.0, np.floor(t)))
+    return np.where(t > 0.0, below, 0.0), up_to
 
 
 def _sample_of_counts(eta: FloatArray, random: np.random.RandomState) -> FloatArray:
@@ -128,6 +146,7 @@ _LIKELIHOODS = (
             is_valid=lambda y: bool((y >= 0.0).all()),
             predict=_counts,
             quantile=_quantile_of_counts,
+            distribution=_distribution_of_counts,
             sample=_sample_of_counts,
             score=_d2_of_counts,
         ),

@@ -15,8 +15,9 @@ from ._checks import any_array, check_flag
 from ._estimators.base import Estimator, atomic
 from ._estimators.docs import documented
 from ._estimators.fit import build, classes_of_providers, of_providers, validate
+from ._estimators.leave_one_out import attribute
 from ._estimators.likelihoods import Classes
-from ._estimators.posterior import moments, normalised, problems, softmax_probabilities
+from ._estimators.posterior import moderated_logits, moments, normalised, problems, softmax_probabilities
 from ._estimators.run import publish, run
 from ._types import (
     Callback,
@@ -53,6 +54,9 @@ class Classification(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit
     tol: float = 1e-6
     max_iter: int = 100_000
     callback: Callback | None = None
+
+    # After a fit.
+    loo_ = attribute("loo_")
 
     def fit(self, X: Data, y: Target = None, sample_weight: Target = None) -> Self:
         """Fit the model by maximising the Laplace approximation of its marginal likelihood.
@@ -136,7 +140,7 @@ class Classification(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit
         if self._likelihood.name == "multinomial":
             return softmax_probabilities(self, X, moderate)
         means, variances = moments(self, X, variance=moderate)
-        return normalised(means if variances is None else means / np.sqrt(1.0 + np.pi / 8.0 * variances))
+        return normalised(means if variances is None else moderated_logits(means, variances))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predict the class with the largest probability according to `predict_proba`.
@@ -182,6 +186,7 @@ class RVC(Classification):
     sigma_ : ndarray of shape (n_active, n_active) or (n_classes, n_active, n_active)
         Posterior covariance of the weights at the mode; 0 if a class does not use a function. Of a softmax
         the (n_weights, n_weights) matrix of the weights ``mu_.T[np.isfinite(alpha_.T)]``.
+    {class_loo_}
     {fit_attributes}
 
     Notes
@@ -251,6 +256,7 @@ class SparseBayesClassifier(Classification):
         Functions in the model (of any class), ascending: the column of X, and -1 for the bias.
     alpha_, mu_, sigma_, log_marginal_likelihood_, log_marginal_likelihood_path_, n_iter_, status_
         As for `RVC`.
+    {class_loo_}
     coef_ : ndarray of shape (1 or n_classes, n_features)
         Posterior mode of the weights of all columns, 0 for those not in the model.
     intercept_ : ndarray of shape (1 or n_classes,)

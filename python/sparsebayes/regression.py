@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
@@ -21,8 +22,9 @@ from ._estimators.base import Estimator, atomic
 from ._estimators.docs import documented
 from ._estimators.fit import add_rows, build, check_sums, of_providers, of_sums, publish_features, validate
 from ._estimators.healing import healed_moments
+from ._estimators.leave_one_out import attribute
 from ._estimators.likelihoods import Numbers, can_have_outputs
-from ._estimators.posterior import moments, problems, samples
+from ._estimators.posterior import joint_moments, moments, problems, samples
 from ._estimators.run import publish, run
 from ._row_likelihoods import OF_NUMBERS, ROW_LIKELIHOODS
 from ._types import (
@@ -72,6 +74,7 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
 
     # After a fit.
     _likelihood: Numbers = field(init=False)
+    loo_, loo_coverage_ = attribute("loo_"), attribute("loo_coverage_")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -158,14 +161,38 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
 
     @overload
     def predict(
-        self, X: ArrayLike, return_std: Literal[False] = False, *, y_std: PerRow = None
+        self,
+        X: ArrayLike,
+        return_std: Literal[False] = False,
+        return_cov: Literal[False] = False,
+        *,
+        y_std: PerRow = None,
     ) -> FloatArray: ...
     @overload
     def predict(
-        self, X: ArrayLike, return_std: Literal[True], *, y_std: PerRow = None
+        self,
+        X: ArrayLike,
+        return_std: Literal[True],
+        return_cov: Literal[False] = False,
+        *,
+        y_std: PerRow = None,
+    ) -> tuple[FloatArray, FloatArray]: ...
+    @overload
+    def predict(
+        self,
+        X: ArrayLike,
+        return_std: Literal[False] = False,
+        *,
+        return_cov: Literal[True],
+        y_std: PerRow = None,
     ) -> tuple[FloatArray, FloatArray]: ...
     def predict(
-        self, X: ArrayLike, return_std: bool = False, *, y_std: PerRow = None
+        self,
+        X: ArrayLike,
+        return_std: bool = False,
+        return_cov: bool = False,
+        *,
+        y_std: PerRow = None,
     ) -> FloatArray | tuple[FloatArray, FloatArray]:
         r"""Predict targets, optionally with error bars.
 
@@ -178,12 +205,21 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
         ----------
         {X}
         {return_std}
+        {return_cov}
         {y_std}
 
         {predict_sections_std}
         """
         check_is_fitted(self)
-        mean, variance = moments(self, X, variance=check_flag("return_std", return_std))
+        return_std = check_flag("return_std", return_std)
+        if check_flag("return_cov", return_cov):
+            if return_std:
+                raise ValueError(
+                    "return_std and return_cov must not both be True: the diagonal of the covariance holds "
+                    "the squares of the standard deviations"
+                )
+            return self._likelihood.covariance(self, partial(joint_moments, self, X), y_std)
+        mean, variance = moments(self, X, variance=return_std)
         return self._likelihood.predict(self, mean, variance, y_std)
 
     def predict_interval(
@@ -268,6 +304,12 @@ class RVR(Regression):
     {kernel_parameters}
     {centre_parameters}
     {noise_parameters}
+    std : {"plain", "full"}, default="plain"
+        Error bars. ``"plain"``: the noise and the uncertainty of the functions in the model (Tipping 2001,
+        equation 22), which vanishes far from the data. ``"full"``: they grow there, by the variance of a
+        Gaussian process with the same kernel given its values at the relevance vectors and at most 100
+        training rows. Predictions are the same. Served models, and those of ``kernel="precomputed"``, have
+        plain error bars.
     keep_rows : bool, default=False
         Whether the model keeps a copy of the training rows, also when it is pickled. Predictions with
         ``healed=True`` need it.
@@ -284,6 +326,7 @@ class RVR(Regression):
         Posterior covariance of the weights.
     beta_, noise_variance_ : float
         Noise precision and its inverse; after a fit with ``y_std`` in units of ``y_std**2``.
+    {loo_}
     {fit_attributes}
 
     Notes
@@ -341,6 +384,7 @@ class RVR(Regression):
     extra_basis: ExtraBasis = None
     candidates: Candidates = None
     random_state: int | np.random.RandomState | None = None
+    std: Literal["plain", "full"] = "plain"
     keep_rows: bool = False
 
     # After a fit.
@@ -349,14 +393,41 @@ class RVR(Regression):
 
     @overload
     def predict(
-        self, X: ArrayLike, return_std: Literal[False] = False, *, y_std: PerRow = None, healed: bool = False
+        self,
+        X: ArrayLike,
+        return_std: Literal[False] = False,
+        return_cov: Literal[False] = False,
+        *,
+        y_std: PerRow = None,
+        healed: bool = False,
     ) -> FloatArray: ...
     @overload
     def predict(
-        self, X: ArrayLike, return_std: Literal[True], *, y_std: PerRow = None, healed: bool = False
+        self,
+        X: ArrayLike,
+        return_std: Literal[True],
+        return_cov: Literal[False] = False,
+        *,
+        y_std: PerRow = None,
+        healed: bool = False,
+    ) -> tuple[FloatArray, FloatArray]: ...
+    @overload
+    def predict(
+        self,
+        X: ArrayLike,
+        return_std: Literal[False] = False,
+        *,
+        return_cov: Literal[True],
+        y_std: PerRow = None,
     ) -> tuple[FloatArray, FloatArray]: ...
     def predict(
-        self, X: ArrayLike, return_std: bool = False, *, y_std: PerRow = None, healed: bool = False
+        self,
+        X: ArrayLike,
+        return_std: bool = False,
+        return_cov: bool = False,
+        *,
+        y_std: PerRow = None,
+        healed: bool = False,
     ) -> FloatArray | tuple[FloatArray, FloatArray]:
         r"""Predict targets, optionally with error bars.
 
@@ -370,6 +441,7 @@ class RVR(Regression):
         ----------
         {X}
         {return_std}
+        {return_cov}
         {y_std}
         healed : bool, default=False
             Whether to add these functions, in about N (n_active + n_features) operations per row. Needs
@@ -379,7 +451,12 @@ class RVR(Regression):
         """
         return_std = check_flag("return_std", return_std)
         if not check_flag("healed", healed):
-            return super().predict(X, return_std, y_std=y_std)  # type: ignore[call-overload, no-any-return] # a bool
+            return super().predict(X, return_std, return_cov, y_std=y_std)  # type: ignore[call-overload, no-any-return] # a bool
+        if check_flag("return_cov", return_cov):
+            raise ValueError(
+                "return_cov must be False with healed=True, which adds a function of its own at each row; "
+                "take return_std=True"
+            )
         mean, variance = healed_moments(self, X)
         return self._likelihood.predict(self, mean, variance if return_std else None, y_std)
 
@@ -411,6 +488,7 @@ class SparseBayesRegressor(Regression):
         and the fit ends at a fixed point of updates that treat the working weights as constants.
     beta_, noise_variance_ : float
         Noise precision and its inverse; not with a Poisson likelihood.
+    {loo_}
     coef_ : ndarray of shape (n_features,)
         Posterior mean of the weights of all columns, 0 for those not in the model.
     intercept_ : ndarray of shape (1,)

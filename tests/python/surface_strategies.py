@@ -132,6 +132,7 @@ ARGUMENTS = {
         [None, None, "linear", StandardScaler(), PolynomialFeatures(2), _squares],
         [lambda X: None, _raises, lambda X: X[:1], lambda X: X * np.nan, np.ones((4, 1)), "cubic"],
     ),
+    "std": (["plain", "full"], [None, "grow", 1]),
     "keep_rows": ([False, True], [1, "yes"]),
     "scheme": (["sequential", "sequential", "mackay", "em", "variational"], ["Sequential", b"em"]),
     "alpha_prior": (

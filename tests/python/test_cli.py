@@ -301,7 +301,7 @@ def test_fits_of_many_rows_use_candidates(waves, capsys, monkeypatch):
     fit(waves, *WAVES)
     said = capsys.readouterr().out
     assert "functions about 2 of 80 rows" in said
-    assert re.search(r": [12] relevance vector", said)
+    assert re.search(r": [12] of 2 functions", said)
     fit(waves, *WAVES, "--candidates", "80")
     assert "functions about" not in capsys.readouterr().out
 

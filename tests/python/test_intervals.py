@@ -1,4 +1,4 @@
-"""Intervals and draws of the predictive distribution."""
+"""Intervals, covariances and draws of the predictive distribution."""
 
 import numpy as np
 import pytest
@@ -53,6 +53,45 @@ def test_draws_of_the_weights_are_shared_by_all_rows(rows):
     first, second = model.sample_y([[1.0], [1.0]], 20_000)
     assert_allclose(np.std(first - second), np.sqrt(2.0 * model.noise_variance_), rtol=0.05)
     assert np.std(first) > 1.1 * np.sqrt(model.noise_variance_)
+
+
+def test_the_covariance_is_that_of_draws_and_its_diagonal_the_variance(rows):
+    X, y = rows
+    plain = RVR(gamma=0.5).fit(X[:15], y[:15])
+    mean, cov = plain.predict(X[:9], return_cov=True)
+    assert_allclose(mean, plain.predict(X[:9]))
+    assert_allclose(np.diag(cov), plain.predict(X[:9], return_std=True)[1] ** 2, rtol=1e-9)
+    assert_allclose(cov, cov.T, rtol=0.0, atol=0.0)
+    draws = plain.sample_y(X[:9], 100_000)
+    assert_allclose(np.cov(draws), cov, atol=0.02 * cov.max())
+    known = RVR(gamma=0.5).fit(X[:15], y[:15], y_std=np.linspace(0.5, 2.0, 15))
+    for y_std in (None, 0.7, np.linspace(0.5, 2.0, 9)):
+        _, cov = known.predict(X[:9], return_cov=True, y_std=y_std)
+        _, std = known.predict(X[:9], return_std=True, y_std=y_std)
+        assert_allclose(np.diag(cov), std**2, rtol=1e-9)
+    assert known.predict(X[:1], return_cov=True)[1].shape == (1, 1)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_several_outputs_have_a_covariance_each(rows, shared):
+    X, y = rows
+    model = RVR(gamma=0.5, shared_noise=shared).fit(X, np.column_stack([y, y**2]))
+    mean, cov = model.predict(X[:9], return_cov=True)
+    assert (mean.shape, cov.shape) == ((9, 2), (9, 9, 2))
+    std = model.predict(X[:9], return_std=True)[1]
+    assert_allclose(np.diagonal(cov).T, std**2, rtol=1e-9)
+
+
+def test_covariances_that_do_not_exist_are_refused(rows):
+    X, y = rows
+    model = RVR(gamma=0.5, keep_rows=True).fit(X, y)
+    with pytest.raises(ValueError, match="return_std and return_cov must not both be True"):
+        model.predict(X, True, True)
+    with pytest.raises(ValueError, match="return_cov must be False with healed=True"):
+        model.predict(X, return_cov=True, healed=True)
+    counts = SparseBayesRegressor(likelihood="poisson").fit(X, np.arange(150))
+    with pytest.raises(ValueError, match="return_cov must be False with likelihood='poisson'"):
+        counts.predict(X, return_cov=True)
 
 
 def test_several_outputs_have_their_own_draws(rows):

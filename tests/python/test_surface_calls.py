@@ -194,6 +194,7 @@ def common(tmp_path):
         "y_std": st.one_of(some(None, 0.5, np.linspace(0.1, 2.0, 5)), weights(5)),
         "n_jobs": some(None, 1, 2, -1),
         "return_std": some(True, False),
+        "return_cov": some(True, False),
         "moderate": some(True, False),
         "healed": some(True, False),
         "coverage": some(0.5, 0.95, 0.0, 1.0, 1e-300, 95, "most"),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from .. import __version__, _core
+from .._checks import listed
 from ..predictor import Predictor, load
 from . import fit as _fit
 from . import tables as _tables
@@ -92,7 +93,7 @@ def _predict(options: argparse.Namespace) -> int:
     if not complete.all():
         columns = [features[j] for j in np.flatnonzero(missing.any(axis=0))]
         notes.append(
-            f"{np.sum(~complete)} of {len(X)} rows lack a value of {_tables.listed(columns, 6)} and have no "
+            f"{np.sum(~complete)} of {len(X)} rows lack a value of {listed(columns, 6)} and have no "
             "prediction; fill in the values to have one"
         )
     for note in notes:

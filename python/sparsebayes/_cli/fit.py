@@ -14,10 +14,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from .._checks import counted, listed
 from .._types import FloatArray
 from ..kernels._resolve import NAMED
 from . import tables as _tables
-from .tables import Column, Table, TableError, counted, listed
+from .tables import Column, Table, TableError
 
 #: Exit codes: success; a model that was saved but is not reliable.
 DONE: Final = 0
@@ -27,7 +28,6 @@ _KERNELS: Final = (*NAMED, "linear")
 _LEARNED: Final = dict.fromkeys(("rbf", "matern32", "matern52", "rational_quadratic"), "ard") | {
     "laplacian": "learn"
 }
-_CHOSEN: Final = {"ard": "a width for each input, learned", "learn": "its width learned"}
 #: Above `_MANY_ROWS` rows, this number of rows are the candidate centres.
 _MANY_ROWS: Final = 5000
 _CANDIDATES: Final = 500
@@ -38,9 +38,6 @@ _MAX_ROWS_OF_FOLDS: Final = 1000
 _MIN_ROWS: Final = 5
 #: Integer targets with at most this number of distinct values may be labels: a note says so.
 _MAX_LABELS: Final = 10
-#: Most inputs in the summary, and the smallest relevance that is shown as a number.
-_MAX_INPUTS: Final = 10
-_MIN_RELEVANCE: Final = 0.005
 #: P(|z| < `_Z95`) = 0.95 for a standard normal z; and the coverage of 95 % intervals that causes a warning.
 _Z95: Final = 1.959964
 _MIN_COVERAGE: Final = 0.88
@@ -88,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = clone(estimator).fit(X, y)
-    lines = [] if options.quiet else _summary(model, features, len(y), _left_out(estimator, X, y, begin))
+    lines = [] if options.quiet else _left_out(estimator, X, y, begin)
     model.feature_names_in_ = np.array(features, dtype=object)
     if options.output == "-":
         sys.stdout.buffer.write(model.to_predictor().to_bytes())
@@ -96,7 +93,9 @@ def run(options: argparse.Namespace) -> int:
         model.save(options.output)
     if not options.quiet:
         problems = dict.fromkeys(" ".join(str(warning.message).split()) for warning in caught)
-        lines = [*(f"note          {note}" for note in table.notes), *lines]
+        summary = model.summary()
+        summary.lines.pop("advice", None)  # among the problems
+        lines = [*(f"note          {note}" for note in table.notes), *str(summary).splitlines(), *lines]
         lines += [f"warning       {problem}" for problem in problems]
         lines.append(f"saved to      {'standard output' if options.output == '-' else options.output}")
         (sys.stderr if options.output == "-" else sys.stdout).write("\n".join(lines) + "\n")
@@ -226,7 +225,7 @@ def _target(
     return y
 
 
-# --- the summary --------------------------------------------------------------------------------------
+# --- the check -----------------------------------------------------------------------------------------
 
 
 def _left_out(estimator: Any, X: FloatArray, y: NDArray[Any], begin: Callable[[str], None]) -> list[str]:
@@ -270,21 +269,3 @@ def _left_out(estimator: Any, X: FloatArray, y: NDArray[Any], begin: Callable[[s
     if useless:
         warning = f"the model predicts rows left out no better than {constant}"
     return [line, f"warning       {warning}"] if warning else [line]
-
-
-def _summary(model: Any, features: list[str], n_rows: int, left_out: list[str]) -> list[str]:
-    lines = [
-        f"{type(model).__name__} on {n_rows} rows of {counted(len(features), 'input')}: "
-        f"{counted(len(model.relevance_), 'relevance vector')}",
-        f"kernel        {model.kernel}, {_CHOSEN.get(model.gamma, f'gamma {model.gamma}')}",
-        *left_out,
-    ]
-    if hasattr(model, "inputs_"):
-        sizes = {features[int(j)]: size for j, size in model.inputs_.items()}
-        shown = [f"{name} {size:.3g}" for name, size in sizes.items() if size >= _MIN_RELEVANCE]
-        rest = list(sizes)[len(shown) :]
-        line = f"inputs        {listed(shown, _MAX_INPUTS)} (relevance)"
-        lines.append(line + (f"; little or nothing: {listed(rest, _MAX_INPUTS)}" if rest else ""))
-    if hasattr(model, "noise_variance_"):
-        lines.append(f"noise         {float(np.sqrt(model.noise_variance_)):.4g} (standard deviation)")
-    return [*lines, f"status        {model.status_}"]

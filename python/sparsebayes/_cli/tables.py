@@ -24,6 +24,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from .._checks import counted, listed
 from .._types import FloatArray
 
 #: Texts that mean a missing value in any column, and in a column of numbers.
@@ -323,17 +324,6 @@ def _table(path: str, lines: Sequence[Sequence[str]], notes: list[str], *, split
     if not columns:
         raise TableError(f"no column of {path} has a name; the first line has to name the columns")
     return Table(path, columns, notes)
-
-
-def listed(names: Iterable[str], limit: int = 12) -> str:
-    """Return at most ``limit`` names in a line, and the number of others."""
-    names = [" ".join(name.split()) for name in names]
-    return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
-
-
-def counted(n: int, what: str) -> str:
-    """Return a number and a noun, in the plural unless the number is 1."""
-    return f"{n} {what}" + ("" if n == 1 else "s")
 
 
 def _quoted(name: str) -> str:

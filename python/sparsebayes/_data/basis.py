@@ -151,11 +151,14 @@ class Basis:
         """Return the column that each of these functions is; negative for kernels and the bias."""
         return active - self.n_blocks * self.size
 
-    def functions(self, active: IntArray, X: FloatArray, n_threads: int | None) -> FloatArray:
-        """Return the functions of these names at the rows X, (n, n_active)."""
+    def functions(
+        self, active: IntArray, X: FloatArray, n_threads: int | None, extra: FloatArray | None = None
+    ) -> FloatArray:
+        """Return the functions of these names at the rows X, (n, n_active); ``extra``: their columns."""
         phi, columns = np.ones((len(X), len(active))), self.column_of(active)
         if self.n_columns > 0:
-            used, extra = columns[columns >= 0], columns_at(self.extra, X, self.n_columns)
+            used = columns[columns >= 0]
+            extra = columns_at(self.extra, X, self.n_columns) if extra is None else extra
             phi[:, columns >= 0] = extra[:, used] - self.offset[used]
         if self.n_blocks > 0:
             block, row = np.divmod(active, self.size)

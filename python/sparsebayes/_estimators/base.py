@@ -18,7 +18,9 @@ from .._types import FloatArray, IntArray
 from ..kernels import Kernel
 from ..kernels._resolve import is_precomputed
 from ..predictor import Predictor
+from .growth import Growth
 from .status import is_constant, is_empty, is_saturated, warning_of
+from .summary import Summary, summary_of
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -52,10 +54,10 @@ class atomic:  # a context manager
             summary = replace(summary, X=getattr(est, "candidates_", None))
         if est.status_ == "converged" and (is_empty(est) or is_constant(est, summary)):
             est.status_ = "empty"
-        est._is_saturated = is_saturated(summary)
+        est._is_saturated, est._n_rows, est._advice = is_saturated(summary), summary.n_rows, ""
         if warning := warning_of(est, summary):
-            category, message = warning
-            warnings.warn(message, category, stacklevel=3)
+            category, est._advice = warning
+            warnings.warn(est._advice, category, stacklevel=3)
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -93,7 +95,12 @@ class Estimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
     n_iter_: int = field(init=False)
     status_: str = field(init=False)
     _is_saturated: bool = field(init=False)
+    #: Rows of positive weight, if known, and the text of the warning.
+    _n_rows: int | None = field(init=False)
+    _advice: str = field(init=False)
     _basis: Any = field(init=False)
+    #: What error bars grow by; None for plain ones.
+    _growths: list[Growth] | None = field(init=False)
     _likelihood: Any = field(init=False)
     #: Noise variance of a row of weight 1 in units of ``noise_variance_``: the harmonic mean of squares of
     #: ``y_std``. None: the fit had no ``y_std``.
@@ -137,6 +144,22 @@ class Estimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
             )
         super().set_params(**params)
         return self
+
+    def summary(self) -> Summary:
+        """Return what the model is and how good it is, on one screen: a text, and in notebooks a table.
+
+        Returns
+        -------
+        Summary
+            Prints the number of functions, leave-one-out predictions (see ``loo_``), the relevance of inputs,
+            the noise, the log evidence, the status of the fit, and its advice if it warned.
+
+        Raises
+        ------
+        NotFittedError
+            Before ``fit``.
+        """
+        return summary_of(self)
 
     def to_predictor(self) -> Predictor:
         """Return the fitted model without the estimator, for services.

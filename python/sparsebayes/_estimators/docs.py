@@ -173,6 +173,14 @@ coef0 : float, default=0.0
     Called with a `sparsebayes.StepRecord` after each step; True stops the fit, as its ``status_`` says.""",
     # Attributes.
     "fit_attributes": "{log_marginal_likelihood_}\n{status_}\n{kernel_weights}\n{kernel_attributes}",
+    "loo_": r"""loo_ : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+    Log density of each training target given the other rows, with the precisions and the noise as fitted; NaN
+    for rows of weight 0. Only for rows in memory.
+loo_coverage_ : float or ndarray of shape (n_outputs,)
+    Share of rows, by weight, within their 95 % intervals given the other rows.""",
+    "class_loo_": r"""loo_ : ndarray of shape (n_samples,)
+    Log probability of the class of each training row given the other rows, with the precisions as fitted; NaN
+    for rows of weight 0. Only for rows in memory.""",
     "classes_": r"""classes_ : ndarray of shape (n_classes,)
     The labels, sorted.""",
     "log_marginal_likelihood_": r"""log_marginal_likelihood_ : float
@@ -345,6 +353,8 @@ UserWarning
     Inputs; with ``kernel="precomputed"`` the kernel between these and the training rows, (n, n_samples).""",
     "return_std": r"""return_std : bool, default=False
     Whether to return the predictive standard deviation too.""",
+    "return_cov": r"""return_cov : bool, default=False
+    Whether to return the joint covariance of the targets instead; only with a Gaussian likelihood.""",
     "y_std": r"""y_std : positive float or array-like of shape (n,), optional
     Standard deviations of new targets, after a fit with ``y_std``: they add ``noise_variance_ * y_std**2`` to
     the variance. None: a typical row, whose ``y_std**2`` is the harmonic mean of those of the fit.""",
@@ -353,6 +363,8 @@ UserWarning
 mean : ndarray of shape (n,) or (n, n_outputs)
 std : ndarray of the same shape
     Only if ``return_std``.
+cov : ndarray of shape (n, n) or (n, n, n_outputs)
+    Only if ``return_cov``: the noise is on the diagonal.
 
 {predict_raises}""",
     "status_": r"""status_ : str

@@ -32,21 +32,21 @@ from .._data.design import evaluate
 from .._types import FloatArray
 from ..kernels import Kernel
 from ..kernels._resolve import is_precomputed
+from .growth import diagonal
 from .posterior import moments
 
 if TYPE_CHECKING:
     from ..regression import RVR
 
-#: Kernel values in memory at a time, and rows at a time for computing k(x, x) from k(X, X).
+#: Kernel values in memory at a time.
 _MAX_KERNEL_VALUES = 1 << 20
-_DIAGONAL_ROWS = 64
 
 
 def healed_moments(est: RVR, X: Any) -> tuple[FloatArray, FloatArray]:
     """Return mean and variance of the healed function at these rows, each (n, n_outputs)."""
     check_is_fitted(est)
     training = _training_rows(est)
-    means, variances = moments(est, X, variance=True)
+    means, variances = moments(est, X, variance=True, grows=False)
     assert variances is not None
     values, n_threads = check_X(est, X, reset=False), check_n_jobs(est.n_jobs)
     kernels, rows, n_outputs = est._kernels(), training.X, means.shape[1]
@@ -71,7 +71,7 @@ def healed_moments(est: RVR, X: Any) -> tuple[FloatArray, FloatArray]:
             pairs = list(zip(roots, kernels, strict=True))
             functions = np.stack([r * evaluate(kernel, rows, values[part], n_threads) for r, kernel in pairs])
             c = sigma @ ((weighted * Phi).T @ functions)  # (P, m, n)
-            new = np.stack([r * _diagonal(kernel, values[part]) for r, kernel in pairs])
+            new = np.stack([r * diagonal(kernel, values[part]) for r, kernel in pairs])
             new = new - np.sum(phi[part].T * c, axis=1)
             pull = (weighted[:, 0] * residual) @ functions
             left = np.sqrt(weighted) * (functions - Phi @ c)
@@ -93,16 +93,10 @@ def _prior_variances(
     """
     variances = np.zeros(len(kernels))
     for p, (kernel, contribution) in enumerate(zip(kernels, contributions, strict=True)):
-        height = weights @ _diagonal(kernel, X) ** 2
+        height = weights @ diagonal(kernel, X) ** 2
         if height > 0.0:
             variances[p] = weights @ contribution**2 / height
     return variances
-
-
-def _diagonal(kernel: Kernel, X: FloatArray) -> FloatArray:
-    """Return k(x, x) of each row."""
-    blocks = (X[start : start + _DIAGONAL_ROWS] for start in range(0, len(X), _DIAGONAL_ROWS))
-    return np.concatenate([np.diagonal(kernel(block, block)) for block in blocks])
 
 
 def _training_rows(est: RVR) -> Training:

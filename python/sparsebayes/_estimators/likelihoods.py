@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -102,6 +103,20 @@ class Numbers:
         self._check_no(y_std)
         low, high = (self._own.quantile(moments[0][:, 0], moments[1][:, 0], p) for p in tails)
         return low, high
+
+    def covariance(
+        self, est: Any, moments: Callable[[], tuple[FloatArray, FloatArray]], y_std: PerRow
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return mean and joint covariance of targets, given a function for those of linear predictors."""
+        if self._own is not None:
+            raise ValueError(
+                f"return_cov must be False with likelihood={self.name!r}; sample_y draws targets jointly"
+            )
+        mean, covariance = moments()
+        rows = np.arange(len(mean))
+        noise = np.asarray(_noise_of(est, y_std, len(mean)))
+        covariance[rows, rows] += noise[:, np.newaxis] if y_std is not None else noise
+        return (mean[:, 0], covariance[:, :, 0]) if est.mu_.ndim == 1 else (mean, covariance)
 
     def sample(self, est: Any, eta: FloatArray, y_std: PerRow, random: np.random.RandomState) -> FloatArray:
         """Draw a target for each linear predictor, (n, n_outputs, n_samples)."""

@@ -20,6 +20,7 @@ from .._checks import check_choice, check_n_jobs, check_predictions, check_prior
 from .._data.basis import output_weights
 from .._data.chunks import located, release
 from .._types import FloatArray, IntArray, OutputsProblem, PerRow, Problem
+from .growth import growths
 
 #: Rows predicted at a time, to bound the memory.
 _ROWS, _SOFTMAX_ROWS = 8192, 2048
@@ -47,37 +48,83 @@ def by_blocks(
     return found
 
 
-def moments(est: Any, X: ArrayLike, *, variance: bool) -> tuple[FloatArray, FloatArray | None]:
-    """Return mean and, if asked for, variance of the linear predictor, each (n, n_outputs)."""
+def moments(
+    est: Any, X: ArrayLike, *, variance: bool, grows: bool = True
+) -> tuple[FloatArray, FloatArray | None]:
+    """Return mean and, if asked for, variance of the linear predictor, each (n, n_outputs).
+
+    ``grows``: whether the variance grows away from the data, if the estimator is to have that.
+    """
+    added = growths(est) if variance and grows else []
 
     def predict(rows: FloatArray) -> tuple[FloatArray, ...]:
         phi = _functions(est, rows)
-        mean = phi @ output_weights(est).T
         if not variance:
-            return (mean,)
-        sigmas = est.sigma_ if est.sigma_.ndim == 3 else [est.sigma_]
-        # By rounding a variance close to 0 may be negative.
-        v = [np.maximum(((phi @ sigma) * phi).sum(axis=1), 0.0) for sigma in sigmas]
-        # Outputs with the same noise have the same covariance.
-        return mean, np.broadcast_to(np.column_stack(v), mean.shape)
+            return (phi @ output_weights(est).T,)
+        mean, v = moments_at(est, phi)
+        for growth in added:
+            v = v + growth.variance(rows, check_n_jobs(est.n_jobs))
+        return mean, v
 
     mean, *variances = by_blocks(est, X, predict)
     return mean, variances[0] if variance else None
 
 
+def moments_at(est: Any, phi: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return mean and variance of the linear predictor, each (n, n_outputs), given the active functions."""
+    mean = phi @ output_weights(est).T
+    sigmas = est.sigma_ if est.sigma_.ndim == 3 else [est.sigma_]
+    # By rounding a variance close to 0 may be negative.
+    v = [np.maximum(np.einsum("nj,nj->n", phi @ sigma, phi), 0.0) for sigma in sigmas]
+    # Outputs with the same noise have the same covariance.
+    return mean, np.broadcast_to(np.column_stack(v), mean.shape)
+
+
 def samples(est: Any, X: ArrayLike, n_samples: int, random: np.random.RandomState) -> FloatArray:
     """Draw linear predictors from their joint posterior, (n, n_outputs, n_samples)."""
-    (phi,) = by_blocks(est, X, lambda rows: (_functions(est, rows),))
-    weights = output_weights(est)
-    sigmas = np.broadcast_to(est.sigma_, (len(weights), *est.sigma_.shape[-2:]))
+    phi, roots = _functions_and_roots(est, X)
     draws = []
-    for mean, sigma in zip(weights, sigmas, strict=True):
-        variances, axes = np.linalg.eigh(sigma)
-        # By rounding a variance close to 0 may be negative.
-        root = axes * np.sqrt(np.maximum(variances, 0.0))
+    for mean, root in zip(output_weights(est), roots, strict=True):
         z = random.standard_normal((len(mean), n_samples))
         draws.append(phi @ (mean[:, np.newaxis] + root @ z))
-    return np.stack(draws, axis=1)
+    eta = np.stack(draws, axis=1)
+    if (added := _added_covariance(est, X)) is not None:
+        for output, covariance in enumerate(np.moveaxis(added, 2, 0)):
+            eta[:, output] += _root(covariance) @ random.standard_normal((len(eta), n_samples))
+    return eta
+
+
+def joint_moments(est: Any, X: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Return the mean of the linear predictors, (n, n_outputs), and their covariance, (n, n, n_outputs)."""
+    phi, roots = _functions_and_roots(est, X)
+    factors = [phi @ root for root in roots]
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = phi @ output_weights(est).T
+        covariance = np.stack([factor @ factor.T for factor in factors], axis=2)
+        if (added := _added_covariance(est, X)) is not None:
+            covariance += added
+    check_predictions(mean, covariance)
+    return mean, covariance
+
+
+def _functions_and_roots(est: Any, X: ArrayLike) -> tuple[FloatArray, list[FloatArray]]:
+    """Return the active functions at X, and for each output R with R R^T the covariance of the weights."""
+    (phi,) = by_blocks(est, X, lambda rows: (_functions(est, rows),))
+    sigmas = np.broadcast_to(est.sigma_, (len(output_weights(est)), *est.sigma_.shape[-2:]))
+    return phi, [_root(sigma) for sigma in sigmas]
+
+
+def _root(covariance: FloatArray) -> FloatArray:
+    variances, axes = np.linalg.eigh(covariance)
+    # By rounding a variance close to 0 may be negative.
+    return np.asarray(axes * np.sqrt(np.maximum(variances, 0.0)))
+
+
+def _added_covariance(est: Any, X: ArrayLike) -> FloatArray | None:
+    """Return what growing error bars add to the covariance of the rows, (n, n, n_outputs), or None."""
+    added, rows, n_threads = growths(est), check_X(est, X, reset=False), check_n_jobs(est.n_jobs)
+    parts = [growth.covariance(rows, n_threads) for growth in added]
+    return sum(parts[1:], start=parts[0]) if parts else None
 
 
 def _functions(est: Any, rows: FloatArray) -> FloatArray:
@@ -178,16 +225,17 @@ def softmax_probabilities(est: Any, X: ArrayLike, moderate: bool) -> FloatArray:
     def predict(rows: FloatArray) -> tuple[FloatArray]:
         phi = est._basis.functions(est.active_, rows, check_n_jobs(est.n_jobs))
         means = phi @ est.mu_
-        log_p = moderated(means, variances_of_differences(phi, est)) if moderate else log_softmax(means, 1)
-        return (np.exp(log_p),)
+        if not moderate:
+            return (np.exp(log_softmax(means, 1)),)
+        return (np.exp(moderated(means, variances_of_differences(logit_covariances(phi, est)))),)
 
     (p,) = by_blocks(est, X, predict, _SOFTMAX_ROWS)
     p /= p.sum(axis=1, keepdims=True)
     return p
 
 
-def variances_of_differences(phi: FloatArray, est: Any) -> FloatArray:
-    """Return the posterior variance of each difference of two logits, (n, n_classes, n_classes)."""
+def logit_covariances(phi: FloatArray, est: Any) -> FloatArray:
+    """Return the posterior covariance of the logits of a softmax, (n, n_classes, n_classes)."""
     classes, rows = weights_in_order(est.alpha_)
     n_classes = est.alpha_.shape[1]
     expanded, of_class = phi[:, rows], classes[:, np.newaxis] == np.arange(n_classes)
@@ -195,11 +243,21 @@ def variances_of_differences(phi: FloatArray, est: Any) -> FloatArray:
     for c in range(n_classes):
         mine = of_class[:, c]
         covariance[:, c] = (expanded[:, mine] @ est.sigma_[mine] * expanded) @ of_class
+    return covariance
+
+
+def variances_of_differences(covariance: FloatArray) -> FloatArray:
+    """Return the variance of each difference of two logits, (n, n_classes, n_classes)."""
     own = np.einsum("ncc->nc", covariance)
     both = own[:, :, np.newaxis] + own[:, np.newaxis]
     # By rounding a variance close to 0 may be negative.
     variances: FloatArray = np.maximum(both - covariance - covariance.transpose(0, 2, 1), 0.0)
     return variances
+
+
+def moderated_logits(mean: FloatArray, variance: FloatArray) -> FloatArray:
+    """Return the logits of the approximate mean sigmoid over Gaussian logits (MacKay 1992)."""
+    return mean / np.sqrt(1.0 + np.pi / 8.0 * variance)
 
 
 def moderated(means: FloatArray, variances: FloatArray) -> FloatArray:

@@ -16,6 +16,8 @@ from .._data.basis import Basis
 from .._data.checkpoint import Checkpoint
 from .._progress import FitReporter
 from .._types import FloatArray, Settings
+from .growth import growths_of
+from .leave_one_out import leave_one_out
 from .likelihoods import Likelihood
 from .status import REMEDIES, RowSummary
 
@@ -107,7 +109,11 @@ def publish(est: Any, task: Task, posteriors: list[Any]) -> None:
         est._log_evidences = [evidence + noise.log_evidence for evidence in est._log_evidences]
         est.log_marginal_likelihood_path_ = est.log_marginal_likelihood_path_ + noise.log_evidence
         est.log_marginal_likelihood_ += noise.log_evidence
+    est._loo = None
+    if task.training is not None:
+        est._loo = leave_one_out(est, basis, task.training, task.settings.n_threads)
     basis.publish(est, task.training)
+    est._growths = growths_of(est, task.training)
     if hasattr(est, "keep_rows"):
         est._kept = deepcopy(task.training) if check_flag("keep_rows", est.keep_rows) else None
     est.__dict__.pop("_statistics", None)  # sums of `partial_fit`

@@ -95,10 +95,11 @@ class RowSummary:
 
 def is_empty(est: Any) -> bool:
     """Return whether a model has no function but the intercept."""
-    return _number_of_functions(est) == 0
+    return number_of_functions(est) == 0
 
 
-def _number_of_functions(est: Any) -> int:
+def number_of_functions(est: Any) -> int:
+    """Return the number of functions besides the intercept."""
     if hasattr(est, "n_effective_"):
         return int(np.max(est.n_effective_))
     return int(np.count_nonzero(est.active_ >= 0))
@@ -109,7 +110,7 @@ def is_constant(est: Any, summary: RowSummary) -> bool:
     X = summary.X
     if not hasattr(est, "kernel_") or getattr(est, "extra_basis_", None) is not None:
         return False
-    if X is None or len(X) < 2 or _number_of_functions(est) > _MAX_CONSTANT_FUNCTIONS:
+    if X is None or len(X) < 2 or number_of_functions(est) > _MAX_CONSTANT_FUNCTIONS:
         return False
     scale = np.sqrt(getattr(est, "noise_variance_", 1.0) * _unit_of_noise(est))
     with np.errstate(all="ignore"):
@@ -132,7 +133,7 @@ def warning_of(est: Any, summary: RowSummary) -> tuple[type[Warning], str] | Non
     category: type[Warning] = ConvergenceWarning
     given = getattr(est, "noise_variance", None) is not None
     if status == "empty":
-        extent = f"no {_functions_of(est)}" if is_empty(est) else f"only constant {_functions_of(est)}"
+        extent = f"no {functions_of(est)}" if is_empty(est) else f"only constant {functions_of(est)}"
         message = f"the model has {extent} and predicts the same for every row. "
         with np.errstate(all="ignore"):
             message += _cause_of_emptiness(est, summary, unscaled)
@@ -160,7 +161,7 @@ def _widths_of(est: Any) -> str:
     return "gamma='ard' learns its widths"
 
 
-def _functions_of(est: Any) -> str:
+def functions_of(est: Any) -> str:
     """Return the name of the parts of a model."""
     if hasattr(est, "eigenvalues_"):
         return "relevant eigenvectors"
@@ -274,7 +275,7 @@ def is_saturated(summary: RowSummary) -> bool:
 
 def _overfit(est: Any, summary: RowSummary) -> str:
     assert summary.size is not None
-    n = _number_of_functions(est) if hasattr(est, "n_effective_") else len(est.active_)
+    n = number_of_functions(est) if hasattr(est, "n_effective_") else len(est.active_)
     counted = f"{summary.n_rows} rows"
     if summary.size != summary.n_rows:
         counted = f"{summary.size:.3g} rows (the sum of sample_weight)"
@@ -290,4 +291,4 @@ def _overfit(est: Any, summary: RowSummary) -> str:
     else:
         cause += " or there is no noise; error bars are too small"
         remedy += ", or set noise_variance to the noise you expect"
-    return f"{n} {_functions_of(est)} for {counted}: {cause}. {remedy}"
+    return f"{n} {functions_of(est)} for {counted}: {cause}. {remedy}"

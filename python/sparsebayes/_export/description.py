@@ -143,6 +143,11 @@ def describe(est: Any) -> ServedModel:
     if isinstance(est, type) or not hasattr(est, "to_predictor"):
         raise TypeError(f"est must be a fitted estimator of sparsebayes, got {type(est).__name__}")
     check_is_fitted(est)
+    if getattr(est, "std", "plain") != "plain":
+        raise ValueError(
+            "std must be 'plain' in served models, whose error bars do not grow: serve "
+            "copy.copy(est).set_params(std='plain')"
+        )
     return _describe_posterior(est) if hasattr(est, "_basis") else _describe_dense(est)
 
 

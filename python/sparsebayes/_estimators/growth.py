@@ -1,0 +1,137 @@
+r"""Error bars that grow away from the data, at a cost independent of the number of rows.
+
+The posterior of the plain model has almost no variance far from its functions. A Gaussian process of
+covariance v k, given its values at centres Z, has at x the variance
+
+    v (k(x, x) - k(x, Z) K_ZZ^-1 k(Z, x)),
+
+0 at Z and v k(x, x) far away. Z are the relevance vectors and the training rows, at most 100, that this
+variance is largest at, one after another: a pivoted Cholesky factorisation of K. v makes the mean of
+v k(x, x) over the training rows the mean square of what the kernel contributes to the fit. Several kernels
+add up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from .._arrays import Training
+from .._checks import check_choice, check_n_jobs
+from .._data.basis import output_weights
+from .._data.design import evaluate
+from .._types import FloatArray
+from ..kernels import Kernel
+
+#: Most landmarks besides the relevance vectors, and most rows that they are chosen from.
+_MAX_LANDMARKS: Final = 100
+_MAX_POOL: Final = 2000
+#: Variances relative to k(x, x): a relevance vector below the first depends on others by rounding; landmarks
+#: end at the second.
+_MIN_VARIANCE, _MIN_LANDMARK = 1e-6, 1e-3
+#: Rows at a time for computing k(x, x) from k(X, X).
+_DIAGONAL_ROWS: Final = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Growth:
+    """The prior of one kernel given its values at the centres Z."""
+
+    kernel: Kernel
+    centres: FloatArray
+    #: The Cholesky factor of K_ZZ.
+    factor: FloatArray
+    #: v of each output.
+    scale: FloatArray
+
+    def variance(self, X: FloatArray, n_threads: int | None) -> FloatArray:
+        """Return the variance at these rows, (n, n_outputs)."""
+        rest = diagonal(self.kernel, X) - np.sum(self._projection(X, n_threads) ** 2, axis=0)
+        return np.asarray(np.maximum(rest, 0.0)[:, np.newaxis] * self.scale)
+
+    def covariance(self, X: FloatArray, n_threads: int | None) -> FloatArray:
+        """Return the covariance of these rows, (n, n, n_outputs)."""
+        projection = self._projection(X, n_threads)
+        rest = evaluate(self.kernel, X, X, n_threads) - projection.T @ projection
+        return np.asarray((0.5 * (rest + rest.T))[:, :, np.newaxis] * self.scale)
+
+    def _projection(self, X: FloatArray, n_threads: int | None) -> FloatArray:
+        values = evaluate(self.kernel, self.centres, X, n_threads)
+        return np.asarray(solve_triangular(self.factor, values, lower=True, check_finite=False))
+
+
+def check_std(est: Any) -> bool:
+    """Return whether error bars grow; raise TypeError or ValueError for an unknown ``std``."""
+    return bool(check_choice("std", getattr(est, "std", "plain"), ("full", "plain")) == "full")
+
+
+def growths(est: Any) -> list[Growth]:
+    """Return what the error bars of a fitted model grow by; ValueError if its fit did not prepare it."""
+    if not check_std(est):
+        return []
+    if est._growths is None:
+        raise ValueError("std='full' needs landmarks, which a fit with std='full' chooses: fit again")
+    return list(est._growths)
+
+
+def growths_of(est: Any, training: Training | None) -> list[Growth] | None:
+    """Choose landmarks among the training rows, or else the candidates; None with plain error bars."""
+    if not check_std(est):
+        return None
+    found: list[Growth] = []
+    pool = est.__dict__.get("candidates_") if training is None else training.X
+    if pool is None or not est._basis.kernels:
+        return found
+    counts = None if training is None else training.counts
+    if len(pool) > _MAX_POOL:
+        chosen = np.linspace(0, len(pool) - 1, _MAX_POOL).astype(np.intp)
+        pool, counts = pool[chosen], None if counts is None else counts[chosen]
+    block, row = np.divmod(est.active_, est._basis.size)
+    weights, n_threads = output_weights(est), check_n_jobs(est.n_jobs)
+    for p, kernel in enumerate(est._basis.kernels):
+        if not (inside := block == p).any():
+            continue
+        centres = est.relevance_vectors_[np.searchsorted(est.relevance_, row[inside])]
+        own = diagonal(kernel, pool)
+        contribution = evaluate(kernel, pool, centres, n_threads) @ weights[:, inside].T
+        square, height = np.average(contribution**2, axis=0, weights=counts), np.average(own, weights=counts)
+        if height > 0.0:
+            at, factor = _pivoted(kernel, centres, pool, n_threads)
+            found.append(Growth(kernel, np.vstack([centres, pool])[at], factor, square / height))
+    return found
+
+
+def _pivoted(
+    kernel: Kernel, centres: FloatArray, pool: FloatArray, n_threads: int | None
+) -> tuple[list[int], FloatArray]:
+    """Return centres and landmarks, numbered as stacked, and the Cholesky factor of their kernel matrix."""
+    points, n = np.vstack([centres, pool]), len(centres)
+    own = diagonal(kernel, points)
+    rest = own.copy()
+    pivots: list[int] = []
+    rows = np.empty((n + _MAX_LANDMARKS, len(points)))
+
+    def add(j: int, values: FloatArray) -> None:
+        k = len(pivots)
+        rows[k] = (values - rows[:k, j] @ rows[:k]) / np.sqrt(rest[j])
+        np.maximum(rest - rows[k] ** 2, 0.0, out=rest)
+        pivots.append(j)
+
+    for j, values in enumerate(evaluate(kernel, centres, points, n_threads)):
+        if rest[j] > _MIN_VARIANCE * own[j]:
+            add(j, values)
+    for _ in range(_MAX_LANDMARKS):
+        j = n + int(np.argmax(rest[n:]))
+        if not rest[j] > _MIN_LANDMARK * own[j]:
+            break
+        add(j, evaluate(kernel, points[[j]], points, 1)[0])
+    return pivots, np.ascontiguousarray(rows[: len(pivots), pivots].T)
+
+
+def diagonal(kernel: Kernel, X: FloatArray) -> FloatArray:
+    """Return k(x, x) of each row."""
+    blocks = (X[start : start + _DIAGONAL_ROWS] for start in range(0, len(X), _DIAGONAL_ROWS))
+    return np.concatenate([np.diagonal(kernel(block, block)) for block in blocks])

@@ -1,0 +1,112 @@
+"""What a fitted model is, how good it is and what to do about it, on one screen: ``summary()``."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from html import escape
+from typing import Any, Final
+
+import numpy as np
+from sklearn.base import is_classifier
+from sklearn.utils.validation import check_is_fitted
+
+from .._checks import counted, learning_argument, listed
+from ..kernels._resolve import is_precomputed
+from .status import functions_of, number_of_functions
+
+#: Most inputs and outputs that are shown, and the smallest relevance that is shown as a number.
+_MAX_SHOWN: Final = 10
+_MIN_RELEVANCE: Final = 0.005
+#: Columns of the labels and of the whole text, and letters of a kernel.
+_LABEL, _WIDTH, _KERNEL_WIDTH = 14, 100, 80
+_LEARNED: Final = {"ard": "a width for each input, learned", "learn": "its width learned"}
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A summary of a fitted model; its text by ``str`` or ``print``, a table in notebooks."""
+
+    title: str
+    lines: dict[str, str]
+
+    def __str__(self) -> str:
+        """Return the text."""
+        rows = [f"{label:{_LABEL}}{text}" for label, text in self.lines.items()]
+        wrapped = [textwrap.fill(row, _WIDTH, subsequent_indent=" " * _LABEL) for row in rows]
+        return "\n".join([self.title, *wrapped])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        rows = (
+            f'<tr><th style="text-align:left">{escape(label)}</th>'
+            f'<td style="text-align:left">{escape(text)}</td></tr>'
+            for label, text in self.lines.items()
+        )
+        return f"<table><caption>{escape(self.title)}</caption>{''.join(rows)}</table>"
+
+
+def summary_of(est: Any) -> Summary:
+    """Return the summary of an estimator; NotFittedError before a fit."""
+    check_is_fitted(est)
+    rows = "rows" if est._n_rows is None else counted(est._n_rows, "row")
+    of = f" of {est._n_basis - int(est._basis.bias)}" if hasattr(est, "_basis") else ""
+    found = f"{number_of_functions(est)}{of} {functions_of(est)}"
+    inputs = counted(est.n_features_in_, "input")
+    return Summary(f"{type(est).__name__} on {rows} of {inputs}: {found}", dict(_lines(est)))
+
+
+def _lines(est: Any) -> Iterator[tuple[str, str]]:
+    if hasattr(est, "kernel_"):
+        yield "kernel", _kernel(est)
+    if getattr(est, "_loo", None) is not None:
+        loo = est._loo.scores
+        density = f"{loo.mean_log_density:.4g}"
+        if is_classifier(est):
+            yield (
+                "leave-one-out",
+                f"error {100.0 * (1.0 - loo.score):.1f} %, log loss {-loo.mean_log_density:.4g}",
+            )
+        else:
+            covers = ", ".join(
+                f"{100.0 * share:.1f}" for share in np.atleast_1d(loo.loo_coverage)[:_MAX_SHOWN]
+            )
+            kind = "R^2" if est._likelihood.name == "gaussian" else "D^2"
+            yield (
+                "leave-one-out",
+                f"{kind} {loo.score:.4g}, log density {density}, 95 % intervals hold {covers} % of the rows",
+            )
+    if hasattr(est, "inputs_"):
+        yield "inputs", _inputs(est)
+    if hasattr(est, "noise_variance_"):
+        stds = np.atleast_1d(np.sqrt(est.noise_variance_))
+        unit = "" if getattr(est, "_y_variance", None) is None else " times y_std"
+        yield "noise", f"{listed([f'{std:.4g}' for std in stds], _MAX_SHOWN)}{unit} (standard deviation)"
+    if hasattr(est, "log_marginal_likelihood_"):
+        yield "log evidence", f"{est.log_marginal_likelihood_:.6g}"
+    yield "status", est.status_
+    if est._advice:
+        yield "advice", est._advice
+
+
+def _kernel(est: Any) -> str:
+    if is_precomputed(est.kernel_):
+        return "precomputed"
+    if not isinstance(est.kernel, str):
+        learned = ", learned" if learning_argument(est) else ""
+        return textwrap.shorten(repr(est.kernel_), _KERNEL_WIDTH, placeholder=" ...") + learned
+    return f"{est.kernel}, {_LEARNED.get(est.gamma, f'gamma {est.gamma}')}"
+
+
+def _inputs(est: Any) -> str:
+    names = getattr(est, "feature_names_in_", None)
+    sizes = {
+        str(key if names is None or isinstance(key, str) else names[key]): size
+        for key, size in est.inputs_.items()
+    }
+    shown = [f"{name} {size:.3g}" for name, size in sizes.items() if size >= _MIN_RELEVANCE]
+    rest = list(sizes)[len(shown) :]
+    line = f"{listed(shown, _MAX_SHOWN)} (relevance)"
+    return line + (f"; little or nothing: {listed(rest, _MAX_SHOWN)}" if rest else "")

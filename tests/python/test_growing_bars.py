@@ -1,0 +1,145 @@
+"""Error bars that grow away from the data (``RVR(std="full")``), against the dense formula."""
+
+from copy import copy
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from sparsebayes import RVR, to_c
+from sparsebayes.kernels import Gaussian, Laplacian
+
+
+@pytest.fixture
+def rows():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3.0, 3.0, size=(90, 2))
+    return X, np.sin(2.0 * X[:, 0]) + 0.5 * X[:, 1] + 0.2 * rng.normal(size=90)
+
+
+NEW = np.array([[0.0, 0.0], [2.9, -2.9], [5.0, 0.0], [60.0, -60.0]])
+
+
+def added(model, X):
+    """What std="full" adds to the variance."""
+    plain = copy(model).set_params(std="plain")
+    return model.predict(X, return_std=True)[1] ** 2 - plain.predict(X, return_std=True)[1] ** 2
+
+
+def test_the_variance_is_that_of_the_prior_given_the_centres(rows):
+    X, y = rows
+    model = RVR(gamma=0.3, std="full").fit(X, y)
+    (growth,) = model._growths
+    Z, k = growth.centres, model.kernel_
+    assert {tuple(z) for z in model.relevance_vectors_} <= {tuple(z) for z in Z} <= {tuple(x) for x in X}
+    scale = np.mean((model.predict(X) - model.intercept_) ** 2)
+    rest = 1.0 - np.sum(k(NEW, Z) * np.linalg.solve(k(Z, Z), k(Z, NEW)).T, axis=1)
+    assert_allclose(added(model, NEW), scale * rest, rtol=1e-6, atol=1e-9)
+    assert_allclose(added(model, NEW)[-1], scale, rtol=1e-9)
+    assert_allclose(added(model, Z), 0.0, atol=1e-9)
+    # The other training rows are near these.
+    assert added(model, X).max() < 1e-3 * scale
+
+
+def test_at_most_100_rows_are_landmarks():
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-9.0, 9.0, size=(300, 3))
+    model = RVR(gamma=1.0, std="full", candidates=40, random_state=0).fit(X, np.sin(X[:, 0]))
+    (growth,) = model._growths
+    assert len(growth.centres) == len(model.relevance_) + 100
+
+
+def test_predictions_are_the_same_and_intervals_wider(rows):
+    X, y = rows
+    full, plain = RVR(gamma=0.3, std="full").fit(X, y), RVR(gamma=0.3).fit(X, y)
+    assert_allclose(full.predict(NEW), plain.predict(NEW), rtol=0.0)
+    assert_allclose(full.loo_, plain.loo_, rtol=0.0)
+    wide, narrow = (np.ptp(model.predict_interval(NEW), axis=0) for model in (full, plain))
+    assert (wide >= narrow).all()
+    assert wide[-1] > 3.0 * narrow[-1]
+
+
+def test_covariances_and_draws_have_these_variances(rows):
+    X, y = rows
+    model = RVR(gamma=0.3, std="full").fit(X, y)
+    X_new = np.vstack([NEW, NEW[2:] + 0.1])
+    _, cov = model.predict(X_new, return_cov=True)
+    _, std = model.predict(X_new, return_std=True)
+    assert_allclose(np.diag(cov), std**2, rtol=1e-8)
+    assert_allclose(np.cov(model.sample_y(X_new, 50_000)), cov, atol=0.03 * cov.max())
+    # Far away rows near one another have nearly the same value of the function.
+    scale = std[-1] ** 2 - model.noise_variance_
+    assert_allclose(cov[3, 5], scale * model.kernel_(X_new[[3]], X_new[[5]])[0, 0], rtol=1e-3)
+
+
+def test_outputs_and_kernels_have_a_scale_each(rows):
+    X, y = rows
+    Y = np.column_stack([y, 10.0 * y + 3.0])
+    kernels = [Gaussian(2.0), Laplacian(0.2)]
+    model = RVR(kernels, std="full").fit(X, Y)
+    assert len(model._growths) == len({*(model.active_[model.active_ >= 0] // 90)})
+    far = np.full((1, 2), 1e4)
+    scales = np.sum([growth.scale for growth in model._growths], axis=0)
+    assert_allclose(model.predict(far, return_std=True)[1] ** 2, [model.noise_variance_ + scales], rtol=0.3)
+    assert model.predict(far, return_cov=True)[1].shape == (1, 1, 2)
+
+
+def test_the_order_of_the_rows_does_not_matter(rows):
+    X, y = rows
+    order = np.random.default_rng(2).permutation(len(y))
+    first, second = (RVR(gamma=0.3, std="full").fit(X[at], y[at]) for at in (np.arange(90), order))
+    for found, expected in zip(*(m.predict(NEW, return_std=True) for m in (first, second)), strict=True):
+        assert_allclose(found, expected, rtol=1e-5, atol=1e-9)
+
+
+def test_a_row_of_weight_two_counts_like_two(rows):
+    X, y = rows
+    w = np.arange(90) % 3
+    first = RVR(gamma=0.3, std="full").fit(X, y, sample_weight=w)
+    second = RVR(gamma=0.3, std="full").fit(np.repeat(X, w, axis=0), np.repeat(y, w))
+    for found, expected in zip(*(m.predict(NEW, return_std=True) for m in (first, second)), strict=True):
+        assert_allclose(found, expected, rtol=1e-5, atol=1e-9)
+
+
+def test_rows_in_chunks_have_candidates_as_landmarks(rows):
+    X, y = rows
+    model = RVR(gamma=0.3, std="full", candidates=X[:60]).fit([(X[:50], y[:50]), (X[50:], y[50:])])
+    assert added(model, NEW)[-1] > 0.2
+    assert {tuple(z) for z in model._growths[0].centres} <= {tuple(x) for x in X[:60]}
+
+
+def test_models_without_kernels_have_plain_bars(rows):
+    X, y = rows
+    K = Gaussian(2.0)(X, X)
+    assert_allclose(added(RVR("precomputed", std="full").fit(K, y), K), 0.0)
+    empty = RVR(gamma=0.3, std="full", noise_variance=4.0, fit_intercept=False)
+    with pytest.warns(UserWarning, match="no functions"):
+        empty.fit(X, 0.1 * np.cos(37.0 * np.arange(90)))
+    assert empty._growths == []
+
+
+def test_healed_bars_are_those_of_the_plain_model(rows):
+    X, y = rows
+    full, plain = (RVR(gamma=0.3, std=std, keep_rows=True).fit(X, y) for std in ("full", "plain"))
+    options = {"return_std": True, "healed": True}
+    assert_allclose(full.predict(NEW, **options), plain.predict(NEW, **options), rtol=0.0)
+
+
+def test_served_models_are_plain(rows):
+    X, y = rows
+    model = RVR(gamma=0.3, std="full").fit(X, y)
+    for export in (model.to_predictor, lambda: to_c(model, name="model")):
+        with pytest.raises(ValueError, match="std must be 'plain' in served models"):
+            export()
+    model.set_params(std="plain")
+    assert_allclose(model.to_predictor().predict_std(NEW), model.predict(NEW, return_std=True), rtol=1e-9)
+
+
+def test_the_argument_is_checked(rows):
+    X, y = rows
+    with pytest.raises(ValueError, match="std must be"):
+        RVR(std="wide").fit(X, y)
+    model = RVR(gamma=0.3).fit(X, y)
+    model.set_params(std="full")
+    with pytest.raises(ValueError, match="std='full' needs landmarks"):
+        model.predict(X, return_std=True)

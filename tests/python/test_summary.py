@@ -1,0 +1,87 @@
+"""``summary()``: one screen about a fitted model, as text and as HTML."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import log_loss, r2_score
+
+from problems import ESTIMATORS
+from sparsebayes import RVC, RVR, OverfitWarning, SparseBayesRegressor, SufficientStatistics
+
+
+@pytest.fixture
+def table():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(80, 3)), columns=["age", "size <cm>", "noise"])
+    return X, np.sin(X["age"]) + X["size <cm>"] + 0.2 * rng.normal(size=80)
+
+
+def test_it_tells_rows_functions_inputs_noise_and_status(table):
+    X, y = table
+    model = RVR(gamma="ard").fit(X, y)
+    summary = model.summary()
+    assert summary.title == f"RVR on 80 rows of 3 inputs: {len(model.relevance_)} of 80 functions"
+    assert summary.lines["kernel"] == "rbf, a width for each input, learned"
+    assert summary.lines["inputs"].startswith("size <cm> 1, age 0.")
+    assert summary.lines["noise"] == f"{np.sqrt(model.noise_variance_):.4g} (standard deviation)"
+    assert summary.lines["log evidence"] == f"{model.log_marginal_likelihood_:.6g}"
+    assert summary.lines["status"] == "converged"
+    assert "advice" not in summary.lines
+    text, html = str(summary), summary._repr_html_()
+    assert repr(summary) == text
+    assert len(text.splitlines()) < 15
+    assert max(map(len, text.splitlines())) <= 100
+    assert "size &lt;cm&gt; 1" in html
+    assert html.count("<tr>") == len(summary.lines)
+
+
+def test_its_scores_are_those_of_the_left_out_rows(table):
+    X, y = table
+    model = SparseBayesRegressor(penalize_intercept=False).fit(X, y)
+    # The residual of a left-out row by its leverage, with the hyperparameters as fitted.
+    Phi = np.column_stack([np.ones(80), X.to_numpy() - model.X_offset_])[:, model.active_ + 1]
+    leverage = model.beta_ * np.sum(Phi @ model.sigma_ * Phi, axis=1)
+    score = r2_score(y, y - (y - model.predict(X)) / (1.0 - leverage))
+    line = model.summary().lines["leave-one-out"]
+    assert f"R^2 {score:.4g}, log density {model.loo_.mean():.4g}" in line
+    assert f"95 % intervals hold {100 * model.loo_coverage_:.1f} % of the rows" in line
+
+
+def test_classes_have_error_and_log_loss(table):
+    X, y = table
+    model = RVC().fit(X, y > 0.0)
+    line = model.summary().lines["leave-one-out"]
+    assert line.endswith(f"log loss {-model.loo_.mean():.4g}")
+    assert -model.loo_.mean() > log_loss(y > 0.0, model.predict_proba(X))
+
+
+def test_a_warning_is_advice(table):
+    X, y = table
+    with pytest.warns(OverfitWarning) as caught:
+        model = RVR(gamma=100.0).fit(X, y)
+    assert model.summary().lines["advice"] == str(caught[0].message)
+    assert "Make it wider" in str(model.summary())
+
+
+def test_outputs_and_sums_have_one_too(table):
+    X, y = table
+    lines = RVR().fit(X, np.column_stack([y, 2.0 * y])).summary().lines
+    assert lines["noise"].count(",") == 1
+    assert lines["leave-one-out"].count(",") == 3
+    stats = SufficientStatistics(3).update(X, y)
+    summary = SparseBayesRegressor().fit_statistics(stats).summary()
+    assert "leave-one-out" not in summary.lines
+    assert summary.title == "SparseBayesRegressor on 80 rows of 3 inputs: 2 of 3 columns"
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS.values())
+def test_all_estimators_have_one(kind, table):
+    X, y = table
+    model = kind()
+    with pytest.raises(NotFittedError):
+        model.summary()
+    labels = hasattr(model, "predict_proba")
+    text = str(model.fit(X, y > 0.0 if labels else y).summary())
+    assert text.startswith(f"{kind.__name__} on 80 rows of 3 inputs: ")
+    assert "\nstatus        converged" in text
