@@ -273,12 +273,12 @@ def test_the_units_of_the_data_and_poor_starts_hardly_matter():
 
 def test_classifiers_ignore_irrelevant_inputs():
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(500, 3))
+    X = rng.normal(size=(500, 8))
     y = X[:, 0] ** 2 + X[:, 1] ** 2 + 0.5 * rng.normal(size=500) > 1.4
-    plain = RVC(Gaussian((1.5, 1.5, 1.5))).fit(X[:200], y[:200])
-    model = RVC(Gaussian((1.5, 1.5, 1.5)), optimize_kernel=True).fit(X[:200], y[:200])
+    plain = RVC(Gaussian(np.full(8, 2.5))).fit(X[:200], y[:200])
+    model = RVC(Gaussian(np.full(8, 2.5)), optimize_kernel=True).fit(X[:200], y[:200])
     inverse_squares = np.array(model.kernel_.width) ** -2.0
-    assert inverse_squares[2] < 0.05 * inverse_squares[:2].min()
+    assert np.median(inverse_squares[2:]) < 0.01 * inverse_squares[:2].min()
     assert model.score(X[200:], y[200:]) >= plain.score(X[200:], y[200:])
     assert certificate(model, X[:200], y[:200]).max_gain_outside < 1e-6
     three = np.digitize(X[:, 0] + 0.4 * rng.normal(size=500), [-0.5, 0.5])
