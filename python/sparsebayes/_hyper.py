@@ -3,8 +3,8 @@
 1. A Gaussian process on a sample of the rows proposes parameters (`CovarianceEvidence`). Its evidence is
    smooth in the parameters and, as it selects no basis functions, does not favour narrow kernels.
 2. Sequential fits with the proposal and with equal lengths, multiplied by several factors, predict held-out
-   rows. Kernels that predict worse are dropped after the first fold, others after the second. The proposal
-   is chosen if it predicts better than equal lengths by a standard error.
+   rows. Kernels that predict worse are dropped after the first fold, and more after the second. The
+   proposal is chosen if it predicts better than equal lengths by two standard errors.
 """
 
 from __future__ import annotations
@@ -153,22 +153,25 @@ def _square(K: FloatArray, pull: Any) -> tuple[FloatArray, Any]:
 #: Rows and L-BFGS iterations of the Gaussian process.
 _PROCESS_ROWS: Final = 300
 _PROCESS_ITERATIONS: Final = 40
-#: Rows, divided into folds, folds that are predicted, and most centres of the trial fits.
+#: Rows, divided into folds; stages of the comparison, with one fold each or, of few rows, several; most
+#: centres of the trial fits.
 _FOLD_ROWS: Final = 600
 _FOLDS: Final = 5
-_TRIAL_FOLDS: Final = 3
+_STAGES: Final = 3
 _TRIAL_CENTRES: Final = 200
 #: Most centres of the trial fits with all rows, if there are more.
-_LARGE_CENTRES: Final = 600
+_LARGE_CENTRES: Final = 1000
 #: Factors of the lengths that are tried, in this order: of the proposal, of equal lengths, and with all rows.
 _FACTORS: Final = (2.0, 1.4, 1.0, 0.7, 0.5)
-_EQUAL_FACTORS: Final = (1.4, 1.0, 0.7, 0.5, 0.35, 0.25)
+_EQUAL_FACTORS: Final = (1.4, 1.0, 0.7, 0.5, 0.35)
 _LARGE_FACTORS: Final = (1.0, 0.7, 0.5)
-#: Candidates of either kind, with equal lengths and others, that are tried on the second and third fold.
+#: Fraction of the way from equal lengths to the proposal that is tried, too.
+_SHRINKAGE: Final = 0.6
+#: Candidates of either kind, with equal lengths and others, in the second and third stage.
 _KEPT: Final = (3, 2)
 #: Standard errors by which lengths that differ have to predict better than equal ones, and by which
 #: predictions have to get worse to end the search for shorter lengths.
-_STANDARD_ERRORS: Final = 1.0
+_STANDARD_ERRORS: Final = 2.0
 #: Kernels within this log density per row of the best replace it if its fit does not converge.
 _MAX_DENSITY_LOSS: Final = 0.2
 #: A trial fit is abandoned with more active functions than this fraction of the rows, or after so many steps.
@@ -284,10 +287,18 @@ class _Learner:
     def run(self) -> list[list[Kernel]]:
         """Propose parameters and compare variants on held-out rows; return the kernels, the best first."""
         rows = _draw(len(self.data.X), _FOLD_ROWS)
-        splits = self._splits(rows, _TRIAL_FOLDS, _TRIAL_CENTRES)
-        given = self._candidate(_parameters(self.kernels), splits[0])
-        equal = self._compare([given, *self._walk(self._natural, _EQUAL_FACTORS, splits[0])], splits)
-        proposed = self._compare(self._walk(self._proposal(), _FACTORS, splits[0]), splits)
+        # Few rows are divided into folds several times, to predict enough of them in each stage.
+        n_repeats = int(np.clip(_FOLD_ROWS // len(rows), 1, _FOLDS))
+        splits = self._splits(rows, n_repeats * _STAGES, _TRIAL_CENTRES)
+        stages = [splits[stage::_STAGES] for stage in range(_STAGES)]
+        equal = self._walk(self._natural, _EQUAL_FACTORS, stages[0])
+        if not np.allclose(given := _parameters(self.kernels), self._natural):
+            equal.append(self._candidate(given, stages[0]))
+        equal = self._compare(equal, stages)
+        proposal = self._proposal()
+        shrunk = self._natural + _SHRINKAGE * (proposal - self._natural)
+        found = [one for theta in (proposal, shrunk) for one in self._walk(theta, _FACTORS, stages[0])]
+        proposed = self._compare(found, stages)
         # Lengths of their own overfit few rows.
         n_errors = _STANDARD_ERRORS if any(len(leaf._log_parameters()) > 1 for leaf in self._leaves) else 0.0
         is_better = _exceeds(proposed[0], equal[0], n_errors)
@@ -295,31 +306,31 @@ class _Learner:
         if len(rows) < len(self.data.X):
             # More rows allow narrower kernels.
             splits = self._splits(np.arange(len(self.data.X)), 1, _LARGE_CENTRES)
-            ranked = self._walk(_parameters(ranked[0].kernels), _LARGE_FACTORS, splits[0])
+            ranked = self._walk(_parameters(ranked[0].kernels), _LARGE_FACTORS, splits)
             ranked.sort(key=_score, reverse=True)
         least = ranked[0].score - _MAX_DENSITY_LOSS * len(ranked[0].densities)
         return [one.kernels for one in ranked if one.score >= least]
 
-    def _walk(self, theta: FloatArray, factors: tuple[float, ...], split: _Split) -> list[_Candidate]:
+    def _walk(self, theta: FloatArray, factors: tuple[float, ...], stage: list[_Split]) -> list[_Candidate]:
         """Return candidates with all lengths multiplied by falling factors, until predictions get worse."""
         powers = np.concatenate([kernel._length_powers() for kernel in self.kernels])
         found: list[_Candidate] = []
         for factor in factors if powers.any() else (1.0,):
-            found.append(self._candidate(theta + np.log(factor) * powers, split))
+            found.append(self._candidate(theta + np.log(factor) * powers, stage))
             if _exceeds(max(found, key=_score), found[-1], _STANDARD_ERRORS):
                 break
         return found
 
-    def _candidate(self, theta: FloatArray, split: _Split) -> _Candidate:
+    def _candidate(self, theta: FloatArray, stage: list[_Split]) -> _Candidate:
         kernels = with_all_log_parameters(self.kernels, theta)
-        return _Candidate(kernels, self._densities(kernels, *split))
+        return _Candidate(kernels, self._densities(kernels, stage))
 
-    def _compare(self, found: list[_Candidate], splits: list[_Split]) -> list[_Candidate]:
-        """Return the best of the candidates, which have predicted the first split, after all splits."""
-        for split, kept in zip(splits[1:], _KEPT, strict=False):
+    def _compare(self, found: list[_Candidate], stages: list[list[_Split]]) -> list[_Candidate]:
+        """Return the best of the candidates, which have passed the first stage, after all stages."""
+        for stage, kept in zip(stages[1:], _KEPT, strict=True):
             found = sorted(found, key=_score, reverse=True)[:kept]
             for one in found:
-                one.densities = np.concatenate([one.densities, self._densities(one.kernels, *split)])
+                one.densities = np.concatenate([one.densities, self._densities(one.kernels, stage)])
         return sorted(found, key=_score, reverse=True)
 
     @cached_property
@@ -351,12 +362,14 @@ class _Learner:
 
     def _splits(self, rows: IntArray, n_splits: int, most_centres: int) -> list[_Split]:
         """Return the rows without each of several folds and that fold, to be predicted."""
-        return [self._split(rows, fold, most_centres) for fold in self._folds(rows)[:n_splits]]
+        repeats = range(-(-n_splits // _FOLDS))
+        folds = [fold for repeat in repeats for fold in self._folds(rows, repeat)]
+        return [self._split(rows, fold, most_centres) for fold in folds[:n_splits]]
 
-    def _folds(self, rows: IntArray) -> list[IntArray]:
+    def _folds(self, rows: IntArray, repeat: int) -> list[IntArray]:
         """Divide rows into folds, each class evenly; rows with equal inputs stay together."""
         _, first, copies = np.unique(self.data.X[rows], axis=0, return_index=True, return_inverse=True)
-        order = np.random.default_rng(0).permutation(len(first))
+        order = np.random.default_rng(repeat).permutation(len(first))
         if self.data.likelihood != "gaussian":
             of_first = np.column_stack(self.data.targets)[rows[first]]
             labels = of_first @ np.arange(1, len(self.data.targets) + 1)
@@ -374,12 +387,14 @@ class _Learner:
         centres = centres[_draw(len(centres), most_centres)]
         return data.at(kept, centres), data.at(held_out, centres)
 
-    def _densities(self, kernels: list[Kernel], data: LearningData, held_out: LearningData) -> FloatArray:
-        """Return the log densities of held-out rows times their weights; -inf if the fit was abandoned."""
-        posteriors = self._fit(kernels, data)
-        if posteriors is None:
-            return np.full(len(held_out.X), -np.inf)
-        return _log_density(kernels, held_out, posteriors)
+    def _densities(self, kernels: list[Kernel], stage: list[_Split]) -> FloatArray:
+        """Return the log densities of held-out rows times their weights; -inf if a fit was abandoned."""
+        densities = []
+        for data, held_out in stage:
+            if (posteriors := self._fit(kernels, data)) is None:
+                return np.full(sum(len(out.X) for _, out in stage), -np.inf)
+            densities.append(_log_density(kernels, held_out, posteriors))
+        return np.concatenate(densities)
 
     def _fit(self, kernels: list[Kernel], data: LearningData) -> list[_core.Posterior] | None:
         """Fit each output sequentially; None if a fit is abandoned or fails."""
