@@ -171,7 +171,7 @@ bench-million: install ## Compare fits of a million rows with scikit-learn and L
 	$(BIN)/python benches/python/bench_million.py
 
 bench-widths: install ## Measure learned widths on real tables; SPARSEBAYES_DATA is the folder of data files
-	$(BIN)/python benches/python/bench_widths.py
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python benches/python/bench_widths.py
 
 bench-friedman1: install ## Measure learned widths on Friedman's first function, 20 draws
 	$(BIN)/python benches/python/friedman1.py

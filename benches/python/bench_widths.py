@@ -1,14 +1,15 @@
-"""Learned widths on real tables: errors, densities and error bars on rows left out.
+"""Learned widths on real tables: errors, densities and error bars on rows left out, beside two peers.
 
-Regression: ``RVR(gamma="ard")``, ``RVR(gamma="learn")`` and ``RVR()`` beside a support vector machine whose
-C and gamma are chosen by a grid search in five folds, and with ``--gaussian-process`` a Gaussian process with
-one length per input. Classification: ``RVC`` with the same arguments. Training rows are two thirds of a
-table, at most ``--rows``; inputs and target are standardised.
+Regression: `RVR` beside a support vector machine whose C, gamma and epsilon are chosen by a grid search (32
+combinations, 5 folds) and a Gaussian process with one length per input. Classification, two classes: `RVC`
+beside a support vector machine chosen likewise and calibrated, and a Gaussian process with one length.
+Training rows are two thirds of a table, at most ``--rows``; inputs and numeric targets are standardised.
 
-``ratio``: root mean square error by that of the support vector machine. ``nlpd``: mean negative log density
-of a row left out, its target standardised; of classes the log loss. ``cover``: share of rows left out within
-the 95 % bars. The environment variable SPARSEBAYES_DATA names the folder of the tables, gzipped CSV files
-whose last column is the target. Run ``make bench-widths``, or this file with ``--help``.
+``error``: root mean square error, or rate of wrong classes. ``nlpd``: mean negative log density of a row
+left out, of classes the log loss. ``cover``: share of rows left out within the 95 % intervals. ``/svm`` and
+``s/svm``: error and seconds by those of the support vector machine. ``/best``: error by that of the better
+peer. The environment variable SPARSEBAYES_DATA names the folder of the tables, gzipped CSV files whose last
+column is the target. Run ``make bench-widths``, or this file with ``--help``.
 """
 
 import argparse
@@ -20,11 +21,12 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV
-from sklearn.svm import SVR
+from sklearn.svm import SVC, SVR
 
 from sparsebayes import RVC, RVR
 
@@ -43,10 +45,21 @@ REGRESSION = (
     "california",
     "protein",
 )
-CLASSIFICATION = ("pima", "ionosphere", "vehicle")
-SPARSE = {"ard": {"gamma": "ard"}, "learn": {"gamma": "learn"}, "default": {}}
+CLASSIFICATION = (
+    "pima",
+    "wdbc",
+    "heart",
+    "ionosphere",
+    "sonar",
+    "spambase",
+    "magic",
+    "phoneme",
+    "twonorm",
+)
+SPARSE = {"ard": {"gamma": "ard"}, "learn": {"gamma": "learn"}, "scale": {"gamma": "scale"}}
 MOST_TEST_ROWS = 2000
 GAUSS_95 = 1.959963984540054
+COLUMNS = ("error", "nlpd", "cover", "funct.", "s")
 
 
 def split(name, seed, n_rows):
@@ -63,84 +76,104 @@ def split(name, seed, n_rows):
     return X[train], y[train], X[test], y[test]
 
 
-def regressors(n_features, *, gaussian_process):
+def models(name, n_features, labels):
+    """Estimators by label."""
     grid = {"C": [0.3, 3.0, 30.0, 300.0], "gamma": np.array([0.06, 0.25, 1.0, 4.0]) / n_features}
-    models = {"svr": GridSearchCV(SVR(), grid, cv=5)}
-    models |= {label: RVR(**arguments) for label, arguments in SPARSE.items()}
-    if gaussian_process:
-        lengths = RBF(np.full(n_features, np.sqrt(n_features)), (1e-2, 1e4))
-        models["gp"] = GaussianProcessRegressor(ConstantKernel(1.0) * lengths + WhiteKernel(0.1))
-    return models
+    bounds = (1e-2, 1e4)
+    if name in CLASSIFICATION:
+        wide = {"C": np.logspace(-1, 3, 4), "gamma": np.logspace(-2.4, 1, 8) / n_features}
+        one = ConstantKernel(1.0) * RBF(np.sqrt(n_features), bounds)
+        found = {"svm": GridSearchCV(SVC(), wide, cv=5), "gp": GaussianProcessClassifier(one)}
+    else:
+        lengths = RBF(np.full(n_features, np.sqrt(n_features)), bounds)
+        found = {
+            "svm": GridSearchCV(SVR(), grid | {"epsilon": [0.03, 0.2]}, cv=5),
+            "gp": GaussianProcessRegressor(ConstantKernel(1.0) * lengths + WhiteKernel(0.1)),
+        }
+    sparse = RVC if name in CLASSIFICATION else RVR
+    found |= {label: sparse(**arguments) for label, arguments in SPARSE.items()}
+    return {label: found[label] for label in labels}
 
 
-def measure_regression(model, X, y, X_test, y_test):
-    """Root mean square error, negative log density, coverage, functions and seconds of one fit."""
+def measure(model, X, y, X_test, y_test, *, classes):
+    """Error, negative log density, coverage, functions and seconds of one fit."""
     start = time.perf_counter()
     model.fit(X, y)
+    if classes and isinstance(model, GridSearchCV):
+        model = CalibratedClassifierCV(model.best_estimator_, cv=5, ensemble=False).fit(X, y)
     seconds = time.perf_counter() - start
+    functions = len(model.active_) if isinstance(model, (RVR, RVC)) else len(y)
+    if classes:
+        loss = log_loss(y_test, model.predict_proba(X_test), labels=model.classes_)
+        return [1.0 - model.score(X_test, y_test), loss, np.nan, functions, seconds]
     if isinstance(model, GridSearchCV):
         error = y_test - model.predict(X_test)
         return [np.sqrt(np.mean(error**2)), np.nan, np.nan, len(model.best_estimator_.support_), seconds]
     mean, std = model.predict(X_test, return_std=True)
     error = y_test - mean
     nlpd = np.mean(0.5 * (error / std) ** 2 + np.log(std) + 0.5 * np.log(2.0 * np.pi))
-    functions = len(model.active_) if isinstance(model, RVR) else len(y)
-    return [np.sqrt(np.mean(error**2)), nlpd, np.mean(np.abs(error) < GAUSS_95 * std), functions, seconds]
+    cover = np.mean(np.abs(error) < GAUSS_95 * std)
+    return [np.sqrt(np.mean(error**2)), nlpd, cover, functions, seconds]
 
 
-def measure_classification(model, X, y, X_test, y_test):
-    """Error rate, log loss, functions and seconds of one fit."""
-    start = time.perf_counter()
-    model.fit(X, y)
-    seconds = time.perf_counter() - start
-    loss = log_loss(y_test, model.predict_proba(X_test), labels=model.classes_)
-    return [1.0 - model.score(X_test, y_test), loss, np.nan, len(model.active_), seconds]
+def ratios(values, peers):
+    """Error by that of the support vector machine and of the better peer, and seconds by the former's."""
+    svm = peers["svm"]
+    best = min(peer[0] for peer in peers.values())
+    return [values[0] / max(svm[0], 1e-3), values[0] / max(best, 1e-3), values[4] / svm[4]]
 
 
-def show(name, label, values, reference):
-    ratio = "" if reference is None else f"{values[0] / reference:.3f}"
+def row(name, label, numbers):
+    print(f"{name:22s} {label:6s}" + "".join(f" {number:8.3f}" for number in numbers), flush=True)
+
+
+def summary(label, values, peers):
+    """Print means over the fits of one estimator, given its measures and those of the peers by label."""
+    values, by = np.array(values), np.array([ratios(*pair) for pair in zip(values, peers, strict=True)])
+    svm, best = np.exp(np.log(by[:, :2]).mean(axis=0))
+    losses = ", ".join(f"{peer} {np.mean([fit[peer][1] for fit in peers]):.3f}" for peer in peers[0])
+    covered = np.sum((values[:, 2] >= 0.9) & (values[:, 2] <= 0.98))
+    seconds = values[:, 4]
     print(
-        f"{name:22s} {label:8s} {ratio:>6} {values[0]:7.4f} {values[1]:8.3f} {values[2]:6.3f} "
-        f"{values[3]:6.1f} {values[4]:7.2f}",
-        flush=True,
+        f"{label}: error /svm {svm:.3f}, /best {best:.3f}, geometric means; nlpd {values[:, 1].mean():.3f} "
+        f"({losses}); {covered} of {len(values)} fits cover 90 to 98 %; functions, median "
+        f"{np.median(values[:, 3]):.0f}; {seconds.mean():.2f} s, at most {seconds.max():.2f}, together "
+        f"{seconds.sum() / sum(fit['svm'][4] for fit in peers):.3f} of the svm's"
     )
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=600, help="most training rows")
-    parser.add_argument("--splits", type=int, default=2)
+    parser.add_argument("--splits", type=int, help="default: 2, of classes 3")
     parser.add_argument("--tables", nargs="*", default=[*REGRESSION, *CLASSIFICATION])
-    parser.add_argument("--gaussian-process", action="store_true", help="minutes a table")
+    parser.add_argument("--models", nargs="*", default=list(SPARSE), help="of " + ", ".join(SPARSE))
+    parser.add_argument("--no-process", action="store_true", help="without the Gaussian process: minutes")
     options = parser.parse_args()
     if not FOLDER.is_dir():
         sys.exit("no table is there: SPARSEBAYES_DATA has to name the folder of data files")
     warnings.simplefilter("ignore")
-    head = ("table", "model", "ratio", "error", "nlpd", "cover", "funct.", "s")
-    print("{:22s} {:8s} {:>6} {:>7} {:>8} {:>6} {:>6} {:>7}".format(*head))
-    measured = {}
-    for name in options.tables:
-        of_table = {}
-        for seed in range(options.splits):
-            data = split(name, seed, options.rows)
-            if name in CLASSIFICATION:
-                models = {label: RVC(**arguments) for label, arguments in SPARSE.items()}
-                measure = measure_classification
-            else:
-                models = regressors(data[0].shape[1], gaussian_process=options.gaussian_process)
-                measure = measure_regression
-            for label, model in models.items():
-                of_table.setdefault(label, []).append(measure(model, *data))
-        for label, values in of_table.items():
-            mean = np.mean(values, axis=0)
-            reference = np.mean(of_table["svr"], axis=0)[0] if "svr" in of_table else None
-            show(name, label, mean, reference)
-            if reference is not None:
-                measured.setdefault(label, []).append([mean[0] / reference, *mean[1:]])
-    for label, values in measured.items():
-        values = np.array(values)
-        summary = [1.0, *np.median(values[:, 1:], axis=0)]
-        show("geometric mean, medians", label, [np.exp(np.log(values[:, 0]).mean()), *summary[1:]], 1.0)
+    print(f"{'table':22s} {'model':6s}" + "".join(f" {c:>8s}" for c in (*COLUMNS, "/svm", "/best", "s/svm")))
+    peers = ("svm",) if options.no_process else ("svm", "gp")
+    for tables in (REGRESSION, CLASSIFICATION):
+        found = {label: [] for label in options.models}
+        beside = []
+        for name in (name for name in options.tables if name in tables):
+            classes = name in CLASSIFICATION
+            for seed in range(options.splits or (3 if classes else 2)):
+                data = split(name, seed, options.rows)
+                of_fit = {
+                    label: measure(model, *data, classes=classes)
+                    for label, model in models(name, data[0].shape[1], (*peers, *options.models)).items()
+                }
+                beside.append({peer: of_fit[peer] for peer in peers})
+                for label, values in of_fit.items():
+                    row(name, label, [*values, *ratios(values, beside[-1])])
+                    if label in found:
+                        found[label].append(values)
+        for label, values in found.items():
+            if values:
+                summary(label, values, beside)
 
 
 if __name__ == "__main__":

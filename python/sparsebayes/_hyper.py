@@ -2,9 +2,9 @@
 
 1. A Gaussian process on a sample of the rows proposes parameters (`CovarianceEvidence`). Its evidence is
    smooth in the parameters and, as it selects no basis functions, does not favour narrow kernels.
-2. Sequential fits are cross-validated with the proposal, with the proposal shrunk towards equal lengths, and
-   with all lengths multiplied by several factors. The kernel with the largest predictive density of the
-   held-out rows is chosen.
+2. Sequential fits with the proposal and with equal lengths, multiplied by several factors, predict held-out
+   rows. Kernels that predict worse are dropped after the first fold, and more after the second. The
+   proposal is chosen if it predicts better than equal lengths by two standard errors.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_solve, cholesky
+from scipy.linalg.lapack import dpotri
 from scipy.optimize import minimize
 
 from . import _core
@@ -28,8 +29,6 @@ from .kernels import Kernel
 from .kernels._base import bounds, with_all_log_parameters
 from .kernels._resolve import is_precomputed
 
-#: L-BFGS iterations. Measured: docs/notebook/kernel-learning.md.
-_LBFGS_ITERATIONS: Final = 40
 #: Bound of the change of log variances from their start.
 _VARIANCE_RANGE: Final = 12.0
 #: Relative size of the diagonal that compensates for round-off in the test for positive definiteness.
@@ -81,20 +80,25 @@ class CovarianceEvidence:
         log_noise = float(rest[0]) if self._log_noise is None else self._log_noise
         noise = np.exp(log_noise) * self._noise
         parts = self._covariances(with_all_log_parameters(self._kernels, theta))
-        C = np.diag(noise) + (self._fixed * np.exp(log_v)) @ self._fixed.T
+        C = (self._fixed * np.exp(log_v)) @ self._fixed.T
         for a, (K, _) in zip(np.exp(log_a), parts, strict=True):
             C += a * K
+        n, n_outputs = self._Y.shape
+        C[np.diag_indices(n)] += noise
         try:
-            factor = cholesky(C, lower=True)
+            factor = cholesky(C.T, lower=True, overwrite_a=True)
         except (LinAlgError, ValueError):  # ValueError: not finite
             return None
-        n, n_outputs = self._Y.shape
-        A, inverse = cho_solve((factor, True), self._Y), cho_solve((factor, True), np.eye(n))
+        A = cho_solve((factor, True), self._Y)
         log_det = 2.0 * float(np.log(np.diag(factor)).sum()) + self._excess_weight * log_noise
         value = -0.5 * (float(np.sum(self._Y * A)) + n_outputs * (log_det + n * np.log(2.0 * np.pi)))
-        G = 0.5 * (A @ A.T - n_outputs * inverse)
+        # dL/dC, but with the sums of opposite elements in the lower triangle of C^-1: C is symmetric.
+        inverse = dpotri(factor, lower=1, overwrite_c=True)[0]
+        inverse[np.diag_indices(n)] *= 0.5
+        G = 0.5 * (A @ A.T)
+        G -= n_outputs * inverse.T
         slopes = [pull(a * G) for a, (_, pull) in zip(np.exp(log_a), parts, strict=True)]
-        slopes.append([a * np.sum(G * K) for a, (K, _) in zip(np.exp(log_a), parts, strict=True)])
+        slopes.append([a * np.vdot(G, K) for a, (K, _) in zip(np.exp(log_a), parts, strict=True)])
         slopes.append(np.exp(log_v) * np.sum((G @ self._fixed) * self._fixed, axis=0))
         if estimated:
             slopes.append([noise @ np.diag(G) - 0.5 * n_outputs * self._excess_weight])
@@ -125,7 +129,7 @@ class CovarianceEvidence:
                 return np.inf, np.zeros_like(x)
             return -found[0], -found[1]
 
-        options: dict[str, Any] = {"maxiter": _LBFGS_ITERATIONS, "maxcor": 20}
+        options: dict[str, Any] = {"maxiter": _PROCESS_ITERATIONS, "maxcor": 20}
         result = minimize(negative, x0, jac=True, method="L-BFGS-B", bounds=box, options=options)
         finite = np.isfinite(result.fun) and np.isfinite(result.x).all()
         theta: FloatArray = (result.x if finite else x0)[:n]
@@ -141,23 +145,35 @@ def _is_positive_definite(K: FloatArray) -> bool:
 
 
 def _square(K: FloatArray, pull: Any) -> tuple[FloatArray, Any]:
-    """Return K K^T / N, and its pull: for a symmetric slope D, K has the slope 2 D K / N."""
-    return K @ K.T / len(K), lambda D: pull(2.0 / len(K) * (D @ K))
+    """Return K K^T / N, and its pull: for the slope D, K has the slope (D + D^T) K / N."""
+    return K @ K.T / len(K), lambda D: pull((D + D.T) @ K / len(K))
 
 
-#: Rows of the Gaussian process; rows and centres of the first cross-validation; folds; repetitions of the
-#: folds for few rows; folds with more than two classes.
+# The constants are measured in docs/notebook/kernel-learning.md.
+#: Rows and L-BFGS iterations of the Gaussian process.
 _PROCESS_ROWS: Final = 300
+_PROCESS_ITERATIONS: Final = 40
+#: Rows, divided into folds; stages of the comparison, with one fold each or, of few rows, several; most
+#: centres of the trial fits.
 _FOLD_ROWS: Final = 600
 _FOLDS: Final = 5
-_MAX_REPEATS: Final = 3
-_CLASS_FOLDS: Final = 2
+_STAGES: Final = 3
+_TRIAL_CENTRES: Final = 200
+#: Most centres of the trial fits with all rows, if there are more.
+_LARGE_CENTRES: Final = 1000
+#: Factors of the lengths that are tried, in this order: of the proposal, of equal lengths, and with all rows.
+_FACTORS: Final = (2.0, 1.4, 1.0, 0.7, 0.5)
+_EQUAL_FACTORS: Final = (1.4, 1.0, 0.7, 0.5, 0.35)
+_LARGE_FACTORS: Final = (1.0, 0.7, 0.5)
+#: Fraction of the way from equal lengths to the proposal that is tried, too.
+_SHRINKAGE: Final = 0.6
+#: Candidates of either kind, with equal lengths and others, in the second and third stage.
+_KEPT: Final = (3, 2)
+#: Standard errors by which lengths that differ have to predict better than equal ones, and by which
+#: predictions have to get worse to end the search for shorter lengths.
+_STANDARD_ERRORS: Final = 2.0
 #: Kernels within this log density per row of the best replace it if its fit does not converge.
 _MAX_DENSITY_LOSS: Final = 0.2
-#: Fractions of the way from equal lengths to the proposal; log factor between tried lengths; most factors.
-_FRACTIONS: Final = (1.0, 0.6)
-_LENGTH_STEP: Final = float(np.log(2.0) / 2.0)
-_LENGTH_STEPS: Final = 4
 #: A trial fit is abandoned with more active functions than this fraction of the rows, or after so many steps.
 _MAX_ACTIVE_FRACTION: Final = 0.5
 _MAX_STEPS: Final = 2000
@@ -246,10 +262,20 @@ def learn(kernels: list[Kernel], data: LearningData, settings: Settings) -> list
         return _Learner(kernels, data, settings).run()
 
 
-#: Log density of the held-out rows, -inf if a fit was abandoned; and the kernels that it is for.
-_Candidate: TypeAlias = tuple[float, list[Kernel]]
 #: Rows to fit and rows to predict.
 _Split: TypeAlias = tuple[LearningData, LearningData]
+
+
+@dataclass
+class _Candidate:
+    """Kernels, and the log densities of the rows held out so far, -inf if a fit was abandoned."""
+
+    kernels: list[Kernel]
+    densities: FloatArray
+
+    @property
+    def score(self) -> float:
+        return float(self.densities.sum())
 
 
 @dataclass(frozen=True)
@@ -259,57 +285,63 @@ class _Learner:
     settings: Settings
 
     def run(self) -> list[list[Kernel]]:
-        """Propose parameters and cross-validate variants; return the kernels, the best first."""
+        """Propose parameters and compare variants on held-out rows; return the kernels, the best first."""
         rows = _draw(len(self.data.X), _FOLD_ROWS)
-        # Few rows are divided into folds several times.
-        n_repeats = max(1, min(_MAX_REPEATS, _FOLD_ROWS // len(rows)))
-        folds = [fold for repeat in range(n_repeats) for fold in self._folds(rows, repeat)]
-        if len(self.data.targets) > 1:
-            folds = folds[: n_repeats * _CLASS_FOLDS]  # each needs a fit for each class
-        splits = [self._split(rows, fold, _FOLD_ROWS) for fold in folds]
-        suggested = with_all_log_parameters(self.kernels, self._natural)
-        found = [self._candidate(kernels, splits) for kernels in (self.kernels, suggested)]
-        proposal = self._proposal(suggested)
-        for fraction in _FRACTIONS:
-            theta = self._natural + fraction * (proposal - self._natural)
-            found += self._scale_lengths(with_all_log_parameters(self.kernels, theta), splits, (1, -1))
+        # Few rows are divided into folds several times, to predict enough of them in each stage.
+        n_repeats = int(np.clip(_FOLD_ROWS // len(rows), 1, _FOLDS))
+        splits = self._splits(rows, n_repeats * _STAGES, _TRIAL_CENTRES)
+        stages = [splits[stage::_STAGES] for stage in range(_STAGES)]
+        equal = self._walk(self._natural, _EQUAL_FACTORS, stages[0])
+        if not np.allclose(given := _parameters(self.kernels), self._natural):
+            equal.append(self._candidate(given, stages[0]))
+        equal = self._compare(equal, stages)
+        proposal = self._proposal()
+        shrunk = self._natural + _SHRINKAGE * (proposal - self._natural)
+        found = [one for theta in (proposal, shrunk) for one in self._walk(theta, _FACTORS, stages[0])]
+        proposed = self._compare(found, stages)
+        # Lengths of their own overfit few rows.
+        n_errors = _STANDARD_ERRORS if any(len(leaf._log_parameters()) > 1 for leaf in self._leaves) else 0.0
+        is_better = _exceeds(proposed[0], equal[0], n_errors)
+        ranked = [*proposed, *equal] if is_better else [*equal, *proposed]
         if len(rows) < len(self.data.X):
-            # More rows allow narrower kernels: compare these on all rows, with one fold held out.
-            kernels = max(found, key=_score)[1]
-            rows = np.arange(len(self.data.X))
-            splits = [self._split(rows, self._folds(rows, 0)[0], len(self.data.centres))]
-            found = self._scale_lengths(kernels, splits, (-1,))
-        ranked = sorted(found, key=_score, reverse=True)
-        least = ranked[0][0] - _MAX_DENSITY_LOSS * sum(float(out.weights.sum()) for _, out in splits)
-        return [kernels for score, kernels in ranked if score >= least]
+            # More rows allow narrower kernels.
+            splits = self._splits(np.arange(len(self.data.X)), 1, _LARGE_CENTRES)
+            ranked = self._walk(_parameters(ranked[0].kernels), _LARGE_FACTORS, splits)
+            ranked.sort(key=_score, reverse=True)
+        least = ranked[0].score - _MAX_DENSITY_LOSS * len(ranked[0].densities)
+        return [one.kernels for one in ranked if one.score >= least]
 
-    def _scale_lengths(
-        self, kernels: list[Kernel], splits: list[_Split], directions: tuple[int, ...]
-    ) -> list[_Candidate]:
-        """Return candidates with all lengths multiplied by growing factors, while predictions improve."""
+    def _walk(self, theta: FloatArray, factors: tuple[float, ...], stage: list[_Split]) -> list[_Candidate]:
+        """Return candidates with all lengths multiplied by falling factors, until predictions get worse."""
         powers = np.concatenate([kernel._length_powers() for kernel in self.kernels])
-        theta, step = _parameters(kernels), powers * _LENGTH_STEP
-        found = [self._candidate(kernels, splits)]
-        for direction in directions if step.any() else ():
-            last = found[0][0]
-            # An abandoned fit needs longer lengths.
-            if direction < 0 and last == -np.inf:
+        found: list[_Candidate] = []
+        for factor in factors if powers.any() else (1.0,):
+            found.append(self._candidate(theta + np.log(factor) * powers, stage))
+            if _exceeds(max(found, key=_score), found[-1], _STANDARD_ERRORS):
                 break
-            for n_steps in range(1, _LENGTH_STEPS + 1):
-                moved = with_all_log_parameters(kernels, theta + direction * n_steps * step)
-                found.append(self._candidate(moved, splits))
-                score = found[-1][0]
-                if -np.inf < last >= score:
-                    break
-                last = score
         return found
+
+    def _candidate(self, theta: FloatArray, stage: list[_Split]) -> _Candidate:
+        kernels = with_all_log_parameters(self.kernels, theta)
+        return _Candidate(kernels, self._densities(kernels, stage))
+
+    def _compare(self, found: list[_Candidate], stages: list[list[_Split]]) -> list[_Candidate]:
+        """Return the best of the candidates, which have passed the first stage, after all stages."""
+        for stage, kept in zip(stages[1:], _KEPT, strict=True):
+            found = sorted(found, key=_score, reverse=True)[:kept]
+            for one in found:
+                one.densities = np.concatenate([one.densities, self._densities(one.kernels, stage)])
+        return sorted(found, key=_score, reverse=True)
+
+    @cached_property
+    def _leaves(self) -> list[Kernel]:
+        leaves = (leaf for kernel in self.kernels for leaf in kernel._leaves())
+        return [leaf for leaf in leaves if len(leaf._log_parameters()) > 0]
 
     @cached_property
     def _natural(self) -> FloatArray:
         """Natural log parameters for the data, with the given proportions of kernels of the same kind."""
-        parts = [
-            leaf for kernel in self.kernels for leaf in kernel._leaves() if len(leaf._log_parameters()) > 0
-        ]
+        parts = self._leaves
         means = [float(leaf._log_parameters().mean()) for leaf in parts]
         suggested = []
         for leaf, mean in zip(parts, means, strict=True):
@@ -318,15 +350,21 @@ class _Learner:
             suggested.append(leaf._natural(self.data.X, self.data.weights) + mean - np.mean(alike))
         return np.concatenate(suggested)
 
-    def _proposal(self, kernels: list[Kernel]) -> FloatArray:
-        """Return log parameters that maximise the evidence of a Gaussian process, from these kernels."""
+    def _proposal(self) -> FloatArray:
+        """Return log parameters that maximise the evidence of a Gaussian process."""
         data = self.data
         rows = _draw(len(data.X), _PROCESS_ROWS)
         Y, std = data.standardised()
         noise = None if data.noise_variance is None else data.noise_variance / std**2
-        weights = data.weights[rows]
+        weights, kernels = data.weights[rows], with_all_log_parameters(self.kernels, self._natural)
         evidence = CovarianceEvidence(kernels, data.X[rows], data.fixed[rows], Y[rows], weights, noise)
         return evidence.maximise(data.X)
+
+    def _splits(self, rows: IntArray, n_splits: int, most_centres: int) -> list[_Split]:
+        """Return the rows without each of several folds and that fold, to be predicted."""
+        repeats = range(-(-n_splits // _FOLDS))
+        folds = [fold for repeat in repeats for fold in self._folds(rows, repeat)]
+        return [self._split(rows, fold, most_centres) for fold in folds[:n_splits]]
 
     def _folds(self, rows: IntArray, repeat: int) -> list[IntArray]:
         """Divide rows into folds, each class evenly; rows with equal inputs stay together."""
@@ -349,15 +387,14 @@ class _Learner:
         centres = centres[_draw(len(centres), most_centres)]
         return data.at(kept, centres), data.at(held_out, centres)
 
-    def _candidate(self, kernels: list[Kernel], splits: list[_Split]) -> _Candidate:
-        """Fit each split, and predict its held-out rows."""
+    def _densities(self, kernels: list[Kernel], stage: list[_Split]) -> FloatArray:
+        """Return the log densities of held-out rows times their weights; -inf if a fit was abandoned."""
         densities = []
-        for data, held_out in splits:
-            posteriors = self._fit(kernels, data)
-            if posteriors is None:
-                return -np.inf, kernels
+        for data, held_out in stage:
+            if (posteriors := self._fit(kernels, data)) is None:
+                return np.full(sum(len(out.X) for _, out in stage), -np.inf)
             densities.append(_log_density(kernels, held_out, posteriors))
-        return float(np.concatenate(densities).sum()), kernels
+        return np.concatenate(densities)
 
     def _fit(self, kernels: list[Kernel], data: LearningData) -> list[_core.Posterior] | None:
         """Fit each output sequentially; None if a fit is abandoned or fails."""
@@ -378,7 +415,15 @@ class _Learner:
 
 
 def _score(one: _Candidate) -> float:
-    return one[0]
+    return one.score
+
+
+def _exceeds(one: _Candidate, other: _Candidate, n_errors: float) -> bool:
+    """Tell whether a candidate predicts better than another by several standard errors."""
+    if not np.isfinite([one.score, other.score]).all():
+        return one.score > other.score
+    gain = one.densities - other.densities
+    return bool(gain.sum() > n_errors * gain.std() * np.sqrt(len(gain)))
 
 
 def _draw(n: int, most: int) -> IntArray:

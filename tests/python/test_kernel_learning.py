@@ -273,12 +273,12 @@ def test_the_units_of_the_data_and_poor_starts_hardly_matter():
 
 def test_classifiers_ignore_irrelevant_inputs():
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(500, 3))
+    X = rng.normal(size=(500, 8))
     y = X[:, 0] ** 2 + X[:, 1] ** 2 + 0.5 * rng.normal(size=500) > 1.4
-    plain = RVC(Gaussian((1.5, 1.5, 1.5))).fit(X[:200], y[:200])
-    model = RVC(Gaussian((1.5, 1.5, 1.5)), optimize_kernel=True).fit(X[:200], y[:200])
+    plain = RVC(Gaussian(np.full(8, 2.5))).fit(X[:200], y[:200])
+    model = RVC(Gaussian(np.full(8, 2.5)), optimize_kernel=True).fit(X[:200], y[:200])
     inverse_squares = np.array(model.kernel_.width) ** -2.0
-    assert inverse_squares[2] < 0.05 * inverse_squares[:2].min()
+    assert np.median(inverse_squares[2:]) < 0.01 * inverse_squares[:2].min()
     assert model.score(X[200:], y[200:]) >= plain.score(X[200:], y[200:])
     assert certificate(model, X[:200], y[:200]).max_gain_outside < 1e-6
     three = np.digitize(X[:, 0] + 0.4 * rng.normal(size=500), [-0.5, 0.5])
@@ -289,11 +289,12 @@ def test_classifiers_ignore_irrelevant_inputs():
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_copies_of_rows_stay_in_one_fold():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(250, 2))
-    y = np.sin(2 * X[:, 0]) + X[:, 1] / 2 + 0.3 * rng.normal(size=250)
-    once, thrice = (RVR(gamma="ard").fit(np.tile(X[:50], (n, 1)), np.tile(y[:50], n)) for n in (1, 3))
-    assert thrice.score(X[50:], y[50:]) > once.score(X[50:], y[50:]) - 0.05
+    for seed in (1, 2, 3):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(250, 2))
+        y = np.sin(2 * X[:, 0]) + X[:, 1] / 2 + 0.3 * rng.normal(size=250)
+        once, thrice = (RVR(gamma="ard").fit(np.tile(X[:50], (n, 1)), np.tile(y[:50], n)) for n in (1, 3))
+        assert thrice.score(X[50:], y[50:]) > once.score(X[50:], y[50:]) - 0.06
 
 
 def test_weights_count_rows(surface):

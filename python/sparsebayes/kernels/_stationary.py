@@ -89,13 +89,14 @@ class Radial(Kernel):
         return np.concatenate([widths, self._log_parameters()[len(widths) :]])
 
     def _forward(self, X: FloatArray, Z: FloatArray) -> tuple[FloatArray, Pull]:
-        from scipy.spatial.distance import cdist
-
         # dk / d ln w_d = 2 (-dk/dv) (x_d - z_d)^2 / w_d^2.
         width = np.asarray(self.width, dtype=np.float64)
-        centre = X.mean(axis=0)  # the expanded square below would cancel for numbers far from 0
+        centre = X.mean(axis=0)  # the expanded squares would cancel for numbers far from 0
         x, z = (X - centre) / width, (Z - centre) / width
-        v = cdist(x, z, "sqeuclidean")
+        v = x @ (-2.0 * z.T)
+        v += np.sum(x**2, axis=1)[:, np.newaxis]
+        v += np.sum(z**2, axis=1)
+        np.maximum(v, 0.0, out=v)
         K = self._profile(v)
 
         def pull(D: FloatArray) -> FloatArray:
