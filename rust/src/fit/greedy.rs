@@ -56,9 +56,14 @@ impl<'s> LocalFit<'s> {
     /// functions without end would explain the rest.
     pub(crate) fn maximize_at_held_noise(
         &mut self,
+        rows_per_function: f64,
         recorder: &mut Recorder<'_>,
     ) -> Result<(), Stop> {
-        let (effort, n) = (Tuning::HELD_NOISE_EFFORT, self.model.outputs.len());
+        let n = self.model.outputs.len();
+        let effort = Effort {
+            rows_per_function,
+            ..Tuning::HELD_NOISE_EFFORT
+        };
         self.maximize(effort, recorder)?;
         if self.room(effort) == 0 {
             self.refine(Tuning::COARSE_EFFORT.of_outputs(n), recorder)?;
@@ -66,11 +71,19 @@ impl<'s> LocalFit<'s> {
         Ok(())
     }
 
+    /// Rows for each function of a first model: gains of several outputs add up.
+    pub(crate) fn rows_per_function(&self) -> f64 {
+        if self.model.outputs.len() > 1 {
+            Tuning::MIN_ROWS_PER_FUNCTION
+        } else {
+            0.0
+        }
+    }
+
     /// The number of functions that may be added.
     fn room(&self, effort: Effort) -> usize {
-        let per_function = Tuning::MIN_ROWS_PER_FUNCTION * self.model.len() as f64;
-        let is_limited = effort.limits_size && self.model.outputs.len() > 1;
-        if is_limited && per_function > self.set.facts.n_obs {
+        let rows = effort.rows_per_function * self.model.len() as f64;
+        if rows > self.set.facts.n_obs {
             0
         } else {
             usize::MAX

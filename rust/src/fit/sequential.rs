@@ -160,7 +160,7 @@ impl Fit<'_, '_> {
     fn maximize_coarsely(&mut self, set: &WorkingSet, fix_noise: bool) -> Result<(), Stop> {
         if fix_noise {
             self.on(set, |local, recorder| {
-                local.maximize_at_held_noise(recorder)
+                local.maximize_at_held_noise(local.rows_per_function(), recorder)
             })?;
         }
         let n = self.model.outputs.len();

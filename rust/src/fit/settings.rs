@@ -241,7 +241,7 @@ impl OutputNoise {
 pub(crate) struct NoisePrecision {
     pub(crate) beta: f64,
     /// The precision from which an estimate starts.
-    start: f64,
+    pub(crate) start: f64,
     /// Largest estimate, the noise floor; `None` if the precision is given.
     max: Option<f64>,
 }

@@ -138,7 +138,7 @@ impl Fit<'_, '_> {
                 step: Tuning::COARSE_EFFORT.step,
                 tol: tol.min(0.1 * distance),
                 moves_noise: false,
-                limits_size: false,
+                rows_per_function: 0.0,
             })?;
         }
         Ok(())

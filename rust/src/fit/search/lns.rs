@@ -55,16 +55,20 @@ impl LocalFit<'_> {
     /// Searches the neighbourhood of each active function; returns whether a better model was found, which is converged to a loose
     /// tolerance.
     pub(crate) fn search(&mut self, max_trials: usize, opening: Opening) -> Result<bool, Stop> {
-        if self.model.penalized().next().is_none() {
+        // A restart may find functions that gain nothing beside an empty model.
+        if opening == Opening::Plain && self.model.penalized().next().is_none() {
             return Ok(false);
         }
         let mut best = self.clone();
         let opened = match opening {
             Opening::Plain => Ok(None),
             Opening::Refine => self.refined(self.clone(), &mut Recorder::silent()),
-            Opening::Restart => self.restarted(),
+            Opening::Restart => self.restarted_from(1.0),
         };
         best.take_better(opened)?;
+        if opening != Opening::Plain && best.is_above_low_noise() {
+            best.take_better(self.restarted_from(Tuning::LOW_NOISE))?;
+        }
         let mut budget = TrialBudget {
             trials: max_trials,
             failures: Tuning::MAX_FAILED_TRIALS,
@@ -134,6 +138,12 @@ impl LocalFit<'_> {
         self.model.log_posterior()
     }
 
+    /// Whether an estimated noise level is above the one from which the second restart begins.
+    fn is_above_low_noise(&self) -> bool {
+        let mut levels = self.model.levels.iter().map(|level| level.noise);
+        levels.any(|noise| noise.is_estimated() && noise.beta < Tuning::LOW_NOISE * noise.start)
+    }
+
     /// Takes the result of a trial if it is better. A trial that failed by round-off is not.
     fn take_better(&mut self, trial: Result<Option<Self>, Stop>) -> Result<(), Stop> {
         match trial {
@@ -149,7 +159,10 @@ impl LocalFit<'_> {
     }
 
     /// The result of the greedy algorithm from an empty model; `None` if it is far worse.
-    fn restarted(&self) -> Result<Option<Self>, Stop> {
+    ///
+    /// Estimated noise precisions start at `factor` times their initial values. With a factor above 1 the first model is a small one: a
+    /// few functions of a wide kernel explain little each while much noise remains, and all of it together.
+    fn restarted_from(&self, factor: f64) -> Result<Option<Self>, Stop> {
         let recorder = &mut Recorder::silent();
         let mut trial = Self::new(self.set, self.set.least_model(&self.model)?);
         let n = trial.model.outputs.len();
@@ -159,9 +172,19 @@ impl LocalFit<'_> {
         trial.model.complexity = 0.0;
         for betas in NoisePrecision::stages(&levels) {
             let alpha = trial.model.alpha.clone();
+            let lowered = betas.iter().zip(&levels).map(|(beta, noise)| {
+                let factor = if noise.is_estimated() { factor } else { 1.0 };
+                noise.limited(factor * beta)
+            });
+            let betas: Vec<f64> = lowered.collect();
             trial.model.set_hyperparameters(&alpha, &betas)?;
             trial.renew();
-            trial.maximize_at_held_noise(recorder)?;
+            let rows = if factor > 1.0 {
+                Tuning::MIN_ROWS_AT_LOW_NOISE
+            } else {
+                self.rows_per_function()
+            };
+            trial.maximize_at_held_noise(rows, recorder)?;
         }
         let complexity = self.model.complexity;
         if complexity > Tuning::FIRST_COMPLEXITY {
