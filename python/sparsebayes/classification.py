@@ -44,8 +44,8 @@ class Classification(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit
     _labels = True
 
     multi_class: str = "ovr"
-    penalize_intercept: bool = True
-    complexity: float | str = "none"
+    penalize_intercept: bool = False
+    complexity: float | str = "auto"
     scheme: Scheme = "sequential"
     alpha_prior: tuple[float, float] = (0.0, 0.0)
     memory_limit: int | str | None = None

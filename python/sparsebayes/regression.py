@@ -59,8 +59,8 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
     noise_variance: float | ArrayLike | None = None
     shared_noise: bool = False
     noise_prior: tuple[float, float] = (0.0, 0.0)
-    penalize_intercept: bool = True
-    complexity: float | str = "none"
+    penalize_intercept: bool = False
+    complexity: float | str = "auto"
     scheme: Scheme = "sequential"
     alpha_prior: tuple[float, float] = (0.0, 0.0)
     memory_limit: int | str | None = None
