@@ -195,6 +195,8 @@ def _cause_of_emptiness(est: Any, summary: RowSummary, unscaled: str | None) -> 
             found += "; weights that are precisions of y, 1/sigma^2, go into y_std as sigma"
     elif given is not None and y is not None and np.all(given >= y.var(axis=0)):
         found = "noise_variance is not less than the variance of y, which leaves nothing to explain"
+    elif _lacks_intercept(est, y):
+        found = "y is far from 0: subtract its mean, or set fit_intercept=True"
     elif X is not None and len(X) > 1 and not _stds(X).any():
         found = "All rows of X are the same: there is nothing to learn from"
     elif (fault := unscaled or _unsuited(est, X)) is not None:
@@ -207,6 +209,15 @@ def _cause_of_emptiness(est: Any, summary: RowSummary, unscaled: str | None) -> 
     else:
         return "The inputs may not explain y; or they need to be transformed first, or sample_weight scaled"
     return f"{found}. If this is intended, the inputs may not explain y"
+
+
+def _lacks_intercept(est: Any, y: NDArray[Any] | None) -> bool:
+    """Return whether a constant, which the model lacks, would explain most of the targets of a regression."""
+    if y is None or getattr(est, "fit_intercept", True) or hasattr(est, "classes_"):
+        return False
+    if getattr(est, "likelihood", "gaussian") != "gaussian":
+        return False
+    return bool(np.any(np.abs(y.mean(axis=0)) > y.std(axis=0)))
 
 
 def _unsuited(est: Any, X: FloatArray | None) -> str | None:
