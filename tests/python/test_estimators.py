@@ -21,7 +21,7 @@ def known_failures(estimator):
     # checks show it for some models.
     if not isinstance(estimator, RVC):
         return {}
-    failures = [] if estimator.candidates else ["check_decision_proba_consistency"]
+    failures = ["check_decision_proba_consistency"]
     if estimator.scheme == "sequential" and estimator.extra_basis is None:
         failures.append("check_classifiers_train")
     return dict.fromkeys(failures, "moderated probabilities rank differently, by design")
