@@ -277,7 +277,7 @@ class RVR(Regression):
     ----------
     {kernel_functions}
     alpha_ : ndarray of shape (n_active,)
-        Prior precisions of the weights.
+        Prior precisions of the weights; 0 of an intercept with a flat prior.
     mu_ : ndarray of shape (n_active,)
         Posterior mean of the weights.
     sigma_ : ndarray of shape (n_active, n_active)
