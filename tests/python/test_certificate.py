@@ -22,6 +22,20 @@ def test_every_fit_ends_at_a_certified_optimum(name):
     assert found.max_mean_error <= 1e-6
 
 
+#: How fits of the default model end, other than converged.
+ENDS = {"exact-fit": "noise_floor", "noise-only": "empty"}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_every_fit_of_the_default_model_ends_at_a_certified_optimum(name):
+    problem = PROBLEMS[name]
+    model = problem.fitted(penalize_intercept=False, complexity="auto")
+    status = ENDS.get(name, "converged")
+    found = assert_certified(model, problem.X, problem.y, problem.sample_weight, status)
+    assert found.max_mean_error <= 1e-6
+
+
 def reference_certificate(problem):
     """Return the certificate by the reference's formulas, which invert the covariance itself."""
     used = slice(None) if problem.weights is None else problem.weights > 0
