@@ -64,6 +64,17 @@ def test_the_warning_of_an_empty_model_names_the_inputs(kind):
     assert all(text in str(warning.message) for text in ("'empty'", "far too wide", "may not explain y"))
 
 
+@pytest.mark.parametrize("kind", [RVR, RVC])
+def test_a_kernel_too_wide_for_rounding_is_named(kind):
+    X, y = rows()
+    y = y if kind is RVR else (y > 0).astype(int)
+    model, warning = warned(lambda: kind(gamma=1e-7).fit(X, y))
+    np.testing.assert_array_equal(model.active_, [-1])
+    assert model.status_ in ("empty", "stalled")
+    assert "has no functions" in str(warning.message)
+    assert "far too wide" in str(warning.message)
+
+
 @pytest.mark.parametrize("multi_class", ["ovr", "softmax"])
 @pytest.mark.parametrize("candidates", [None, 20])
 def test_several_classes_are_empty_if_all_are(multi_class, candidates):

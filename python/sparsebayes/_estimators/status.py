@@ -131,7 +131,9 @@ def warning_of(est: Any, summary: RowSummary) -> tuple[type[Warning], str] | Non
     unscaled, status = _unscaled(est, summary.X), est.status_
     category: type[Warning] = ConvergenceWarning
     given = getattr(est, "noise_variance", None) is not None
-    if status == "empty":
+    # Rounding may keep all functions out of a model.
+    is_bare = status == "empty" or (status == "stalled" and is_empty(est))
+    if is_bare:
         extent = f"no {_functions_of(est)}" if is_empty(est) else f"only constant {_functions_of(est)}"
         message = f"the model has {extent} and predicts the same for every row. "
         with np.errstate(all="ignore"):
@@ -142,7 +144,7 @@ def warning_of(est: Any, summary: RowSummary) -> tuple[type[Warning], str] | Non
         message = _CONSTANT
     else:
         message = REMEDIES[status].format(**est.get_params(deep=False))
-    if unscaled is not None and status != "empty":
+    if unscaled is not None and not is_bare:
         message = f"{message}. {unscaled}" if message else unscaled
         category = category if status != "converged" or category is OverfitWarning else UserWarning
     if not message:
