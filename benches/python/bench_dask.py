@@ -18,6 +18,7 @@ import dask.array as da
 import numpy as np
 import report
 from distributed import Client, LocalCluster, wait
+from peers import PAPERS
 from runs import progress
 
 from sparsebayes.dask import DaskRVC, DaskRVR
@@ -30,9 +31,9 @@ def main():
     options = parse()
     rng = np.random.default_rng(0)
     centres = rng.uniform(-10, 10, (options.centres, 2))
-    models = [DaskRVR(gamma=GAMMA, candidates=centres, n_jobs=1)]
+    models = [DaskRVR(gamma=GAMMA, candidates=centres, n_jobs=1, **PAPERS)]
     if options.classes:
-        models.append(DaskRVC(gamma=GAMMA, candidates=centres, n_jobs=1))
+        models.append(DaskRVC(gamma=GAMMA, candidates=centres, n_jobs=1, **PAPERS))
     with ExitStack() as stack:
         clients = [started(stack, n) for n in options.workers]
         lines = [

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import peers
 import report
-from peers import Data, Method
+from peers import PAPERS, Data, Method
 from runs import duel, progress
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.svm import SVC, SVR
@@ -67,20 +67,20 @@ def methods(d):
     yield (
         "regression",
         regression,
-        Method("RVR", lambda: RVR(gamma=surface)),
+        Method("RVR", lambda: RVR(gamma=surface, **PAPERS)),
         Method("SVR", lambda: SVR(gamma=surface, C=1.0, epsilon=0.1)),
     )
     yield (
         "classification",
         classification,
-        Method("RVC", lambda: RVC(gamma=mixture)),
+        Method("RVC", lambda: RVC(gamma=mixture, **PAPERS)),
         Method("SVC", lambda: SVC(gamma=mixture, C=1.0)),
     )
     yield (
         "three outputs",
         outputs,
-        Method("RVR", lambda: RVR(gamma=surface)),
-        Method("RVR of each output", lambda: MultiOutputRegressor(RVR(gamma=surface))),
+        Method("RVR", lambda: RVR(gamma=surface, **PAPERS)),
+        Method("RVR of each output", lambda: MultiOutputRegressor(RVR(gamma=surface, **PAPERS))),
     )
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import report
+from peers import PAPERS
 from report import Table, number
 from scipy.stats import rankdata
 from sets2001 import FOLDER
@@ -34,10 +35,10 @@ WIDTHS = (0.01, 0.1, 0.3, 0.6, 1, 2, 3, 5, 7, 10)
 MACHINES = {
     "GREVM": lambda kernel: GREVM(kernel, n_jobs=1),
     "LREVM": lambda kernel: LREVM(kernel, n_jobs=1),
-    "RVM": lambda kernel: RVC(kernel, n_jobs=1),
+    "RVM": lambda kernel: RVC(kernel, n_jobs=1, **PAPERS),
     "VRVM": lambda kernel: RVC(kernel, scheme="variational", n_jobs=1),
     "VGREVM": lambda kernel: VGREVM(kernel, n_jobs=1),
-    "RVM, mackay": lambda kernel: RVC(kernel, scheme="mackay", n_jobs=1),
+    "RVM, mackay": lambda kernel: RVC(kernel, scheme="mackay", n_jobs=1, **PAPERS),
 }
 REPEATS = 5
 

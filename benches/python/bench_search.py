@@ -15,6 +15,7 @@ import warnings
 import numpy as np
 import report
 from all_subsets import KINDS, best_of_all, problem
+from peers import PAPERS
 from report import Table, milliseconds, number
 from runs import progress
 from sets2001 import friedman, sinc
@@ -69,7 +70,7 @@ def surface(n_rows):
         rng = np.random.default_rng(seed)
         X = rng.uniform(-10, 10, (n_rows, 2))
         y = np.sinc(np.linalg.norm(X, axis=1) / np.pi) + 0.1 * rng.normal(size=n_rows)
-        return RVR(Gaussian(2.5)), X, y
+        return RVR(Gaussian(2.5), **PAPERS), X, y
 
     return make
 
@@ -82,7 +83,8 @@ def spikes(seed):
     n_spikes = 28 + seed % 12
     signal[rng.choice(256, n_spikes, replace=False)] = rng.choice([-1.0, 1.0], n_spikes)
     noise = (0.005, 0.03)[seed % 2]
-    return SparseBayesRegressor(noise_variance=noise**2), Phi, Phi @ signal + noise * rng.normal(size=100)
+    model = SparseBayesRegressor(noise_variance=noise**2, **PAPERS)
+    return model, Phi, Phi @ signal + noise * rng.normal(size=100)
 
 
 def correlated(seed):
@@ -94,7 +96,8 @@ def correlated(seed):
     weights = np.zeros(150)
     weights[rng.choice(150, 10, replace=False)] = rng.choice([-1.0, 1.0], 10) * rng.uniform(0.5, 2.0, 10)
     signal = Phi @ weights
-    return SparseBayesRegressor(fit_intercept=False), Phi, signal + 0.3 * signal.std() * rng.normal(size=200)
+    model = SparseBayesRegressor(fit_intercept=False, **PAPERS)
+    return model, Phi, signal + 0.3 * signal.std() * rng.normal(size=200)
 
 
 def paper(seed):
@@ -108,7 +111,7 @@ def paper(seed):
     draw, argument, width = draws[seed % len(draws)]
     argument = argument if isinstance(argument, tuple) else (argument,)
     data = draw(seed, *argument)
-    return RVR(Gaussian(width)), data.X, data.y
+    return RVR(Gaussian(width), **PAPERS), data.X, data.y
 
 
 #: Name, what makes estimator, X and y from a seed, and how many of a hundred.
@@ -181,7 +184,7 @@ def below_best(kind, n_basis, seed):
     Phi, t, noise = problem(kind, n_basis, seed)
     best = best_of_all(Phi, t, 1.0 / noise)
     fits = [
-        SparseBayesRegressor(fit_intercept=False, noise_variance=noise, search=search).fit(Phi, t)
+        SparseBayesRegressor(fit_intercept=False, noise_variance=noise, search=search, **PAPERS).fit(Phi, t)
         for search in SEARCHES
     ]
     return [best - fit.log_marginal_likelihood_ for fit in fits]

@@ -13,6 +13,7 @@ import time
 import warnings
 
 import numpy as np
+from peers import PAPERS
 
 from sparsebayes import RVR
 from sparsebayes.kernels import Gaussian
@@ -38,7 +39,7 @@ def draw(seed):
 def measure(seed, width, learned):
     """Error, functions, log evidence, seconds and ratio of one fit."""
     X, y, X_test = draw(seed)
-    model = RVR(Gaussian(np.full(N_INPUTS, width)), optimize_kernel=learned)
+    model = RVR(Gaussian(np.full(N_INPUTS, width)), optimize_kernel=learned, **PAPERS)
     start = time.perf_counter()
     model.fit(X, y)
     seconds = time.perf_counter() - start

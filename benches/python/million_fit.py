@@ -12,7 +12,7 @@ import time
 import warnings
 
 import numpy as np
-from peers import MIXTURE_GAMMA, SURFACE_GAMMA, mixture, n_functions, sinc, surface
+from peers import MIXTURE_GAMMA, PAPERS, SURFACE_GAMMA, mixture, n_functions, sinc, surface
 from report import n_cores
 from runs import peak_memory
 from sklearn.kernel_approximation import Nystroem
@@ -30,11 +30,11 @@ SHARE_OF_MEMORY = 0.85
 
 
 def rvr(n_candidates):
-    return RVR(gamma=SURFACE_GAMMA, candidates=n_candidates, random_state=0)
+    return RVR(gamma=SURFACE_GAMMA, candidates=n_candidates, random_state=0, **PAPERS)
 
 
 def rvc(n_candidates):
-    return RVC(gamma=MIXTURE_GAMMA, candidates=n_candidates, random_state=0)
+    return RVC(gamma=MIXTURE_GAMMA, candidates=n_candidates, random_state=0, **PAPERS)
 
 
 def nystroem_ridge(n_candidates):

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 import kept
 import numpy as np
 import sets2010
+from peers import PAPERS
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler
@@ -47,7 +48,7 @@ def model(method, arguments, n_inputs):
     if method == DENSE:
         return MRVM2(**arguments, fit_intercept=False, prune=False, n_jobs=1)
     if method == "RVC":
-        return RVC(**arguments, multi_class="softmax", n_jobs=1)
+        return RVC(**arguments, multi_class="softmax", n_jobs=1, **PAPERS)
     if method == "KNN":
         return GridSearchCV(KNeighborsClassifier(), {"n_neighbors": NEIGHBOURS}, cv=INNER)
     grid = {"C": SVC_C, "gamma": [factor / n_inputs for factor in SVC_GAMMA]}

@@ -10,6 +10,7 @@ import warnings
 from dataclasses import asdict, dataclass
 
 import numpy as np
+from peers import PAPERS
 from sklearn.linear_model import (
     ARDRegression,
     LassoCV,
@@ -85,6 +86,7 @@ def estimator(method, signal):
             scheme=scheme,
             search=search,
             n_jobs=1,
+            **PAPERS,
         )
     if method == "ARDRegression":
         return ARDRegression(fit_intercept=False)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from peers import PAPERS
 from sklearn.svm import SVR
 
 from sparsebayes import RVR, Predictor
@@ -84,7 +85,7 @@ def fitted():
         X, y = draw(seed)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            est = RVR(gamma=GAMMA).fit(X, y)
+            est = RVR(gamma=GAMMA, **PAPERS).fit(X, y)
         if len(est.relevance_) == N_FUNCTIONS and -1 in est.active_:
             return est, X, y
     raise SystemExit(f"no fit of {MOST_DRAWS} keeps {N_FUNCTIONS} functions and the intercept")

@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+from peers import PAPERS
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
@@ -26,11 +27,11 @@ def candidates(benchmark, draw):
     gammas = {"gamma": list(median_gamma(draw.X) * GAMMAS[:: benchmark.every_nth_width])}
     costs = {"C": [0.1, 1.0, 10.0, 100.0, 1000.0]}
     if benchmark.task == "classification":
-        ours = RVC(multi_class=benchmark.multi_class)
+        ours = RVC(multi_class=benchmark.multi_class, **PAPERS)
         return {"ours": (ours, gammas), "SVM": (SVC(), gammas | costs)}
     spread = np.std(draw.y)
     costs = {"C": [spread * c for c in costs["C"]], "epsilon": [0.03 * spread, 0.1 * spread, 0.3 * spread]}
-    return {"ours": (RVR(), gammas), "SVM": (SVR(), gammas | costs)}
+    return {"ours": (RVR(**PAPERS), gammas), "SVM": (SVR(), gammas | costs)}
 
 
 def tuned(benchmark, draws):

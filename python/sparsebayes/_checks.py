@@ -147,12 +147,16 @@ _COMPLEXITIES: Final[dict[str, float | Literal["bic", "ebic"]]] = {
 
 def _complexity(estimator: Any, scheme: Scheme) -> float | Literal["bic", "ebic"]:
     value = getattr(estimator, "complexity", "none")
+    if isinstance(value, str) and value == "auto":
+        if scheme != "sequential" or tuple(estimator.alpha_prior) != (0.0, 0.0):
+            return 0.0
+        return 0.5 if hasattr(estimator, "kernel") else "ebic"
     if isinstance(value, str):
-        weight = _COMPLEXITIES[check_choice("complexity", value, tuple(_COMPLEXITIES))]
+        weight = _COMPLEXITIES[check_choice("complexity", value, ("auto", *_COMPLEXITIES))]
     else:
         weight = check_real("complexity", value)
         if not 0.0 <= weight <= 1e6:
-            choices = ", ".join(map(repr, _COMPLEXITIES))
+            choices = ", ".join(map(repr, ("auto", *_COMPLEXITIES)))
             raise ValueError(f"complexity must be between 0 and 1e6, or one of {choices}; got {value!r}")
     if weight != 0.0 and scheme != "sequential":
         raise ValueError(f"complexity={value!r} needs scheme='sequential'; or set complexity='none'")
@@ -162,6 +166,8 @@ def _complexity(estimator: Any, scheme: Scheme) -> float | Literal["bic", "ebic"
 def has_flat_intercept(estimator: Any) -> bool:
     """Whether the intercept of this estimator has a flat prior."""
     penalized = check_flag("penalize_intercept", getattr(estimator, "penalize_intercept", True))
+    # The variational scheme and the softmax have no flat priors.
+    penalized = penalized or estimator.scheme == "variational"
     return check_flag("fit_intercept", estimator.fit_intercept) and not penalized
 
 

@@ -45,8 +45,8 @@ class Classification(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit
     _labels = True
 
     multi_class: str = "ovr"
-    penalize_intercept: bool = True
-    complexity: float | str = "none"
+    penalize_intercept: bool = False
+    complexity: float | str = "auto"
     scheme: Scheme = "sequential"
     alpha_prior: tuple[float, float] = (0.0, 0.0)
     memory_limit: int | str | None = None
@@ -179,8 +179,8 @@ class RVC(Classification):
     {classes_}
     {kernel_functions}
     alpha_ : ndarray of shape (n_active,) or (n_active, n_classes)
-        Prior precisions of the weights. With more than two classes a column for each; inf if a class does not
-        use a function.
+        Prior precisions of the weights; 0 of an intercept with a flat prior. With more than two classes a
+        column for each; inf if a class does not use a function.
     mu_ : ndarray of shape (n_active,) or (n_active, n_classes)
         Posterior mode of the weights; 0 if a class does not use a function.
     sigma_ : ndarray of shape (n_active, n_active) or (n_classes, n_active, n_active)

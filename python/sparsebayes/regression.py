@@ -61,8 +61,8 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
     noise_variance: float | ArrayLike | None = None
     shared_noise: bool = False
     noise_prior: tuple[float, float] = (0.0, 0.0)
-    penalize_intercept: bool = True
-    complexity: float | str = "none"
+    penalize_intercept: bool = False
+    complexity: float | str = "auto"
     scheme: Scheme = "sequential"
     alpha_prior: tuple[float, float] = (0.0, 0.0)
     memory_limit: int | str | None = None
@@ -319,7 +319,7 @@ class RVR(Regression):
     ----------
     {kernel_functions}
     alpha_ : ndarray of shape (n_active,)
-        Prior precisions of the weights.
+        Prior precisions of the weights; 0 of an intercept with a flat prior.
     mu_ : ndarray of shape (n_active,)
         Posterior mean of the weights.
     sigma_ : ndarray of shape (n_active, n_active)

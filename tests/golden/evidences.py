@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from problems import BARE, PROBLEMS, mixture, sinc_2d
+from problems import BARE, PAPERS, PROBLEMS, mixture, sinc_2d
 from sparsebayes import RVC, RVR, SparseBayesRegressor
 
 PATH = Path(__file__).parent / "evidences.json"
@@ -28,7 +28,7 @@ def columns(n: int) -> Any:
     weights = rng.normal(size=20)
     inside = rng.choice(n // 4, 20, replace=False)
     y = X[:, inside] @ weights + 0.1 * rng.normal(size=n)
-    return SparseBayesRegressor(**BARE).fit(X, y)
+    return SparseBayesRegressor(**BARE, **PAPERS).fit(X, y)
 
 
 def ten_inputs(n: int) -> tuple[Any, Any]:
@@ -43,14 +43,14 @@ def fitted() -> Iterator[tuple[str, Any]]:
     for name, problem in PROBLEMS.items():
         yield name, problem.fitted()
     for n in (500, 1000, 2000, 4000):
-        yield f"benchmark-surface-{n}", RVR(gamma=1 / 2.5**2).fit(*sinc_2d(n))
-        yield f"benchmark-mixture-{n}", RVC(gamma=1.0).fit(*mixture(n))
+        yield f"benchmark-surface-{n}", RVR(gamma=1 / 2.5**2, **PAPERS).fit(*sinc_2d(n))
+        yield f"benchmark-mixture-{n}", RVC(gamma=1.0, **PAPERS).fit(*mixture(n))
     for n in (1000, 2000):
         yield f"benchmark-columns-{n}", columns(n)
     for n in (500, 1000):
         X, y = ten_inputs(n)
-        yield f"benchmark-ten-inputs-{n}", RVR(gamma=0.05).fit(X, y)
-        yield f"benchmark-ten-inputs-classes-{n}", RVC(gamma=0.05).fit(X, y > 0)
+        yield f"benchmark-ten-inputs-{n}", RVR(gamma=0.05, **PAPERS).fit(X, y)
+        yield f"benchmark-ten-inputs-classes-{n}", RVC(gamma=0.05, **PAPERS).fit(X, y > 0)
 
 
 def numbers(model: Any) -> list[float]:

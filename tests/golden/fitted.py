@@ -33,18 +33,19 @@ def fitted() -> Iterator[tuple[str, Any, Any, dict[str, float]]]:
     two = (X**2).sum(axis=1) + rng.standard_normal(80) < 5
     three = np.digitize(X[:, 0] + 0.5 * rng.standard_normal(80), [-1, 1])
     kernel = Gaussian(1.5)
+    papers: dict[str, Any] = {"penalize_intercept": True, "complexity": "none"}
     regressions = {
-        "RVR": RVR(kernel),
-        "RVR, mackay": RVR(kernel, scheme="mackay"),
+        "RVR": RVR(kernel, **papers),
+        "RVR, mackay": RVR(kernel, scheme="mackay", **papers),
         "RVR, variational": RVR(kernel, scheme="variational"),
-        "SparseBayesRegressor": SparseBayesRegressor(fit_intercept=True),
+        "SparseBayesRegressor": SparseBayesRegressor(fit_intercept=True, **papers),
         "GREVMRegressor": GREVMRegressor(kernel),
     }
     for name, est in regressions.items():
         yield name, est.fit(X, y), X, TOLERANCES
-    yield "RVR, two outputs", RVR(kernel).fit(X, Y), X, TOLERANCES
-    yield "RVC", RVC(kernel).fit(X, two), X, TOLERANCES
-    yield "RVC, softmax", RVC(kernel, multi_class="softmax").fit(X, three), X, TOLERANCES
+    yield "RVR, two outputs", RVR(kernel, **papers).fit(X, Y), X, TOLERANCES
+    yield "RVC", RVC(kernel, **papers).fit(X, two), X, TOLERANCES
+    yield "RVC, softmax", RVC(kernel, multi_class="softmax", **papers).fit(X, three), X, TOLERANCES
     for kind in (MRVM1, MRVM2, GREVM, LREVM, VGREVM):
         labels = three if kind in (MRVM1, MRVM2) else two
         yield kind.__name__, kind(kernel).fit(X, labels), X, LOOSE

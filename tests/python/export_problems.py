@@ -74,7 +74,8 @@ OF_SEVERAL_OUTPUTS = [
     RVR("linear"),
     RVR(gamma=0.3, fit_intercept=False),
     RVR(gamma=0.3, shared_noise=True),
-    SparseBayesRegressor(fit_intercept=True),
+    RVR(gamma=0.3, penalize_intercept=True, complexity="none"),
+    SparseBayesRegressor(fit_intercept=True, complexity="none"),
 ]
 CLASSIFIERS = [
     RVC(gamma=0.3),
@@ -86,8 +87,8 @@ CLASSIFIERS = [
     RVC(gamma=0.3, multi_class="softmax"),
     RVC("linear", multi_class="softmax"),
     RVC(gamma=0.3, scheme="variational"),
-    SparseBayesClassifier(fit_intercept=False),
-    SparseBayesClassifier(fit_intercept=True, multi_class="softmax"),
+    SparseBayesClassifier(fit_intercept=False, complexity="none"),
+    SparseBayesClassifier(fit_intercept=True, multi_class="softmax", complexity="none"),
     GREVM(gamma=0.3),
     LREVM(gamma=0.3, fit_intercept=False),
     VGREVM([Gaussian(2.0), Linear()]),

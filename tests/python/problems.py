@@ -27,6 +27,8 @@ ESTIMATORS = {
 ON_KERNELS = [kind for kind in ESTIMATORS.values() if "kernel" in kind().get_params()]
 #: For columns without an intercept beside them.
 BARE = {"fit_intercept": False}
+#: The model of the papers, which has no other priors than those of the precisions.
+PAPERS = {"penalize_intercept": True, "complexity": "none"}
 
 
 class Problem(NamedTuple):
@@ -191,7 +193,7 @@ def standardised(X):
 
 def kernel_regression() -> Iterator[Problem]:
     def problem(name, data, kernel, *, weights=None, **settings):
-        return Problem(name, partial(RVR, kernel, **settings), *data, weights, "regression")
+        return Problem(name, partial(RVR, kernel, **PAPERS | settings), *data, weights, "regression")
 
     for n, width in [(50, 3.0), (100, 3.0), (200, 1.6), (500, 3.0), (1000, 3.0), (1000, 6.0)]:
         yield problem(f"sinc-1d-{n}-width-{width}", sinc_1d(n, seed=n), Gaussian(width))
@@ -239,7 +241,7 @@ def kernel_regression() -> Iterator[Problem]:
 
 def column_regression() -> Iterator[Problem]:
     def problem(name, X, y, *, weights=None, status="converged", **settings):
-        make = partial(SparseBayesRegressor, **BARE | settings)
+        make = partial(SparseBayesRegressor, **PAPERS | BARE | settings)
         return Problem(name, make, X, y, weights, "regression", status)
 
     yield problem("spikes-fixed-noise", *spikes(seed=0), noise_variance=0.005**2)
@@ -281,10 +283,10 @@ def column_regression() -> Iterator[Problem]:
 
 def classification() -> Iterator[Problem]:
     def kernels(name, data, weights=None, *, kernel="rbf", **settings):
-        return Problem(name, partial(RVC, kernel, **settings), *data, weights, "classification")
+        return Problem(name, partial(RVC, kernel, **PAPERS | settings), *data, weights, "classification")
 
     def basis(name, data, weights=None, **settings):
-        make = partial(SparseBayesClassifier, **BARE | settings)
+        make = partial(SparseBayesClassifier, **PAPERS | BARE | settings)
         return Problem(name, make, *data, weights, "classification")
 
     for n in [100, 250, 500]:
@@ -323,7 +325,7 @@ def classification() -> Iterator[Problem]:
 
 def counts() -> Iterator[Problem]:
     def problem(name, X, mean, seed, weights=None, **settings):
-        make = partial(SparseBayesRegressor, **BARE | {"likelihood": "poisson"} | settings)
+        make = partial(SparseBayesRegressor, **PAPERS | BARE | {"likelihood": "poisson"} | settings)
         y = np.random.default_rng(seed).poisson(mean).astype(float)
         return Problem(name, make, X, y, weights, "poisson")
 

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from problems import assert_certified, sinc_2d, two_classes
+from problems import PAPERS, assert_certified, sinc_2d, two_classes
 from reference import best_alpha, contribution, laplace_statistics, statistics
 from sparsebayes import RVC, RVR, _core
 from sparsebayes._data import design
@@ -76,7 +76,7 @@ def gains_outside(model, Phi, t, columns, likelihood):
 def test_screened_sweeps_end_at_an_optimum_by_the_dense_reference(in_blocks, likelihood):
     """For wide kernels a few landmarks are enough, so that bounds decide; the reference shares no code."""
     X, y = sinc_2d(2000) if likelihood == "gaussian" else two_classes(2000)
-    model = RVR(Gaussian(5.0)) if likelihood == "gaussian" else RVC(Gaussian(2.0))
+    model = RVR(Gaussian(5.0), **PAPERS) if likelihood == "gaussian" else RVC(Gaussian(2.0), **PAPERS)
     Phi = np.column_stack([np.ones(len(X)), model.fit(X, y).kernel(X, X)])
     assert gains_outside(model, Phi, y, model.active_ + 1, likelihood) <= 1e-6
     assert_certified(model, X, y)
@@ -86,11 +86,11 @@ def test_the_evidence_is_not_below_that_of_a_fit_in_one_piece(monkeypatch):
     differences = []
     for seed in range(16):
         X, y = sinc_2d(1000, seed=seed)
-        whole = RVR(Gaussian(2.5)).fit(X, y)
+        whole = RVR(Gaussian(2.5), **PAPERS).fit(X, y)
         with monkeypatch.context() as patch:
             patch.setattr(design, "_MAX_UNBLOCKED", 0)
             patch.setattr(design, "_BLOCK_SIZES", (512, 512, 128, 512, 3))
-            parts = RVR(Gaussian(2.5)).fit(X, y)
+            parts = RVR(Gaussian(2.5), **PAPERS).fit(X, y)
         differences.append(parts.log_marginal_likelihood_ - whole.log_marginal_likelihood_)
     assert np.mean(differences) > -1.5
 

@@ -15,7 +15,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import sparsebayes
-from problems import assert_certified, sinc_2d, two_classes
+from problems import PAPERS, assert_certified, sinc_2d, two_classes
 from reference import gaussian, kernel_matrix
 from sparsebayes import RVC, RVR, SparseBayesClassifier, SparseBayesRegressor, inspection
 from sparsebayes.kernels import Custom, Gaussian, Laplacian, Linear, OnColumns, Polynomial
@@ -62,8 +62,10 @@ def assert_same(model, columns, names, rtol=1e-8):
 def test_a_regression_equals_that_on_the_explicit_matrix(kernels, weighted, surface):
     X, y = surface
     w = np.random.default_rng(3).integers(0, 4, len(X)).astype(float) if weighted else None
-    model = RVR(kernels, candidates=GRID, tol=1e-9).fit(X, y, w)
-    columns = SparseBayesRegressor(fit_intercept=False, tol=1e-9).fit(dictionary(kernels, X, GRID), y, w)
+    model = RVR(kernels, candidates=GRID, tol=1e-9, **PAPERS).fit(X, y, w)
+    columns = SparseBayesRegressor(fit_intercept=False, tol=1e-9, **PAPERS).fit(
+        dictionary(kernels, X, GRID), y, w
+    )
     assert_same(model, columns, np.arange(-1, len(kernels) * len(GRID)))
     np.testing.assert_array_equal(model.relevance_vectors_, GRID[model.relevance_])
     new = X[::3] + 0.1
@@ -75,8 +77,8 @@ def test_a_regression_equals_that_on_the_explicit_matrix(kernels, weighted, surf
 @pytest.mark.parametrize("multi_class", ["ovr", "softmax"])
 def test_a_classifier_equals_that_on_the_explicit_matrix(multi_class, three):
     X, y = three
-    model = RVC(WIDE, candidates=GRID[::2], multi_class=multi_class, tol=1e-9).fit(X, y)
-    columns = SparseBayesClassifier(fit_intercept=False, multi_class=multi_class, tol=1e-9)
+    model = RVC(WIDE, candidates=GRID[::2], multi_class=multi_class, tol=1e-9, **PAPERS).fit(X, y)
+    columns = SparseBayesClassifier(fit_intercept=False, multi_class=multi_class, tol=1e-9, **PAPERS)
     columns.fit(dictionary([WIDE], X, GRID[::2]), y)
     # The evidence hardly depends on some of the precisions.
     assert_same(model, columns, np.arange(-1, len(GRID[::2])), rtol=1e-7)
@@ -89,7 +91,7 @@ def test_a_classifier_equals_that_on_the_explicit_matrix(multi_class, three):
 def test_every_scheme_takes_given_centres(scheme, sinc):
     X, y = sinc
     centres = np.linspace(-9, 9, 12)[:, np.newaxis]
-    model = RVR(WIDE, candidates=centres, scheme=scheme).fit(X, y)
+    model = RVR(WIDE, candidates=centres, scheme=scheme, **PAPERS).fit(X, y)
     columns = SparseBayesRegressor(fit_intercept=False, scheme=scheme).fit(dictionary([WIDE], X, centres), y)
     np.testing.assert_array_equal(model.active_, columns.active_ - 1)
     np.testing.assert_allclose(model.alpha_, columns.alpha_, rtol=1e-5)
@@ -203,7 +205,9 @@ def test_chosen_rows_cover_the_inputs(offset, scale):
     places = np.stack(np.meshgrid([-10, 0, 10], [-10, 0, 10]), axis=-1).reshape(-1, 2)
     clump = np.repeat(np.arange(9), sizes)
     X = scale * (offset + places[clump] + 0.1 * rng.normal(size=(len(clump), 2)))
-    model = RVR(Gaussian(10.0 * scale), gamma="auto", candidates=18, random_state=0, noise_variance=1.0)
+    model = RVR(
+        Gaussian(10.0 * scale), gamma="auto", candidates=18, random_state=0, noise_variance=1.0, **PAPERS
+    )
     model.fit(X, rng.normal(size=len(X)))
     assert set(clump[model.candidate_rows_]) == set(range(9))
 
@@ -309,7 +313,7 @@ CANDIDATES = {"rows": 25, "centres": GRID}
 def test_extra_columns_follow_the_candidates(kernel, candidates, surface):
     X, y = surface
     y = y + 2.0 * (X[:, 0] > 0.0)
-    model = RVR(kernel, candidates=candidates, extra_basis=steps, random_state=0).fit(X, y)
+    model = RVR(kernel, candidates=candidates, extra_basis=steps, random_state=0, **PAPERS).fit(X, y)
     size = len(X) if isinstance(candidates, int) else len(GRID)
     n_kernels = len(kernel) if isinstance(kernel, list) else 1
     extra = model.active_ - n_kernels * size
@@ -319,7 +323,7 @@ def test_extra_columns_follow_the_candidates(kernel, candidates, surface):
     centres = model.candidates_
     extra = steps(X) - steps(X).mean(axis=0)
     matrix = np.hstack([np.ones((len(X), 1)), *[k(X, centres) for k in kernels], extra])
-    columns = SparseBayesRegressor(fit_intercept=False).fit(matrix, y)
+    columns = SparseBayesRegressor(fit_intercept=False, **PAPERS).fit(matrix, y)
     np.testing.assert_allclose(model.log_marginal_likelihood_, columns.log_marginal_likelihood_, rtol=1e-8)
     np.testing.assert_allclose(model.predict(X), columns.predict(matrix), atol=1e-6)
     assert_certified(model, X, y)

@@ -8,7 +8,7 @@ import pytest
 from sklearn.base import clone, is_regressor
 from sklearn.exceptions import ConvergenceWarning
 
-from problems import ON_KERNELS, assert_certified
+from problems import ON_KERNELS, PAPERS, assert_certified
 from provider_reference import NumpyRows
 from sparsebayes import (
     MRVM1,
@@ -64,6 +64,17 @@ def test_the_warning_of_an_empty_model_names_the_inputs(kind):
     assert all(text in str(warning.message) for text in ("'empty'", "far too wide", "may not explain y"))
 
 
+@pytest.mark.parametrize("kind", [RVR, RVC])
+def test_a_kernel_too_wide_for_rounding_is_named(kind):
+    X, y = rows()
+    y = y if kind is RVR else (y > 0).astype(int)
+    model, warning = warned(lambda: kind(gamma=1e-7).fit(X, y))
+    np.testing.assert_array_equal(model.active_, [-1])
+    assert model.status_ in ("empty", "stalled")
+    assert "has no functions" in str(warning.message)
+    assert "far too wide" in str(warning.message)
+
+
 @pytest.mark.parametrize("multi_class", ["ovr", "softmax"])
 @pytest.mark.parametrize("candidates", [None, 20])
 def test_several_classes_are_empty_if_all_are(multi_class, candidates):
@@ -83,7 +94,7 @@ def test_the_warning_of_an_empty_model_names_the_cause():
         (MRVM1(gamma=1e8), X, labels, None, "far too narrow"),
         (RVC(), np.ones((120, 2)), X[:, 0] > 0.5, None, "All rows of X are the same"),
         (RVR(), np.ones((120, 2)), y, None, "All rows of X are the same"),
-        (RVR("poly", gamma=1e-6, coef0=1.0), X, y, None, "centre and scale X"),
+        (RVR("poly", gamma=1e-6, coef0=1.0, **PAPERS), X, y, None, "centre and scale X"),
         (RVR("precomputed"), np.ones((120, 120)) - 1e-12 * np.eye(120), y, None, "tells nothing"),
         (RVR(), X, y, np.full(120, 1e-6), r"sums to 0.00012 over 120 rows.*y_std"),
         (RVC(), X, labels, np.full(120, 1e-6), "sample_weight counts rows"),
@@ -196,7 +207,7 @@ def test_kernels_with_a_width_for_each_input_do_not_warn():
 
 def test_the_overfit_warning_names_a_narrow_kernel():
     X, y = rows(500, 50)
-    model, warning = warned(lambda: RVR(gamma=1 / 100).fit(X, y))
+    model, warning = warned(lambda: RVR(gamma=1 / 100, **PAPERS).fit(X, y))
     assert warning.category is OverfitWarning
     assert f"{len(model.active_)} functions for 500 rows: the kernel is too narrow" in str(warning.message)
     assert "there is no noise; error bars are too small" in str(warning.message)
@@ -205,33 +216,37 @@ def test_the_overfit_warning_names_a_narrow_kernel():
 
 def test_overfitting_counts_parameters_and_rows():
     X, y = rows(60, 10)
-    model, warning = warned(lambda: RVR(gamma=0.3).fit(X, y))
+    model, warning = warned(lambda: RVR(gamma=0.3, **PAPERS).fit(X, y))
     gamma = 1.0 - model.alpha_ * model.sigma_.diagonal()
     assert gamma.sum() > 30
     assert warning.category is OverfitWarning
-    given, warning = warned(lambda: RVR(gamma=0.3, noise_variance=1e-4).fit(X, y))
+    given, warning = warned(lambda: RVR(gamma=0.3, noise_variance=1e-4, **PAPERS).fit(X, y))
     assert (given.status_, warning) == ("converged", None)  # the remedy
-    wide, warning = warned(lambda: RVR(gamma=0.01).fit(X, y))
+    wide, warning = warned(lambda: RVR(gamma=0.01, **PAPERS).fit(X, y))
     assert (1.0 - wide.alpha_ * wide.sigma_.diagonal()).sum() < 30
     assert warning is None
     # Weights count rows, but never more rows than there are.
-    _, warning = warned(lambda: RVR(gamma=0.3).fit(X, y, sample_weight=np.full(60, 0.9)))
+    _, warning = warned(lambda: RVR(gamma=0.3, **PAPERS).fit(X, y, sample_weight=np.full(60, 0.9)))
     assert "46 functions for 54 rows (the sum of sample_weight):" in str(warning.message)
-    _, warning = warned(lambda: RVR(gamma=0.3).fit(X, y, sample_weight=np.full(60, 100.0)))
+    _, warning = warned(lambda: RVR(gamma=0.3, **PAPERS).fit(X, y, sample_weight=np.full(60, 100.0)))
     assert "functions for 60 rows:" in str(warning.message)
 
 
 def test_every_kind_of_fit_warns_of_overfitting():
     X, y = rows(60, 10)
-    narrow, bare = RVR(gamma=0.3, candidates=X), SparseBayesRegressor(fit_intercept=False)
+    narrow = RVR(gamma=0.3, candidates=X, **PAPERS)
+    bare = SparseBayesRegressor(fit_intercept=False, **PAPERS)
     columns = np.random.default_rng(0).normal(size=(40, 100))
     noise = np.random.default_rng(1).normal(size=(40, 2))
     for fit, what in [
         (lambda: narrow.fit(halves(X, y)), "functions for 60 rows"),
         (lambda: narrow.partial_fit(X, y), "functions for 60 rows"),
-        (lambda: RVR(gamma=0.3).fit(X, np.column_stack([y, -y[::-1]])), "functions for 60 rows"),
-        (lambda: SparseBayesRegressor().fit(columns, noise[:, 0]), "columns for 40 rows: the columns are"),
-        (lambda: SparseBayesRegressor().fit(columns, noise), "columns for 40 rows: the columns are"),
+        (lambda: RVR(gamma=0.3, **PAPERS).fit(X, np.column_stack([y, -y[::-1]])), "functions for 60 rows"),
+        (
+            lambda: SparseBayesRegressor(**PAPERS).fit(columns, noise[:, 0]),
+            "columns for 40 rows: the columns are",
+        ),
+        (lambda: SparseBayesRegressor(**PAPERS).fit(columns, noise), "columns for 40 rows: the columns are"),
         (lambda: bare.fit_provider(NumpyRows(columns, noise[:, 0]), n_samples=40), "columns for 40 rows"),
         (lambda: GREVMRegressor(gamma=0.3).fit(X, y), "relevant eigenvectors for 60 rows"),
     ]:
@@ -243,11 +258,11 @@ def test_every_kind_of_fit_warns_of_overfitting():
 def test_noise_free_problems_give_one_warning():
     x = np.arange(5.0)
     for y in (x**3 - 2 * x**2 + 1, np.column_stack([x**3 - 1, x])):
-        model, warning = warned(lambda y=y: SparseBayesRegressor().fit(np.vander(x, 4), y))
+        model, warning = warned(lambda y=y: SparseBayesRegressor(**PAPERS).fit(np.vander(x, 4), y))
         assert issubclass(warning.category, ConvergenceWarning)
         assert model.status_ == "noise_floor"
         assert "'noise_floor'" in str(warning.message)
-    _, warning = warned(lambda: RVR("poly", coef0=1.0).fit(x[:, None], x**3))
+    _, warning = warned(lambda: RVR("poly", coef0=1.0, **PAPERS).fit(x[:, None], x**3))
     assert "4 functions for 5 rows" in str(warning.message)
 
 
@@ -295,8 +310,15 @@ def test_several_targets_far_from_zero():
 
 def test_the_remedy_of_targets_far_from_zero_is_named():
     X, y = rows(80, 2)
-    with pytest.warns(ConvergenceWarning, match="subtract its mean, or set fit_intercept=True"):
-        SparseBayesRegressor(fit_intercept=False).fit(X, y + 1e9)
+    for settings, status in (({}, "empty"), (PAPERS, "alpha_floor")):
+        bare = SparseBayesRegressor(fit_intercept=False, **settings)
+        with pytest.warns(
+            ConvergenceWarning, match=f"{status}.*subtract its mean, or set fit_intercept=True"
+        ):
+            bare.fit(X, y + 1e9)
     sums = SufficientStatistics(2).update(X, y + 1e9)
     with pytest.warns(ConvergenceWarning, match="alpha_floor.*far from 0.*subtract its mean"):
-        SparseBayesRegressor(fit_intercept=True).fit_statistics(sums)
+        SparseBayesRegressor(**PAPERS).fit_statistics(sums)
+    # An intercept with a flat prior has no precision to reach a floor.
+    flat = SparseBayesRegressor().fit_statistics(sums)
+    np.testing.assert_allclose(flat.coef_, SparseBayesRegressor().fit(X, y).coef_, rtol=1e-5)

@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, PolynomialFeatures, StandardScaler
 
-from problems import active_functions, assert_certified, squares
+from problems import PAPERS, active_functions, assert_certified, squares
 from reference import log_evidence, posterior, predict
 from sparsebayes import RVC, RVR, _core
 from sparsebayes.inspection import certificate
@@ -28,11 +28,11 @@ def toy(seed, n=100):
 @pytest.mark.parametrize("seed", range(5))
 def test_linear_terms_of_the_papers_toy_are_found(seed):
     X, y = toy(seed)
-    model = RVR(Gaussian((3.0, 100.0)), extra_basis="linear").fit(X, y)
+    model = RVR(Gaussian((3.0, 100.0)), extra_basis="linear", **PAPERS).fit(X, y)
     assert model.status_ == "converged"
     np.testing.assert_allclose(model.extra_coef_, [[0.0, 0.1]], atol=0.02)
     assert 201 > model.active_[-1] >= 100
-    without = RVR(Gaussian((3.0, 100.0))).fit(X, y)
+    without = RVR(Gaussian((3.0, 100.0)), **PAPERS).fit(X, y)
     assert model.log_marginal_likelihood_ > without.log_marginal_likelihood_ + 10.0
     assert len(model.relevance_) < len(without.relevance_)
     if seed < 2:
@@ -47,7 +47,7 @@ def test_linear_terms_of_the_papers_toy_are_found(seed):
 def test_models_agree_with_the_dense_formulas(kernels, surface):
     X, y = surface
     w = np.random.default_rng(3).integers(0, 4, len(X)).astype(float)
-    model = RVR(kernels, extra_basis=squares).fit(X, y, w)
+    model = RVR(kernels, extra_basis=squares, **PAPERS).fit(X, y, w)
     extra = squares(X) - np.average(squares(X), axis=0, weights=w)
     Phi, _ = active_functions(model, X, model.kernel_, len(X), extra)
     used = w > 0

@@ -9,6 +9,7 @@ from scipy.stats import multivariate_normal
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
+from problems import PAPERS, assert_same_bits
 from sparsebayes import (
     RVC,
     RVR,
@@ -113,11 +114,11 @@ def test_a_wide_kernel_is_not_empty():
     X = rng.normal(size=(240, 10))
     y = 10 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 20 * (X[:, 2] - 0.5) ** 2 + 10 * X[:, 3] + 5 * X[:, 4]
     y = (y - y.mean()) / y.std()
-    flat = RVR(gamma=0.0016, penalize_intercept=False).fit(X, y)
+    flat = RVR(gamma=0.0016, complexity="none").fit(X, y)
     assert len(flat.relevance_) > 5
     assert flat.score(X, y) > 0.5
     with pytest.warns(ConvergenceWarning, match="empty"):
-        RVR(gamma=0.0016).fit(X, y)
+        RVR(gamma=0.0016, **PAPERS).fit(X, y)
 
 
 def test_served_models_agree(rows):
@@ -190,12 +191,26 @@ def test_bad_arguments_are_named(rows):
     X, y = rows
     with pytest.raises(TypeError, match="penalize_intercept must be True or False"):
         RVR(penalize_intercept="no").fit(X, y)
-    with pytest.raises(ValueError, match="penalize_intercept=True"):
-        RVR(penalize_intercept=False, scheme="variational").fit(X, y)
+
+
+def test_the_variational_scheme_and_the_softmax_have_no_flat_prior(rows):
+    X, y = rows
+    labels = np.digitize(y, [4.5, 5.5])
+    for kind, target, settings in (
+        (RVR, y, {"scheme": "variational"}),
+        (RVC, labels, {"multi_class": "softmax", "complexity": "none"}),
+    ):
+        flat, proper = (
+            kind(gamma=0.5, penalize_intercept=each, **settings).fit(X, target) for each in (False, True)
+        )
+        assert_same_bits(flat, proper)
+        assert proper.alpha_.min() > 0.0
 
 
 @pytest.mark.parametrize("scheme", ["sequential", "mackay", "em"])
 def test_priors_of_precisions_leave_the_intercept_alone(rows, scheme):
     X, y = rows
-    model = RVR(gamma=0.5, penalize_intercept=False, complexity="none", scheme=scheme, alpha_prior=(0.05, 0.3))
+    model = RVR(
+        gamma=0.5, penalize_intercept=False, complexity="none", scheme=scheme, alpha_prior=(0.05, 0.3)
+    )
     certify(model.fit(X, y), X, y)

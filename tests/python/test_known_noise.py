@@ -6,7 +6,7 @@ from scipy.stats import multivariate_normal
 from sklearn.base import clone
 from sklearn.model_selection import KFold, cross_val_predict
 
-from problems import assert_certified
+from problems import PAPERS, assert_certified
 from sparsebayes import MRVM1, RVR, SparseBayesRegressor
 from sparsebayes.inspection import certificate
 from sparsebayes.kernels import Gaussian
@@ -38,15 +38,15 @@ def assert_close(found, expected, **tolerance):
         np.testing.assert_allclose(got, wanted, **tolerance)
 
 
-def fitted(name, scale=1.0, unit=1.0, **weights):
+def fitted(name, scale=1.0, unit=1.0, **settings):
     """Return the model fitted to y times ``scale`` and y_std times ``scale * unit``, and its rows."""
     est, rows = FITS[name]
-    est = clone(est)
+    est = clone(est).set_params(**settings)
     if est.noise_variance is not None:
         est.set_params(noise_variance=est.noise_variance / unit**2)
     shape, rate = est.noise_prior
     est.set_params(noise_prior=(shape, rate / unit**2))  # of beta, in units of y_std squared
-    return est.fit(rows, scale * Y, y_std=scale * unit * STD, **weights), rows
+    return est.fit(rows, scale * Y, y_std=scale * unit * STD), rows
 
 
 @pytest.mark.parametrize("name", FITS)
@@ -54,12 +54,14 @@ def test_a_model_of_known_noise_is_certified(name):
     model, rows = fitted(name)
     assert assert_certified(model, rows, Y, y_std=STD).max_mean_error <= 1e-6
     if model.noise_prior == (0.0, 0.0):  # otherwise the path is that of the log posterior
+        model, rows = fitted(name, complexity="none")
+        assert_certified(model, rows, Y, y_std=STD)
         assert model.log_marginal_likelihood_path_[-1] == pytest.approx(model.log_marginal_likelihood_)
 
 
 @pytest.mark.parametrize("name", ["kernel", "fixed noise", "columns"])
 def test_the_evidence_is_the_density_of_the_targets(name):
-    model, rows = fitted(name)
+    model, rows = fitted(name, **PAPERS)
     phi = model._basis.functions(model.active_, rows, None)
     covariance = np.diag(model.noise_variance_ * STD**2) + (phi / model.alpha_) @ phi.T
     expected = multivariate_normal(np.zeros(len(Y)), covariance).logpdf(Y)
@@ -170,7 +172,7 @@ def test_error_bars_cover_targets_of_known_noise():
 
 def test_records_give_the_noise_in_units_of_y_std():
     records = []
-    model = RVR(Gaussian(2.0), callback=records.append).fit(X, Y, y_std=STD)
+    model = RVR(Gaussian(2.0), complexity="none", callback=records.append).fit(X, Y, y_std=STD)
     assert records[-1].noise_variance == pytest.approx(model.noise_variance_, rel=1e-6)
     assert records[-1].log_marginal_likelihood == pytest.approx(model.log_marginal_likelihood_, rel=1e-9)
 

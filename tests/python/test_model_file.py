@@ -63,7 +63,7 @@ def test_the_form_of_a_file_is_that_of_safetensors(predictor):
     assert sorted(tensors) == ["covariance.0", "noise_variance", "points.1", "weights.0"]
     assert {info["dtype"] for info in tensors.values()} == {"F64"}
     start, end = tensors["noise_variance"]["data_offsets"]
-    assert struct.unpack("<d", numbers[start:end]) == (0.1,)
+    assert struct.unpack("<d", numbers[start:end]) == (pytest.approx(0.1, rel=1e-14),)
 
 
 def test_the_public_package_reads_a_file(predictor, tmp_path):

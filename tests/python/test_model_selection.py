@@ -11,6 +11,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from problems import PAPERS
 from sparsebayes import RVC, RVR
 from sparsebayes.model_selection import OVERFITTED, density_score
 
@@ -31,7 +32,7 @@ def diabetes():
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_the_density_of_rows_left_out_chooses_well():
     X, y, X_test, y_test = diabetes()
-    pipe = make_pipeline(StandardScaler(), RVR())
+    pipe = make_pipeline(StandardScaler(), RVR(**PAPERS))
     grid = {"rvr__gamma": np.logspace(-4, 1, 6)}
     search = GridSearchCV(pipe, grid, scoring=density_score).fit(X, y)
     assert search.score(X_test, y_test) == density_score(search.best_estimator_, X_test, y_test)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import mrvm_reference as reference
+from problems import PAPERS
 from sparsebayes import MRVM1, MRVM2, SparseBayesRegressor, _core
 from sparsebayes.inspection import certificate
 
@@ -47,7 +48,7 @@ def test_with_one_target_the_m_step_is_the_sequential_scheme(n_columns, seed):
     targets = t[:, np.newaxis]
     fit = _core.RetargetedFit(Phi, targets, **NOTHING)
     status, trace, _ = fit.maximise(targets, gain=1e-7, tol=1e-7, max_iter=10_000)
-    alone = SparseBayesRegressor(noise_variance=1.0, fit_intercept=False, tol=1e-7).fit(Phi, t)
+    alone = SparseBayesRegressor(noise_variance=1.0, fit_intercept=False, tol=1e-7, **PAPERS).fit(Phi, t)
     found = fit.posterior()
     assert status == "converged"
     np.testing.assert_array_equal(found.active, alone.active_)

@@ -10,7 +10,7 @@ from scipy.optimize import minimize_scalar
 from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
 
 import reference
-from problems import assert_certified
+from problems import PAPERS, assert_certified
 from sparsebayes import RVR, SparseBayesRegressor, _core
 from sparsebayes.inspection import certificate
 from sparsebayes.kernels import Gaussian
@@ -107,7 +107,8 @@ def waves():
 def test_the_fit_is_that_of_the_reference(basis, shared, given):
     X, Y = basis
     noise = None if not given else 0.09 if shared else [0.01, 0.09, 0.36]
-    model = SparseBayesRegressor(fit_intercept=False, shared_noise=shared, noise_variance=noise).fit(X, Y)
+    settings = {"shared_noise": shared, "noise_variance": noise}
+    model = SparseBayesRegressor(fit_intercept=False, **settings, **PAPERS).fit(X, Y)
     alpha, beta = reference_fit(X, Y, shared=shared, beta=None if noise is None else 1 / np.array(noise))
     inside = np.flatnonzero(np.isfinite(alpha))
     np.testing.assert_array_equal(model.active_, inside)
@@ -120,7 +121,7 @@ def test_the_fit_is_that_of_the_reference(basis, shared, given):
 @pytest.mark.parametrize("shared", [False, True])
 def test_posterior_and_predictions_are_those_of_the_formulas(waves, shared):
     X, Y, _ = waves
-    model = RVR(Gaussian(3.0), shared_noise=shared).fit(X, Y)
+    model = RVR(Gaussian(3.0), shared_noise=shared, **PAPERS).fit(X, Y)
     assert_certified(model, X, Y)
     Phi = np.column_stack(
         [np.ones(len(X))] * (-1 in model.active_) + [model.kernel_(X, model.relevance_vectors_)]
@@ -166,7 +167,7 @@ def test_random_problems_end_certified(seed, n_outputs, n_columns, shared, noise
 
 def test_one_output_of_the_joint_solver_is_the_ordinary_model(basis):
     X, Y = basis
-    alone = SparseBayesRegressor(fit_intercept=False).fit(X, Y[:, 1])
+    alone = SparseBayesRegressor(fit_intercept=False, **PAPERS).fit(X, Y[:, 1])
     for shared in (False, True):
         joint = _core.fit_dense_outputs(np.asfortranarray(X), Y[:, [1]].copy("F"), shared_noise=shared)
         np.testing.assert_array_equal(joint.active, alone.active_)
@@ -267,7 +268,7 @@ def test_common_rows_are_found_where_separate_fits_fail():
 @pytest.mark.parametrize("shared", [False, True])
 def test_attributes_have_the_shapes_promised(waves, shared):
     X, Y, _ = waves
-    model = RVR(Gaussian(3.0), shared_noise=shared).fit(X, Y)
+    model = RVR(Gaussian(3.0), shared_noise=shared, complexity="none").fit(X, Y)
     m, relevant = len(model.active_), len(model.relevance_)
     assert model.alpha_.shape == (m,)
     assert model.mu_.shape == (m, 3)

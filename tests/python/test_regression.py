@@ -8,6 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import PoissonRegressor
 from sklearn.metrics import mean_poisson_deviance
 
+from problems import PAPERS
 from reference import log_evidence, posterior
 from sparsebayes import RVR, SparseBayesRegressor
 from sparsebayes.kernels import Custom, Gaussian, Linear
@@ -37,15 +38,15 @@ def basis():
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_attributes_have_the_shapes_and_meanings_promised(sinc, fit_intercept):
     X, y = sinc
-    model = RVR(Gaussian(3.0), fit_intercept=fit_intercept).fit(X, y)
+    model = RVR(Gaussian(3.0), fit_intercept=fit_intercept, complexity="none").fit(X, y)
     m, rows = len(model.active_), model.active_[model.active_ >= 0]
     assert model.status_ == "converged"
     assert model.active_.dtype == np.intp
     assert (np.diff(model.active_) > 0).all()
-    assert fit_intercept or model.active_[0] >= 0
+    assert (model.active_[0] == -1) == fit_intercept
     assert model.alpha_.shape == model.mu_.shape == (m,)
     assert model.sigma_.shape == (m, m)
-    assert (model.alpha_ > 0).all()
+    np.testing.assert_array_equal(model.alpha_ > 0, model.active_ >= 0)
     assert model.noise_variance_ == 1 / model.beta_
     assert model.log_marginal_likelihood_path_.shape == (model.n_iter_ + 1,)
     assert model.log_marginal_likelihood_path_[-1] == model.log_marginal_likelihood_
@@ -58,7 +59,7 @@ def test_attributes_have_the_shapes_and_meanings_promised(sinc, fit_intercept):
 
 def test_the_posterior_is_that_of_the_hyperparameters(sinc):
     X, y = sinc
-    model = RVR(Gaussian(3.0)).fit(X, y)
+    model = RVR(Gaussian(3.0), **PAPERS).fit(X, y)
     Phi = design(model, X)
     mu, sigma = posterior(Phi, y, model.alpha_, model.beta_)
     np.testing.assert_allclose(model.sigma_, sigma, rtol=1e-6, atol=1e-9 * abs(sigma).max())
@@ -82,7 +83,7 @@ def test_predictions_are_those_of_the_formulas(sinc):
 
 def test_the_intercept_is_a_column_of_ones(basis):
     X, y = basis
-    ours = SparseBayesRegressor(fit_intercept=True).fit(X, y + 5.0)
+    ours = SparseBayesRegressor(fit_intercept=True, penalize_intercept=True).fit(X, y + 5.0)
     theirs = SparseBayesRegressor(fit_intercept=False).fit(np.c_[np.ones(60), X - X.mean(axis=0)], y + 5.0)
     assert ours.active_[0] == -1
     np.testing.assert_array_equal(ours.active_, theirs.active_ - 1)
@@ -125,10 +126,10 @@ def test_sums_and_products_are_the_same_in_the_core_and_in_numpy(surface, combin
 def test_a_list_of_kernels_is_their_designs_side_by_side(surface):
     X, y = surface
     kernels = [Gaussian(2.0), Linear([0.0, 0.0]), lambda A, B: np.abs(A @ B.T)]
-    model = RVR(kernels).fit(X, y)
+    model = RVR(kernels, penalize_intercept=True).fit(X, y)
     parts = [Gaussian(2.0)(X, X), X @ X.T, np.abs(X @ X.T)]
     Phi = np.hstack([np.ones((len(X), 1)), *parts])
-    columns = SparseBayesRegressor(fit_intercept=False).fit(Phi, y)
+    columns = SparseBayesRegressor(fit_intercept=False, complexity=0.5).fit(Phi, y)
     np.testing.assert_array_equal(model.active_, columns.active_ - 1)
     np.testing.assert_allclose(model.predict(X), columns.predict(Phi), rtol=1e-6, atol=1e-8)
     np.testing.assert_array_equal(model.relevance_, np.unique(model.active_[model.active_ >= 0] % len(X)))
@@ -178,9 +179,9 @@ def test_predictions_scale_with_the_targets(basis, surface, scale):
         scaled = model.fit(X, scale * y).predict(X, return_std=True)
         np.testing.assert_allclose(np.divide(scaled, scale), expected, rtol=1e-6, atol=1e-6 * np.abs(y).max())
         np.testing.assert_allclose(model.beta_ * scale**2, beta, rtol=1e-6)
-        np.testing.assert_allclose(
-            model.log_marginal_likelihood_, evidence - len(y) * np.log(scale), rtol=1e-7
-        )
+        # With a flat prior the evidence is the density of one number less.
+        n = len(y) - np.count_nonzero(model.alpha_ == 0.0)
+        np.testing.assert_allclose(model.log_marginal_likelihood_, evidence - n * np.log(scale), rtol=1e-7)
 
 
 def test_predictions_do_not_depend_on_the_scale_of_columns(basis):
@@ -302,7 +303,7 @@ def test_a_poisson_likelihood_finds_the_rate(counts):
     most_likely = PoissonRegressor(alpha=0.0, tol=1e-8).fit(X, y)
     np.testing.assert_allclose(model.coef_, most_likely.coef_, atol=0.1)
     np.testing.assert_allclose(model.intercept_, most_likely.intercept_, atol=0.1)
-    np.testing.assert_array_equal(model.coef_ == 0.0, [False, False, False, False, True])
+    np.testing.assert_array_equal(model.coef_ == 0.0, [False, True, True, False, True])
     assert not hasattr(model, "beta_")
     assert not hasattr(model, "noise_variance_")
 
@@ -334,7 +335,7 @@ def test_problems_hold_all_the_evidence_depends_on(surface, kernel, noise):
     X, y = surface
     data = Gaussian(2.0)(X, X) if kernel == "precomputed" else X
     weights = np.arange(90) % 4 / 2.0
-    model = RVR(kernel, noise_variance=noise).fit(data, y, weights)
+    model = RVR(kernel, noise_variance=noise, **PAPERS).fit(data, y, weights)
     (problem,) = model._problems(data, y, weights)
     n = np.count_nonzero(weights)
     assert problem.Phi.shape == (n, 1 + n * (2 if isinstance(kernel, list) else 1))

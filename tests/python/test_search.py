@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from problems import PROBLEMS, assert_certified, bumps, columns, sinc_2d, spikes, two_classes
+from problems import PAPERS, PROBLEMS, assert_certified, bumps, columns, sinc_2d, spikes, two_classes
 from reference import best_alpha, contribution, laplace_log_evidence, log_evidence, statistics
 from sparsebayes import RVC, RVR, SparseBayesRegressor
 from sparsebayes.inspection import certificate
@@ -87,7 +87,8 @@ def test_the_best_of_all_subsets_is_found(seed):
     Phi, t = few_bumps(seed)
     subsets = itertools.chain.from_iterable(itertools.combinations(range(6), k) for k in range(1, 7))
     best = max(best_of_subset(Phi[:, list(subset)], t, 1 / 0.09) for subset in subsets)
-    model = SparseBayesRegressor(fit_intercept=False, noise_variance=0.09, search="exchange").fit(Phi, t)
+    model = SparseBayesRegressor(fit_intercept=False, noise_variance=0.09, search="exchange", **PAPERS)
+    model.fit(Phi, t)
     np.testing.assert_allclose(model.log_marginal_likelihood_, best, atol=1e-5)
 
 
@@ -172,7 +173,7 @@ def test_a_move_of_a_classifier_raises_the_laplace_evidence():
     gains = []
     for seed in range(252, 258):
         X, y = two_classes(250, seed=seed)
-        models = [RVC(gamma=150.0, search=s).fit(X, y) for s in ("greedy", "exchange")]
+        models = [RVC(gamma=150.0, search=s, **PAPERS).fit(X, y) for s in ("greedy", "exchange")]
         evidences = []
         for model in models:
             (problem,) = model._problems(X, y)

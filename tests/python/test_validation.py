@@ -11,7 +11,7 @@ from sklearn.base import is_classifier
 from sklearn.metrics.pairwise import chi2_kernel
 
 import problems
-from problems import ON_KERNELS, each_value
+from problems import ON_KERNELS, PAPERS, each_value
 from sparsebayes import RVC, RVR, SparseBayesClassifier, SparseBayesRegressor, SufficientStatistics
 from sparsebayes.inspection import certificate
 from sparsebayes.kernels import Gaussian
@@ -67,7 +67,7 @@ def test_errors_for_values_that_are_not_finite_have_one_text(kind, settings, val
     bad = spoiled(X, value)
     with pytest.raises(ValueError, match="X contains") as elsewhere:
         kind(**settings).fit(bad.tolist(), Y)
-    model = kind(**settings).fit(X, Y)
+    model = kind(**PAPERS, **settings).fit(X, Y)
     coef = model.coef_.copy()
     for weights in (None, np.ones(12), np.arange(12) != 1):
         with pytest.raises(ValueError, match="X contains") as here:
@@ -96,7 +96,7 @@ FRAME = pd.DataFrame(X, columns=["height", "weight"]).assign(age=X.sum(axis=1))
 def test_every_call_names_the_bad_column_of_a_table(case):
     column, words = COLUMNS[case]
     bad = FRAME.assign(age=column)
-    model = RVR().fit(FRAME, Y)
+    model = RVR(**PAPERS).fit(FRAME, Y)
     served = model.to_predictor()
     calls = [
         *(lambda kind=kind: kind().fit(bad, Y) for kind in ALL),
@@ -323,8 +323,8 @@ def test_a_kernel_function_may_write_to_its_arguments(kind):
 
 def test_a_kernel_function_of_compiled_code_takes_our_arrays():
     positive = np.abs(X)
-    model = RVR(chi2_kernel).fit(positive, Y)
-    values = RVR("precomputed").fit(chi2_kernel(positive), Y)
+    model = RVR(chi2_kernel, **PAPERS).fit(positive, Y)
+    values = RVR("precomputed", **PAPERS).fit(chi2_kernel(positive), Y)
     np.testing.assert_array_equal(model.predict(positive), values.predict(chi2_kernel(positive)))
 
 
@@ -336,7 +336,7 @@ def test_precomputed_kernels_have_to_be_square(kind):
 
 @pytest.mark.parametrize("kind", ESTIMATORS)
 def test_another_number_of_features_is_refused(kind):
-    model = kind().fit(X, Y)
+    model = kind(**PAPERS).fit(X, Y)
     with pytest.raises(ValueError, match=r"X has 3 features.*expecting 2"):
         model.predict(np.ones((4, 3)))
 

@@ -257,6 +257,7 @@ def basis_of(est: Any, training: Training, *, stored: bool = True) -> Basis:
     # With centred columns a constant added to a column changes only the bias of the model.
     centred = bias and stored and len(columns) > 0
     offset = column_means(columns, training.weights) if centred else np.zeros(columns.shape[1])
+    offset = np.where(np.isfinite(offset), offset, 0.0)  # others raise errors in the fit
     return Basis(bias, kernels, size, kept, centres, extra, offset, precomputed, columns if stored else None)
 
 

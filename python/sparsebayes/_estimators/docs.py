@@ -112,16 +112,18 @@ coef0 : float, default=0.0
     "column_intercept": r"""fit_intercept : bool, default=True
     Whether the model has a constant function, the intercept. The columns are then centred by their weighted
     mean: a constant added to a column changes only ``intercept_``.""",
-    "penalize_intercept": r"""penalize_intercept : bool, default=True
+    "penalize_intercept": r"""penalize_intercept : bool, default=False
     Whether the intercept has a prior precision of its own and may be pruned, as in Tipping (2001). False: its
     prior is flat, so it is always in the model, and adding a constant to y changes nothing but the intercept.
-    Not for a softmax, whose intercepts always have precisions.""",
-    "complexity": r"""complexity : {"none", "aic", "bic", "ebic"} or float, default="none"
+    With a softmax and ``scheme="variational"`` intercepts always have precisions.""",
+    "complexity": r"""complexity : {"auto", "none", "aic", "bic", "ebic"} or float, default="auto"
     Weight c of a prior on the complexity of the model, which keeps it from overfitting: with the trace of the
     matrix S that maps targets to fitted values, the number of weights that the data determine, the objective
     is the log evidence minus c tr S (Schmolck & Everson 2007). ``"none"``: 0, as in Tipping (2001);
     ``"aic"``: 1; ``"bic"``: half the log of the number of rows; ``"ebic"``: half the log of that number times
-    the number of functions in the dictionary (Chen & Chen 2008). Larger: fewer functions, wider error bars.""",
+    the number of functions in the dictionary (Chen & Chen 2008). Larger: fewer functions, wider error bars.
+    ``"auto"``: 0.5 for kernels, ``"ebic"`` for columns; 0 with ``alpha_prior`` or another scheme than
+    ``"sequential"``.""",
     "noise_variance": r"""noise_variance : positive float or array-like of shape (n_outputs,), optional
     Variance of the noise, of every output or of each. None: estimated, with the lower bound var(y) / 1e6.""",
     "shared_noise": r"""shared_noise : bool, default=False

@@ -237,8 +237,10 @@ def _offset_of(
     if likelihood.name != "gaussian":
         return 0.0
     if settings.flat_intercept:
-        # Exact, and keeps the digits of y.
-        return np.average(training.y, axis=0, weights=training.weights)
+        # Exact, and keeps the digits of y. If numbers overflow the fit refuses y.
+        with np.errstate(all="ignore"):
+            mean = np.average(training.y, axis=0, weights=training.weights)
+            return mean if np.isfinite(training.y - mean).all() else 0.0
     if settings.alpha_prior != (0.0, 0.0):
         return 0.0
     if not check_flag("fit_intercept", est.fit_intercept):

@@ -74,7 +74,7 @@ def run(est: Any, tasks: Iterable[Task]) -> tuple[Task, list[Any]]:
             posteriors.append(posterior)
         if task.succeeded(posteriors):
             return task, posteriors
-        if not np.any(task.offset):
+        if task.settings.flat_intercept or not np.any(task.offset):
             found.append((task, posteriors))
     return found[0]
 

@@ -132,7 +132,9 @@ def warning_of(est: Any, summary: RowSummary) -> tuple[type[Warning], str] | Non
     unscaled, status = _unscaled(est, summary.X), est.status_
     category: type[Warning] = ConvergenceWarning
     given = getattr(est, "noise_variance", None) is not None
-    if status == "empty":
+    # Rounding may keep all functions out of a model.
+    is_bare = status == "empty" or (status == "stalled" and is_empty(est))
+    if is_bare:
         extent = f"no {functions_of(est)}" if is_empty(est) else f"only constant {functions_of(est)}"
         message = f"the model has {extent} and predicts the same for every row. "
         with np.errstate(all="ignore"):
@@ -143,7 +145,7 @@ def warning_of(est: Any, summary: RowSummary) -> tuple[type[Warning], str] | Non
         message = _CONSTANT
     else:
         message = REMEDIES[status].format(**est.get_params(deep=False))
-    if unscaled is not None and status != "empty":
+    if unscaled is not None and not is_bare:
         message = f"{message}. {unscaled}" if message else unscaled
         category = category if status != "converged" or category is OverfitWarning else UserWarning
     if not message:
@@ -196,6 +198,8 @@ def _cause_of_emptiness(est: Any, summary: RowSummary, unscaled: str | None) -> 
             found += "; weights that are precisions of y, 1/sigma^2, go into y_std as sigma"
     elif given is not None and y is not None and np.all(given >= y.var(axis=0)):
         found = "noise_variance is not less than the variance of y, which leaves nothing to explain"
+    elif _lacks_intercept(est, y):
+        found = "y is far from 0: subtract its mean, or set fit_intercept=True"
     elif X is not None and len(X) > 1 and not _stds(X).any():
         found = "All rows of X are the same: there is nothing to learn from"
     elif (fault := unscaled or _unsuited(est, X)) is not None:
@@ -208,6 +212,15 @@ def _cause_of_emptiness(est: Any, summary: RowSummary, unscaled: str | None) -> 
     else:
         return "The inputs may not explain y; or they need to be transformed first, or sample_weight scaled"
     return f"{found}. If this is intended, the inputs may not explain y"
+
+
+def _lacks_intercept(est: Any, y: NDArray[Any] | None) -> bool:
+    """Return whether a constant, which the model lacks, would explain most of the targets of a regression."""
+    if y is None or getattr(est, "fit_intercept", True) or hasattr(est, "classes_"):
+        return False
+    if getattr(est, "likelihood", "gaussian") != "gaussian":
+        return False
+    return bool(np.any(np.abs(y.mean(axis=0)) > y.std(axis=0)))
 
 
 def _unsuited(est: Any, X: FloatArray | None) -> str | None:

@@ -31,8 +31,6 @@ def check_variational(settings: Settings, likelihood: Likelihood, *, learning: b
     needs = None
     if likelihood == "multinomial":
         needs = "multi_class='ovr' for more than two classes, got 'softmax'"
-    elif settings.flat_intercept:
-        needs = "penalize_intercept=True"
     elif not ROW_LIKELIHOODS[likelihood].has_bound:
         needs = f"likelihood='gaussian', got {likelihood!r}"
     if needs is None and learning:

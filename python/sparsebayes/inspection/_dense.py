@@ -119,9 +119,10 @@ def fit_regression(
     span, corner = qr(root[:, np.newaxis] * Phi[:, flat])
 
     def whitened(functions: IntArray) -> FloatArray:
-        return _split(root[:, np.newaxis] * Phi[:, functions], span)[1]
+        return _remainder(root[:, np.newaxis] * Phi[:, functions], span)
 
-    left, singular, right = svd(whitened(active) / np.sqrt(alpha), full_matrices=False)
+    psi = root[:, np.newaxis] * Phi[:, active] / np.sqrt(alpha)
+    left, singular, right = svd(_split(psi, span)[1], full_matrices=False)
     inside, outside = _split(_split(root * t, span)[1], left)
     shrunk = inside / (1.0 + singular**2)
     residual = left @ shrunk + outside
@@ -264,7 +265,7 @@ def fit_laplace(
     span, corner = qr(psi[:, n_proper:])
 
     def whitened(functions: IntArray) -> FloatArray:
-        return _split(rows.whitened(functions, eta), span)[1]
+        return _remainder(rows.whitened(functions, eta), span)
 
     left, singular, right = svd(_split(psi[:, :n_proper], span)[1], full_matrices=False)
     # ln|H| - sum ln alpha = ln|1 + psi^T psi|; a flat weight contributes (2 pi / curvature)^1/2.
@@ -289,6 +290,13 @@ def _split(vectors: FloatArray, left: FloatArray) -> tuple[FloatArray, FloatArra
     outside = vectors - left @ inside
     correction = left.T @ outside
     return inside + correction, outside - left @ correction
+
+
+def _remainder(vectors: FloatArray, span: FloatArray) -> FloatArray:
+    """Return the parts of columns that are orthogonal to ``span``, 0 where only round-off is left."""
+    rest = _split(vectors, span)[1]
+    rest[:, np.sum(rest**2, axis=0) <= _RESOLVED * np.sum(vectors**2, axis=0)] = 0.0
+    return rest
 
 
 def blocks(n: int, size: int) -> list[IntArray]:
