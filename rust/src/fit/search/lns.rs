@@ -66,7 +66,7 @@ impl LocalFit<'_> {
             Opening::Restart => self.restarted_from(1.0),
         };
         best.take_better(opened)?;
-        if opening != Opening::Plain && best.is_above_low_noise() {
+        if opening != Opening::Plain && best.has_much_noise() {
             best.take_better(self.restarted_from(Tuning::LOW_NOISE))?;
         }
         let mut budget = TrialBudget {
@@ -138,8 +138,11 @@ impl LocalFit<'_> {
         self.model.log_posterior()
     }
 
-    /// Whether an estimated noise level is above the one from which the second restart begins.
-    fn is_above_low_noise(&self) -> bool {
+    /// Whether there is more noise than the second restart begins with, and there are fewer functions than its first model may have.
+    fn has_much_noise(&self) -> bool {
+        if Tuning::MIN_ROWS_AT_LOW_NOISE * self.model.len() as f64 > self.set.facts.n_obs {
+            return false;
+        }
         let mut levels = self.model.levels.iter().map(|level| level.noise);
         levels.any(|noise| noise.is_estimated() && noise.beta < Tuning::LOW_NOISE * noise.start)
     }
