@@ -68,7 +68,7 @@ demo: $(VENV)/demo.stamp ## Compare with scikit-learn's SVMs on real data: a tab
 
 examples: $(VENV)/demo.stamp ## Run examples/ and redraw their pictures in docs/
 	@$(MAKE) --no-print-directory $(VENV)/build.stamp
-	$(BIN)/python examples/healing.py
+	$(BIN)/python examples/error_bars.py
 	$(BIN)/python examples/log_odds.py
 	$(BIN)/python examples/mrvm.py
 	$(BIN)/python examples/digits_on_a_chip.py

@@ -445,7 +445,6 @@ def test_bad_collections_are_refused(arguments, message):
         ({"candidates": [[1.0]]}, "candidates must have the 2 columns"),
         ({"kernel": "precomputed"}, "kernel='precomputed' .*not possible for a fit on Dask"),
         ({"optimize_kernel": True}, "optimize_kernel=True needs the rows in memory"),
-        ({"keep_rows": True}, "keep_rows must be False"),
         ({"extra_basis": np.ones((10, 1))}, "extra_basis must be 'linear'.*OnColumns"),
         ({"tol": -1.0}, "tol must be"),
         ({"n_jobs": 0}, "n_jobs must be"),
@@ -491,12 +490,11 @@ def test_partitions_of_frames_must_match():
         model.predict(X)
 
 
-def test_healing_and_known_noise_are_refused(fitted):
+def test_known_noise_is_refused(fitted):
     model, X, _, _ = fitted
     rows = collection(X, (700,))
-    for name in ("healed", "y_std"):
-        with pytest.raises(TypeError, match=name):
-            model.predict(rows, **{name: True})
+    with pytest.raises(TypeError, match="y_std"):
+        model.predict(rows, y_std=True)
     with pytest.raises(TypeError, match="y_std"):
         model.fit(rows, collection(X[:, 0], (700,)), y_std=1.0)
     with pytest.raises(ValueError, match="2 features"):

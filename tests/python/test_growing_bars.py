@@ -118,13 +118,6 @@ def test_models_without_kernels_have_plain_bars(rows):
     assert empty._growths == []
 
 
-def test_healed_bars_are_those_of_the_plain_model(rows):
-    X, y = rows
-    full, plain = (RVR(gamma=0.3, std=std, keep_rows=True).fit(X, y) for std in ("full", "plain"))
-    options = {"return_std": True, "healed": True}
-    assert_allclose(full.predict(NEW, **options), plain.predict(NEW, **options), rtol=0.0)
-
-
 def test_served_models_are_plain(rows):
     X, y = rows
     model = RVR(gamma=0.3, std="full").fit(X, y)

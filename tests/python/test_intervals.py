@@ -84,11 +84,9 @@ def test_several_outputs_have_a_covariance_each(rows, shared):
 
 def test_covariances_that_do_not_exist_are_refused(rows):
     X, y = rows
-    model = RVR(gamma=0.5, keep_rows=True).fit(X, y)
+    model = RVR(gamma=0.5).fit(X, y)
     with pytest.raises(ValueError, match="return_std and return_cov must not both be True"):
         model.predict(X, True, True)
-    with pytest.raises(ValueError, match="return_cov must be False with healed=True"):
-        model.predict(X, return_cov=True, healed=True)
     counts = SparseBayesRegressor(likelihood="poisson").fit(X, np.arange(150))
     with pytest.raises(ValueError, match="return_cov must be False with likelihood='poisson'"):
         counts.predict(X, return_cov=True)
