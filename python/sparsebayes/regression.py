@@ -307,8 +307,7 @@ class RVR(Regression):
         Error bars. ``"plain"``: the noise and the uncertainty of the functions in the model (Tipping 2001,
         equation 22), which vanishes far from the data. ``"full"``: they grow there, by the variance of a
         Gaussian process with the same kernel given its values at the relevance vectors and at most 100
-        training rows. Predictions are the same. Served models, and those of ``kernel="precomputed"``, have
-        plain error bars.
+        training rows. Predictions are the same. With ``kernel="precomputed"`` error bars are plain.
     {fit_parameters}
 
     Attributes

@@ -197,5 +197,7 @@ def test_bad_arguments_are_named(rows):
 @pytest.mark.parametrize("scheme", ["sequential", "mackay", "em"])
 def test_priors_of_precisions_leave_the_intercept_alone(rows, scheme):
     X, y = rows
-    model = RVR(gamma=0.5, penalize_intercept=False, complexity="none", scheme=scheme, alpha_prior=(0.05, 0.3))
+    model = RVR(
+        gamma=0.5, penalize_intercept=False, complexity="none", scheme=scheme, alpha_prior=(0.05, 0.3)
+    )
     certify(model.fit(X, y), X, y)

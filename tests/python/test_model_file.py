@@ -151,7 +151,7 @@ SECRET = 'SECRET", expected '
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        (lambda outer, own: own.update(format_version=2), "format version 2.*newer"),
+        (lambda outer, own: own.update(format_version=3), "format version 3.*newer"),
         (lambda outer, own: own.update(format_version=SECRET), "header"),
         (lambda outer, own: own.pop("link"), "link"),
         (lambda outer, own: own.update({SECRET: 1}), "unknown field"),
