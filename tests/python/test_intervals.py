@@ -75,7 +75,7 @@ def test_the_covariance_is_that_of_draws_and_its_diagonal_the_variance(rows):
 @pytest.mark.parametrize("shared", [True, False])
 def test_several_outputs_have_a_covariance_each(rows, shared):
     X, y = rows
-    model = RVR(gamma=0.5, shared_noise=shared).fit(X, np.column_stack([y, y**2]))
+    model = RVR(gamma=0.5, shared_noise=shared, std="full").fit(X, np.column_stack([y, y**2]))
     mean, cov = model.predict(X[:9], return_cov=True)
     assert (mean.shape, cov.shape) == ((9, 2), (9, 9, 2))
     std = model.predict(X[:9], return_std=True)[1]

@@ -49,16 +49,21 @@ class Growth:
 
     def variance(self, X: FloatArray, n_threads: int | None) -> FloatArray:
         """Return the variance at these rows, (n, n_outputs)."""
-        rest = (1.0 - MIN_VARIANCE) * diagonal(self.kernel, X) - np.sum(
-            self._projection(X, n_threads) ** 2, axis=0
-        )
-        return np.asarray(np.maximum(rest, 0.0)[:, np.newaxis] * self.scale)
+        rest = self._rest(X, self._projection(X, n_threads))
+        return np.asarray(rest[:, np.newaxis] * self.scale)
 
     def covariance(self, X: FloatArray, n_threads: int | None) -> FloatArray:
         """Return the covariance of these rows, (n, n, n_outputs)."""
         projection = self._projection(X, n_threads)
-        rest = (1.0 - MIN_VARIANCE) * evaluate(self.kernel, X, X, n_threads) - projection.T @ projection
-        return np.asarray((0.5 * (rest + rest.T))[:, :, np.newaxis] * self.scale)
+        rest = evaluate(self.kernel, X, X, n_threads) - projection.T @ projection
+        rest = 0.5 * (rest + rest.T)
+        np.fill_diagonal(rest, self._rest(X, projection))
+        return np.asarray(rest[:, :, np.newaxis] * self.scale)
+
+    def _rest(self, X: FloatArray, projection: FloatArray) -> FloatArray:
+        """Return the variances for v = 1."""
+        rest = (1.0 - MIN_VARIANCE) * diagonal(self.kernel, X) - np.sum(projection**2, axis=0)
+        return np.asarray(np.maximum(rest, 0.0))
 
     def _projection(self, X: FloatArray, n_threads: int | None) -> FloatArray:
         values = evaluate(self.kernel, self.centres, X, n_threads)
