@@ -1,9 +1,9 @@
 """Error bars of a relevance vector machine far from its data, ``std="plain"`` and ``std="full"``.
 
 The plain predictive variance falls to the noise where no relevance vector is near (Tipping 2001, appendix
-D). With ``RVR(std="full")`` it grows there, as that of a Gaussian process does. The program prints the mean
-of -ln p of a test row, in nats, over 20 draws of noisy sinc data with a gap, and draws docs/error-bars.svg.
-Run it with ``make examples``.
+D). With ``std="full"``, the default of `RVR`, it grows there, as that of a Gaussian process does. The program
+prints the mean of -ln p of a test row, in nats, over 20 draws of noisy sinc data with a gap, and draws
+docs/error-bars.svg. Run it with ``make examples``.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 
 The kernel functions of a relevance vector machine vanish far from their centres, and the uncertainty of their
 weights with them. Away from the data the plain error bars are therefore only the noise (Tipping 2001,
-appendix D). With ``std="full"`` the error bars grow there, by the variance of a Gaussian process with the same
+appendix D). With ``std="full"``, the default, they grow there, by the variance of a Gaussian process with the same
 kernel, given its values at the relevance vectors and at most 100 training rows.
 """
 

@@ -162,7 +162,7 @@ class PredictiveBandDisplay(_Display):
         """Draw the predictions of a fitted regression of one input and one output.
 
         The band has ``n_sigma`` standard deviations on each side; the axis extends beyond the data by
-        ``margin`` times their range. With ``RVR(std="full")`` they grow away from the data.
+        ``margin`` times their range. Those of `RVR` grow away from the data.
         ``kwargs`` are for ``matplotlib.axes.Axes.plot`` of the mean.
         """
         n_sigma, margin = check_real("n_sigma", n_sigma, positive=True), check_real("margin", margin)

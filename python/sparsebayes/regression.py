@@ -303,7 +303,7 @@ class RVR(Regression):
     {kernel_parameters}
     {centre_parameters}
     {noise_parameters}
-    std : {"plain", "full"}, default="plain"
+    std : {"full", "plain"}, default="full"
         Error bars. ``"plain"``: the noise and the uncertainty of the functions in the model (Tipping 2001,
         equation 22), which vanishes far from the data. ``"full"``: they grow there, by the variance of a
         Gaussian process with the same kernel given its values at the relevance vectors and at most 100
@@ -376,7 +376,7 @@ class RVR(Regression):
     extra_basis: ExtraBasis = None
     candidates: Candidates = None
     random_state: int | np.random.RandomState | None = None
-    std: Literal["plain", "full"] = "plain"
+    std: Literal["plain", "full"] = "full"
 
 
 @documented

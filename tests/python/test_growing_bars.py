@@ -52,7 +52,7 @@ def test_at_most_100_rows_are_landmarks():
 
 def test_predictions_are_the_same_and_intervals_wider(rows):
     X, y = rows
-    full, plain = RVR(gamma=0.3, std="full").fit(X, y), RVR(gamma=0.3).fit(X, y)
+    full, plain = RVR(gamma=0.3, std="full").fit(X, y), RVR(gamma=0.3, std="plain").fit(X, y)
     assert_allclose(full.predict(NEW), plain.predict(NEW), rtol=0.0)
     assert_allclose(full.loo_, plain.loo_, rtol=0.0)
     wide, narrow = (np.ptp(model.predict_interval(NEW), axis=0) for model in (full, plain))
@@ -135,7 +135,7 @@ def test_files_keep_growing_bars_and_plain_models_the_older_format(rows, tmp_pat
 
 def test_a_plain_fit_has_no_growing_bars_to_export(rows):
     X, y = rows
-    model = RVR(gamma=0.3).fit(X, y).set_params(std="full")
+    model = RVR(gamma=0.3, std="plain").fit(X, y).set_params(std="full")
     with pytest.raises(ValueError, match="fit again"):
         model.to_predictor()
 
@@ -144,7 +144,7 @@ def test_the_argument_is_checked(rows):
     X, y = rows
     with pytest.raises(ValueError, match="std must be"):
         RVR(std="wide").fit(X, y)
-    model = RVR(gamma=0.3).fit(X, y)
+    model = RVR(gamma=0.3, std="plain").fit(X, y)
     model.set_params(std="full")
     with pytest.raises(ValueError, match="std='full' needs landmarks"):
         model.predict(X, return_std=True)

@@ -61,7 +61,7 @@ def test_circles_of_two_inputs_are_the_relevance_vectors(three):
 
 def test_the_band_is_two_standard_deviations(sinc):
     X, y = sinc
-    model = RVR(gamma=0.1).fit(X, y)
+    model = RVR(gamma=0.1, std="plain").fit(X, y)
     display = PredictiveBandDisplay.from_estimator(model, X, y, ax=axes())
     mean, std = model.predict(display.x[:, None], return_std=True)
     np.testing.assert_array_equal(display.line_.get_ydata(), mean)
@@ -108,7 +108,7 @@ def test_displays_draw_again_and_make_figures_of_their_own(sinc):
     import matplotlib.pyplot as plt
 
     X, y = sinc
-    model = RVR(gamma=0.1).fit(X, y)
+    model = RVR(gamma=0.1, std="plain").fit(X, y)
     display = PredictiveBandDisplay.from_estimator(model, X, y)
     first = display.figure_
     assert display.plot() is display
