@@ -68,7 +68,7 @@ demo: $(VENV)/demo.stamp ## Compare with scikit-learn's SVMs on real data: a tab
 
 examples: $(VENV)/demo.stamp ## Run examples/ and redraw their pictures in docs/
 	@$(MAKE) --no-print-directory $(VENV)/build.stamp
-	$(BIN)/python examples/healing.py
+	$(BIN)/python examples/error_bars.py
 	$(BIN)/python examples/log_odds.py
 	$(BIN)/python examples/mrvm.py
 	$(BIN)/python examples/digits_on_a_chip.py
@@ -221,7 +221,7 @@ fuzz: ## Fuzz model files, the C interface and fits for SECONDS each (needs nigh
 		{ echo "make fuzz needs nightly Rust: rustup toolchain install nightly --profile minimal" >&2; exit 2; }
 	@command -v cargo-fuzz > /dev/null || { echo "make fuzz needs cargo-fuzz: cargo install --locked cargo-fuzz" >&2; exit 2; }
 	@mkdir -p rust/fuzz/corpus/model_file
-	$(FUZZ) model_file rust/fuzz/corpus/model_file tests/golden/format-1 -- -max_total_time=$(SECONDS)
+	$(FUZZ) model_file rust/fuzz/corpus/model_file tests/golden/format-1 tests/golden/format-2 -- -max_total_time=$(SECONDS)
 	$(FUZZ) c_interface -- -max_total_time=$(SECONDS)
 	$(FUZZ) fits -- -max_total_time=$(SECONDS) -timeout=15
 

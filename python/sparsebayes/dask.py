@@ -436,8 +436,8 @@ class DaskRVR(_OnDask):
         None: the current client, or Dask's configured scheduler. Clones share it; pickles lack it.
     **arguments
         The other arguments of `RVR`, except ``kernel="precomputed"``, learned widths (``gamma="ard"``,
-        ``"learn"``, ``optimize_kernel``), ``keep_rows``, ``memory_limit``, ``checkpoint``, and an
-        ``extra_basis`` that is an unfitted transformer.
+        ``"learn"``, ``optimize_kernel``), ``memory_limit``, ``checkpoint``, and an ``extra_basis``
+        that is an unfitted transformer.
 
     Attributes
     ----------

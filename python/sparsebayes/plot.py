@@ -21,7 +21,7 @@ from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from ._arrays import last_step
-from ._checks import any_array, check_entries, check_flag, check_real, real_array
+from ._checks import any_array, check_entries, check_real, real_array
 from ._estimators.docs import documented
 from ._types import FloatArray
 
@@ -156,22 +156,20 @@ class PredictiveBandDisplay(_Display):
         *,
         n_sigma: float = 2.0,
         margin: float = _MARGIN,
-        healed: bool = False,
         ax: Axes | None = None,
         **kwargs: Any,
     ) -> Self:
         """Draw the predictions of a fitted regression of one input and one output.
 
         The band has ``n_sigma`` standard deviations on each side; the axis extends beyond the data by
-        ``margin`` times their range. With ``healed=True`` error bars grow away from the data: see
-        ``RVR.predict``. ``kwargs`` are for ``matplotlib.axes.Axes.plot`` of the mean.
+        ``margin`` times their range. Those of `RVR` grow away from the data.
+        ``kwargs`` are for ``matplotlib.axes.Axes.plot`` of the mean.
         """
         n_sigma, margin = check_real("n_sigma", n_sigma, positive=True), check_real("margin", margin)
-        options = {"healed": True} if check_flag("healed", healed) else {}
         what = "the error bars of regressions"
         est, rows, target = _prepared(cls, est, X, y, "noise_variance_", what, most=1)
         x = _axis(rows[:, 0], margin)
-        mean, std = _at_nodes(est.predict, x[:, np.newaxis], return_std=True, **options)
+        mean, std = _at_nodes(est.predict, x[:, np.newaxis], return_std=True)
         display = cls(x=x, mean=mean, std=std, n_sigma=n_sigma, **_data(est, rows, target))
         return display.plot(ax, **kwargs)
 

@@ -14,14 +14,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from ._arrays import Training, naming
+from ._arrays import naming
 from ._checks import check_choice, check_flag, check_integer, check_prior, check_real, check_settings
 from ._data.basis import basis_of, without_rows
 from ._data.statistics import SufficientStatistics
 from ._estimators.base import Estimator, atomic
 from ._estimators.docs import documented
 from ._estimators.fit import add_rows, build, check_sums, of_providers, of_sums, publish_features, validate
-from ._estimators.healing import healed_moments
 from ._estimators.leave_one_out import attribute
 from ._estimators.likelihoods import Numbers, can_have_outputs
 from ._estimators.posterior import joint_moments, moments, problems, samples
@@ -304,15 +303,11 @@ class RVR(Regression):
     {kernel_parameters}
     {centre_parameters}
     {noise_parameters}
-    std : {"plain", "full"}, default="plain"
+    std : {"full", "plain"}, default="full"
         Error bars. ``"plain"``: the noise and the uncertainty of the functions in the model (Tipping 2001,
         equation 22), which vanishes far from the data. ``"full"``: they grow there, by the variance of a
         Gaussian process with the same kernel given its values at the relevance vectors and at most 100
-        training rows. Predictions are the same. Served models, and those of ``kernel="precomputed"``, have
-        plain error bars.
-    keep_rows : bool, default=False
-        Whether the model keeps a copy of the training rows, also when it is pickled. Predictions with
-        ``healed=True`` need it.
+        training rows. Predictions are the same. With ``kernel="precomputed"`` error bars are plain.
     {fit_parameters}
 
     Attributes
@@ -342,8 +337,8 @@ class RVR(Regression):
 
     Rows that are read in chunks are summed (`SufficientStatistics`), in one pass, or two if ``candidates`` is
     an integer or ``gamma="scale"``. The model is that of a fit in memory with the same centres, to 1e-8.
-    ``candidates`` must be given; learned kernels, ``keep_rows``, and an ``extra_basis`` that is a transformer
-    need the rows in memory.
+    ``candidates`` must be given; learned kernels and an ``extra_basis`` that is a transformer need rows in
+    memory.
 
     {block_notes}
 
@@ -351,9 +346,6 @@ class RVR(Regression):
     here; the dual coefficients of libsvm are ``mu_``.
 
     {tipping}
-
-    C. E. Rasmussen and J. Quinonero-Candela (2005). Healing the relevance vector machine through
-    augmentation. ICML.
 
     Examples
     --------
@@ -384,81 +376,7 @@ class RVR(Regression):
     extra_basis: ExtraBasis = None
     candidates: Candidates = None
     random_state: int | np.random.RandomState | None = None
-    std: Literal["plain", "full"] = "plain"
-    keep_rows: bool = False
-
-    # After a fit.
-    #: The training rows, if the model keeps them.
-    _kept: Training | None = field(init=False)
-
-    @overload
-    def predict(
-        self,
-        X: ArrayLike,
-        return_std: Literal[False] = False,
-        return_cov: Literal[False] = False,
-        *,
-        y_std: PerRow = None,
-        healed: bool = False,
-    ) -> FloatArray: ...
-    @overload
-    def predict(
-        self,
-        X: ArrayLike,
-        return_std: Literal[True],
-        return_cov: Literal[False] = False,
-        *,
-        y_std: PerRow = None,
-        healed: bool = False,
-    ) -> tuple[FloatArray, FloatArray]: ...
-    @overload
-    def predict(
-        self,
-        X: ArrayLike,
-        return_std: Literal[False] = False,
-        *,
-        return_cov: Literal[True],
-        y_std: PerRow = None,
-    ) -> tuple[FloatArray, FloatArray]: ...
-    def predict(
-        self,
-        X: ArrayLike,
-        return_std: bool = False,
-        return_cov: bool = False,
-        *,
-        y_std: PerRow = None,
-        healed: bool = False,
-    ) -> FloatArray | tuple[FloatArray, FloatArray]:
-        r"""Predict targets, optionally with error bars.
-
-        Mean :math:`\mu^T \phi(x)` and variance :math:`\beta^{-1} + \phi(x)^T \Sigma \phi(x)` (Tipping 2001,
-        equations 21 and 22). With local kernels that variance falls to the noise far from the data (appendix
-        D). ``healed=True`` adds a function at each row that is predicted (Rasmussen and Quinonero-Candela
-        2005), whose prior has the mean square of what its kernel contributes on the training rows. The mean
-        changes too, most between training rows that the model could not fit.
-
-        Parameters
-        ----------
-        {X}
-        {return_std}
-        {return_cov}
-        {y_std}
-        healed : bool, default=False
-            Whether to add these functions, in about N (n_active + n_features) operations per row. Needs
-            ``keep_rows=True``; not with ``kernel="precomputed"``.
-
-        {predict_sections_std}
-        """
-        return_std = check_flag("return_std", return_std)
-        if not check_flag("healed", healed):
-            return super().predict(X, return_std, return_cov, y_std=y_std)  # type: ignore[call-overload, no-any-return] # a bool
-        if check_flag("return_cov", return_cov):
-            raise ValueError(
-                "return_cov must be False with healed=True, which adds a function of its own at each row; "
-                "take return_std=True"
-            )
-        mean, variance = healed_moments(self, X)
-        return self._likelihood.predict(self, mean, variance if return_std else None, y_std)
+    std: Literal["plain", "full"] = "full"
 
 
 @documented

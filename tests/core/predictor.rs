@@ -121,8 +121,26 @@ fn parts(kernel: &Kernel, link: Link, uncertainty: Uncertainty, n_outputs: usize
         link,
         uncertainty,
         n_quadrature: None,
+        growths: vec![],
     };
     Parts { header, tables }
+}
+
+/// The same model, with variances that grow by two kernels.
+fn growing(mut parts: Parts, kernels: [Kernel; 2]) -> Parts {
+    let n_outputs = parts.header.outputs.len();
+    for (g, m) in [1, 4].into_iter().enumerate() {
+        let seed = u32::try_from(20 + g).unwrap();
+        let mut factor = numbers(m * (m + 1) / 2, seed);
+        (0..m).for_each(|i| factor[i * (i + 3) / 2] = 2.0);
+        let scale = (0..n_outputs).map(|c| if c == 0 { 0.7 } else { 1.9 });
+        let mut insert = |name: &str, of: Table| parts.tables.insert(format!("{name}.{g}"), of);
+        insert("landmarks", table(&[m, D], numbers(m * D, seed + 2)));
+        insert("factor", table(&[factor.len()], factor));
+        insert("scale", table(&[n_outputs], scale.collect()));
+    }
+    parts.header.growths = kernels.into();
+    parts
 }
 
 /// Every link with every uncertainty that it can have.
@@ -149,7 +167,12 @@ pub(crate) fn all_parts() -> Vec<Parts> {
     let with_kernel = |(k, &(link, uncertainty, n)): (usize, &(Link, Uncertainty, usize))| {
         parts(&kernels[k % kernels.len()], link, uncertainty, n)
     };
-    kinds.iter().enumerate().map(with_kernel).collect()
+    let mut all: Vec<Parts> = kinds.iter().enumerate().map(with_kernel).collect();
+    for which in [0, 2] {
+        let two = [kernels[which].clone(), kernels[4].clone()];
+        all.push(growing(all[which].clone(), two));
+    }
+    all
 }
 
 fn models() -> Vec<Predictor> {
@@ -228,6 +251,35 @@ fn predictions_are_those_of_the_formulas() {
             let v: f64 = (0..49).map(|at| phi[at / 7] * s[at] * phi[at % 7]).sum();
             assert!((mean[r] - eta).abs() < 1e-13);
             assert!((std[r] - (0.04 + v).sqrt()).abs() < 1e-13);
+        }
+    }
+}
+
+#[test]
+fn variances_grow_by_those_given_the_landmarks() {
+    let (all, x) = (all_parts(), numbers(20 * D, 7));
+    for (plain, parts) in [(0, 14), (2, 15)].map(|(k, g)| (all[k].clone(), all[g].clone())) {
+        let n = plain.header.outputs.len();
+        let [std, grown] = [plain, parts.clone()].map(|parts| {
+            let (mut mean, mut std) = (vec![0.0; 20 * n], vec![0.0; 20 * n]);
+            let model = Predictor::from_parts(parts).unwrap();
+            model.predict_std_into(&x, &mut mean, &mut std).unwrap();
+            std
+        });
+        for (at, (std, grown)) in std.iter().zip(grown).enumerate() {
+            let (x, mut v) = (&x[at / n * D..][..D], std * std);
+            for (g, kernel) in parts.header.growths.iter().enumerate() {
+                let values = |name: &str| &parts.tables[&format!("{name}.{g}")].values;
+                let (mut y, mut rest) = (Vec::new(), (1.0 - 1e-6) * kernel.eval(x, x));
+                for (i, z) in values("landmarks").chunks_exact(D).enumerate() {
+                    let row = &values("factor")[i * (i + 1) / 2..];
+                    let known: f64 = row.iter().zip(&y).map(|(l, y)| l * y).sum();
+                    y.push((kernel.eval(x, z) - known) / row[i]);
+                    rest -= y[i] * y[i];
+                }
+                v += values("scale")[at % n] * rest.max(0.0);
+            }
+            assert!((grown - v.sqrt()).abs() < 1e-13);
         }
     }
 }
@@ -339,7 +391,7 @@ fn parts_that_do_not_fit_are_refused() {
     fn of<'a>(parts: &'a mut Parts, table: &str) -> &'a mut Table {
         parts.tables.get_mut(table).unwrap()
     }
-    let changes: [(usize, Change); 22] = [
+    let changes: [(usize, Change); 28] = [
         (0, |p| p.header.n_features = 0),
         (0, |p| p.header.n_features = 4),
         (0, |p| p.header.feature_names = Some(vec![])),
@@ -366,6 +418,12 @@ fn parts_that_do_not_fit_are_refused() {
         (0, |p| of(p, "weights.0").shape = vec![1, 7]),
         (0, |p| of(p, "points.2").shape = vec![usize::MAX, 3]),
         (0, |p| of(p, "noise_variance").values[0] = -1.0),
+        (14, |p| p.header.format_version = 1),
+        (14, |p| p.header.uncertainty = Uncertainty::None),
+        (14, |p| p.header.growths.truncate(1)),
+        (14, |p| of(p, "landmarks.1").shape = vec![D, 4]),
+        (14, |p| of(p, "factor.1").values[2] = 0.0),
+        (15, |p| of(p, "scale.0").shape = vec![1, 3]),
     ];
     for (i, (which, change)) in changes.iter().enumerate() {
         let mut parts = all_parts().swap_remove(*which);
@@ -377,10 +435,10 @@ fn parts_that_do_not_fit_are_refused() {
 
 #[test]
 fn a_later_version_is_named() {
-    let header = r#"{"format_version": 2, "something": "new"}"#;
+    let header = r#"{"format_version": 3, "something": "new"}"#;
     let error = Parts::new(header, BTreeMap::new()).unwrap_err().to_string();
     assert!(
-        error.contains("format version 2") && error.contains("newer"),
+        error.contains("format version 3") && error.contains("newer"),
         "{error}"
     );
     assert!(Parts::new(r#"{"format_version": 1}"#, BTreeMap::new()).is_err());

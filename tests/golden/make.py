@@ -53,6 +53,13 @@ def outputs() -> tuple[Any, Array]:
     return RVR(kernel=Gaussian(2.0)).fit(X, Y), X
 
 
+def growing() -> tuple[Any, Array]:
+    """Two outputs on two kernels, with error bars that grow away from the data."""
+    rng, X = rows(5)
+    Y = np.column_stack([np.sin(X[:, 0]), X[:, 1]]) + 0.1 * rng.standard_normal((len(X), 2))
+    return RVR(kernel=[Gaussian(2.0), OnColumns(Linear(), [1])], std="full").fit(X, Y), X
+
+
 def two_classes() -> tuple[Any, Array]:
     """Two classes of a Bernoulli likelihood, with strings for labels."""
     rng, X = rows(2)
@@ -104,7 +111,7 @@ def text(labels: list[str], tables: dict[str, Array]) -> str:
 
 def main() -> None:
     """Write each model that is not there yet."""
-    for make in (regression, one_input, outputs, two_classes, softmax, probit):
+    for make in (regression, one_input, outputs, growing, two_classes, softmax, probit):
         est, X = make()
         version = json.loads(est.to_predictor()._core.header)["format_version"]
         folder = HERE / f"format-{version}"

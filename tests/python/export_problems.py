@@ -63,6 +63,7 @@ REGRESSORS = [
     RVR(gamma=0.3, extra_basis="linear", noise_variance=0.02),
     RVR(gamma=0.3, scheme="variational"),
     RVR(gamma=0.3, fit_intercept=False),
+    RVR(gamma=0.3, extra_basis="linear", std="full"),
     SparseBayesRegressor(fit_intercept=False),
     GREVMRegressor(gamma=0.3),
     GREVMRegressor(Linear(), fit_intercept=False),
@@ -72,6 +73,8 @@ REGRESSORS = [
 OF_SEVERAL_OUTPUTS = [
     RVR(gamma=0.3),
     RVR("linear"),
+    RVR([Gaussian(2.0), Laplacian(0.5)], std="full"),
+    RVR(gamma=0.3, shared_noise=True, std="full"),
     RVR(gamma=0.3, fit_intercept=False),
     RVR(gamma=0.3, shared_noise=True),
     RVR(gamma=0.3, penalize_intercept=True, complexity="none"),

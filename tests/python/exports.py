@@ -64,14 +64,14 @@ def of_predictor(predictor, est, X):
     return predictor.predict(X), together
 
 
-def same_regression(est, X, export, directory=None):
+def same_regression(est, X, export, directory=None, tolerance_of_std=1e-10):
     mean, std = est.predict(X, return_std=True)
     means, stds = predictions(est, X, export, directory)
     # Terms of either sign cancel: errors are relative to the largest mean.
     size, tolerance = np.abs(mean).max(axis=0), TOLERANCE[export]
     assert np.all(np.abs(means.reshape(mean.shape) - mean) <= tolerance * size)
     # Where Sigma is badly conditioned, both ways to the variance have rounding errors.
-    np.testing.assert_allclose(stds.reshape(std.shape), std, rtol=max(tolerance, 1e-10))
+    np.testing.assert_allclose(stds.reshape(std.shape), std, rtol=max(tolerance, tolerance_of_std))
 
 
 def same_classes(est, X, export, directory=None, tolerance=0.0):

@@ -133,7 +133,6 @@ ARGUMENTS = {
         [lambda X: None, _raises, lambda X: X[:1], lambda X: X * np.nan, np.ones((4, 1)), "cubic"],
     ),
     "std": (["plain", "full"], [None, "grow", 1]),
-    "keep_rows": ([False, True], [1, "yes"]),
     "scheme": (["sequential", "sequential", "mackay", "em", "variational"], ["Sequential", b"em"]),
     "alpha_prior": (
         [(0.0, 0.0), (0.0, 0.0), (1e-3, 1e-3), [1, 1.0], np.array([0.0, 1e-6]), (2.0, 5.0)],

@@ -211,6 +211,7 @@ def frame(seed=12):
 def test_data_frames_are_fitted_and_predicted_as_series():
     table, rows = frame()
     X, settings = ["east", "north"], {"candidates": 40, "random_state": 0, "gamma": 0.2, "tol": 1e-10}
+    settings["std"] = "plain"  # landmarks are candidates or rows
     expected = RVR(**settings).fit(table[X], table["height"], table["weight"])
     model = DaskRVR(**settings).fit(rows[X], rows["height"], rows["weight"])
     assert model.feature_names_in_.tolist() == X
@@ -445,7 +446,6 @@ def test_bad_collections_are_refused(arguments, message):
         ({"candidates": [[1.0]]}, "candidates must have the 2 columns"),
         ({"kernel": "precomputed"}, "kernel='precomputed' .*not possible for a fit on Dask"),
         ({"optimize_kernel": True}, "optimize_kernel=True needs the rows in memory"),
-        ({"keep_rows": True}, "keep_rows must be False"),
         ({"extra_basis": np.ones((10, 1))}, "extra_basis must be 'linear'.*OnColumns"),
         ({"tol": -1.0}, "tol must be"),
         ({"n_jobs": 0}, "n_jobs must be"),
@@ -491,12 +491,11 @@ def test_partitions_of_frames_must_match():
         model.predict(X)
 
 
-def test_healing_and_known_noise_are_refused(fitted):
+def test_known_noise_is_refused(fitted):
     model, X, _, _ = fitted
     rows = collection(X, (700,))
-    for name in ("healed", "y_std"):
-        with pytest.raises(TypeError, match=name):
-            model.predict(rows, **{name: True})
+    with pytest.raises(TypeError, match="y_std"):
+        model.predict(rows, y_std=True)
     with pytest.raises(TypeError, match="y_std"):
         model.fit(rows, collection(X[:, 0], (700,)), y_std=1.0)
     with pytest.raises(ValueError, match="2 features"):
@@ -558,9 +557,9 @@ def test_a_regression_survives_a_killed_worker(client, tmp_path):
     rows = collections(X, y, w, (87,) * 8 + (4,))
     kernel = MarkedGaussian(tmp_path, fatal=4)
     before = set(client.run(os.getpid).values())
-    model = DaskRVR(kernel, candidates=centres, tol=1e-10, client=client).fit(*rows)
+    model = DaskRVR(kernel, candidates=centres, tol=1e-10, client=client, std="plain").fit(*rows)
     assert (tmp_path / "victim").exists()
-    # Other workers repeated the work of the dead one.
+    # Other workers repeated the work of the dead one. (Landmarks are evaluated in this process.)
     assert len(kernel.calls()) > len(rows[0].chunks[0])
     assert set(kernel.calls()) <= before | set(client.run(os.getpid).values())
     expected = RVR(Gaussian(1.0), candidates=centres, tol=1e-10).fit(X, y, w)

@@ -39,7 +39,7 @@ def known_failures(estimator):
         SparseBayesRegressor(likelihood="poisson", fit_intercept=True),
         SparseBayesClassifier(fit_intercept=False),
         RVR(["rbf", "linear"], fit_intercept=False),
-        RVR(extra_basis="linear", keep_rows=True),
+        RVR(extra_basis="linear", std="full"),
         RVC(extra_basis="linear", tol=1e-8),
         RVR(candidates=20),
         RVC(candidates=20, tol=1e-8),

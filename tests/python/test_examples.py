@@ -29,12 +29,12 @@ def test_log_odds_of_the_rvm_are_nearer_to_the_truth_than_those_of_the_svm(tmp_p
     assert "<svg" in picture.read_text()
 
 
-def test_healed_error_bars_have_a_smaller_loss_in_a_gap(tmp_path):
-    picture = tmp_path / "healed.svg"
-    _, among, gap, *_ = run("healing.py", "--draws", "6", "--picture", picture)
-    (inside, inside_healed), (plain, healed) = (map(float, row[-18:].split()) for row in (among, gap))
-    assert abs(inside - inside_healed) < 0.05
-    assert healed < plain - 0.2
+def test_growing_error_bars_have_a_smaller_loss_in_a_gap(tmp_path):
+    picture = tmp_path / "error-bars.svg"
+    _, among, gap, *_ = run("error_bars.py", "--draws", "6", "--picture", picture)
+    (inside, inside_full), (plain, full) = (map(float, row[-18:].split()) for row in (among, gap))
+    assert abs(inside - inside_full) < 0.05
+    assert full < plain - 0.2
     assert "<svg" in picture.read_text()
 
 

@@ -27,9 +27,18 @@ NEW = rows(30, seed=8)
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
 def test_every_kernel_predicts_the_same_with_error_bars(kernel, export, tmp_path):
     X = rows(60)
-    est = RVR(kernel, noise_variance=0.02).fit(X, target(X))
+    est = RVR(kernel, noise_variance=0.02, std="plain").fit(X, target(X))
     assert len(est.active_) > 1
     same_regression(est, NEW, export, tmp_path)
+
+
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
+def test_error_bars_of_every_kernel_grow_the_same(kernel, export, tmp_path):
+    X = rows(60)
+    est = RVR(kernel, noise_variance=0.02, std="full").fit(X, target(X))
+    # k(x, x) - |L^-1 k(Z, x)|^2 cancels among the rows.
+    tolerance = 1e-2 if export.endswith(("float", "float32")) else 1e-9
+    same_regression(est, np.vstack([NEW, 10.0 * NEW[:5]]), export, tmp_path, tolerance)
 
 
 @pytest.mark.parametrize("est", REGRESSORS, ids=repr)

@@ -131,7 +131,9 @@ def test_logarithms_of_parameters_can_be_read_and_set(kernel):
 @pytest.mark.parametrize("kernel", LEARNABLE, ids=named)
 def test_rows_left_out_are_predicted_no_worse_whatever_the_kernel(kernel):
     X, y, X_test, y_test = noisy_sine(3, 60)
-    before, after = RVR(kernel).fit(X, y), RVR(kernel, optimize_kernel=True).fit(X, y)
+    # Growing error bars hide that a fixed kernel is too narrow.
+    models = (RVR(kernel, optimize_kernel=learned, std="plain") for learned in (False, True))
+    before, after = (model.fit(X, y) for model in models)
     tolerance = 1.0 if "Custom" in repr(kernel) else 0.15  # 60 rows do not determine an oscillating kernel
     assert density_score(after, X_test, y_test) >= density_score(before, X_test, y_test) - tolerance
     assert type(after.kernel_) is type(kernel)

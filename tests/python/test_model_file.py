@@ -22,7 +22,7 @@ ROWS = np.random.default_rng(0).normal(size=(30, 4))
 @pytest.fixture(scope="module")
 def predictor():
     kernel = Gaussian([1.0, 2.0, 3.0, 1 / 3]) + OnColumns(LinearSpline(), [0, 2])
-    return RVR(kernel, noise_variance=0.1).fit(X, np.sin(X[:, 1]) + Y).to_predictor()
+    return RVR(kernel, noise_variance=0.1, std="plain").fit(X, np.sin(X[:, 1]) + Y).to_predictor()
 
 
 def split(content):
@@ -151,7 +151,7 @@ SECRET = 'SECRET", expected '
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        (lambda outer, own: own.update(format_version=2), "format version 2.*newer"),
+        (lambda outer, own: own.update(format_version=3), "format version 3.*newer"),
         (lambda outer, own: own.update(format_version=SECRET), "header"),
         (lambda outer, own: own.pop("link"), "link"),
         (lambda outer, own: own.update({SECRET: 1}), "unknown field"),

@@ -121,7 +121,7 @@ def test_the_fit_is_that_of_the_reference(basis, shared, given):
 @pytest.mark.parametrize("shared", [False, True])
 def test_posterior_and_predictions_are_those_of_the_formulas(waves, shared):
     X, Y, _ = waves
-    model = RVR(Gaussian(3.0), shared_noise=shared, **PAPERS).fit(X, Y)
+    model = RVR(Gaussian(3.0), shared_noise=shared, std="plain", **PAPERS).fit(X, Y)
     assert_certified(model, X, Y)
     Phi = np.column_stack(
         [np.ones(len(X))] * (-1 in model.active_) + [model.kernel_(X, model.relevance_vectors_)]
@@ -366,16 +366,16 @@ def test_extra_columns_work_with_several_outputs():
 
 
 @pytest.mark.parametrize("shared_noise", [False, True])
-def test_healed_error_bars_are_those_of_each_output(shared_noise):
+def test_growing_error_bars_are_those_of_each_output(shared_noise):
     rng = np.random.default_rng(0)
     X = rng.uniform(-5.0, 5.0, (60, 1))
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=60)
-    one = RVR(Gaussian(1.5), shared_noise=shared_noise, keep_rows=True).fit(X, np.c_[y, y])
+    models = (RVR(Gaussian(1.5), shared_noise=shared_noise, std=std) for std in ("plain", "full"))
     far = np.array([[0.0], [30.0]])
-    plain, healed = (one.predict(far, return_std=True, healed=which)[1] for which in (False, True))
-    assert healed.shape == (2, 2)
-    np.testing.assert_allclose(healed[:, 0], healed[:, 1], rtol=1e-6)
-    assert (healed[1] > 3.0 * plain[1]).all()
+    plain, full = (model.fit(X, np.c_[y, y]).predict(far, return_std=True)[1] for model in models)
+    assert full.shape == (2, 2)
+    np.testing.assert_allclose(full[:, 0], full[:, 1], rtol=1e-6)
+    assert (full[1] > 3.0 * plain[1]).all()
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def test_circles_of_two_inputs_are_the_relevance_vectors(three):
 
 def test_the_band_is_two_standard_deviations(sinc):
     X, y = sinc
-    model = RVR(gamma=0.1, keep_rows=True).fit(X, y)
+    model = RVR(gamma=0.1, std="plain").fit(X, y)
     display = PredictiveBandDisplay.from_estimator(model, X, y, ax=axes())
     mean, std = model.predict(display.x[:, None], return_std=True)
     np.testing.assert_array_equal(display.line_.get_ydata(), mean)
@@ -70,9 +70,10 @@ def test_the_band_is_two_standard_deviations(sinc):
     assert corners[:, 1].min() == pytest.approx((mean - 2.0 * std).min())
     assert display.x[0] < X.min()
     assert display.x[-1] > X.max()
-    healed = PredictiveBandDisplay.from_estimator(model, X, y, healed=True, margin=1.0, ax=axes())
+    full = RVR(gamma=0.1, std="full").fit(X, y)
+    grown = PredictiveBandDisplay.from_estimator(full, X, y, margin=1.0, ax=axes())
     plain = PredictiveBandDisplay.from_estimator(model, X, y, margin=1.0, ax=axes())
-    assert healed.std[0] > plain.std[0]
+    assert grown.std[0] > plain.std[0]
 
 
 @pytest.mark.filterwarnings("ignore:.*status 'empty'")
@@ -107,7 +108,7 @@ def test_displays_draw_again_and_make_figures_of_their_own(sinc):
     import matplotlib.pyplot as plt
 
     X, y = sinc
-    model = RVR(gamma=0.1).fit(X, y)
+    model = RVR(gamma=0.1, std="plain").fit(X, y)
     display = PredictiveBandDisplay.from_estimator(model, X, y)
     first = display.figure_
     assert display.plot() is display

@@ -399,7 +399,6 @@ def test_what_fit_provider_refuses():
         ({"candidates": np.eye(3)}, "gamma='scale' needs"),
         ({"candidates": np.eye(3), "gamma": 1.0}, "provider must have the functions of the estimator, 4"),
         ({"candidates": np.eye(3), "extra_basis": "linear"}, "extra_basis needs the rows"),
-        ({"candidates": np.eye(3), "keep_rows": True}, "keep_rows must be False"),
         ({"kernel": "precomputed"}, "kernel='precomputed'"),
     ]:
         with pytest.raises(ValueError, match=message):

@@ -70,7 +70,7 @@ def test_the_posterior_is_that_of_the_hyperparameters(sinc):
 
 def test_predictions_are_those_of_the_formulas(sinc):
     X, y = sinc
-    model = RVR(Gaussian(3.0)).fit(X, y)
+    model = RVR(Gaussian(3.0), std="plain").fit(X, y)
     new = np.linspace(-15, 15, 31)[:, np.newaxis]
     mean, std = model.predict(new, return_std=True)
     phi = design(model, new)
@@ -103,9 +103,9 @@ def same_predictions(a, b, X_a, X_b, rtol=1e-5):
 def test_precomputed_callable_and_named_kernels_agree(surface):
     X, y = surface
     kernel = Gaussian(3.0)
-    named = RVR("rbf", gamma=1 / 9).fit(X, y)
+    named = RVR("rbf", gamma=1 / 9, std="plain").fit(X, y)
     precomputed = RVR("precomputed").fit(kernel(X, X), y)
-    function = RVR(lambda A, B: kernel(A, B)).fit(X, y)
+    function = RVR(lambda A, B: kernel(A, B), std="plain").fit(X, y)
     same_predictions(precomputed, named, kernel(X[:9], X), X[:9])
     same_predictions(function, named, X[:9], X[:9])
     np.testing.assert_array_equal(precomputed.active_, named.active_)

@@ -63,7 +63,7 @@ THREE = np.arange(N) % 3
 MODELS = {name: _usual(kind) for name, kind in ESTIMATORS.items()} | {
     "RVR of one input": lambda: RVR().fit(BASE[:, :1], BASE[:, 1]),
     "RVR of two outputs": lambda: RVR().fit(BASE, BASE),
-    "RVR of rows kept": lambda: RVR(keep_rows=True, noise_variance=0.1).fit(BASE, BASE[:, 0]),
+    "RVR of full error bars": lambda: RVR(std="full", noise_variance=0.1).fit(BASE, BASE[:, 0]),
     "RVR of a callable": lambda: RVR(lambda_kernel).fit(BASE, BASE[:, 0]),
     "RVR of kernel values": lambda: RVR("precomputed").fit(BASE @ BASE.T, BASE[:, 0]),
     "RVC of three classes": lambda: RVC().fit(BASE, np.array(["a", "b", "c"])[THREE]),
@@ -196,7 +196,6 @@ def common(tmp_path):
         "return_std": some(True, False),
         "return_cov": some(True, False),
         "moderate": some(True, False),
-        "healed": some(True, False),
         "coverage": some(0.5, 0.95, 0.0, 1.0, 1e-300, 95, "most"),
         "random_state": some(None, 0, 2**31, -1, "abc"),
         "stats": sums(),

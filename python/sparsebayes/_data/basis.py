@@ -300,8 +300,6 @@ def check_without_rows(est: Any, doing: str) -> None:
             f"{argument} needs the rows in memory and is not possible for {doing}; learn on a "
             "sample, and give its kernel_ as kernel"
         )
-    if check_flag("keep_rows", getattr(est, "keep_rows", False)):
-        raise ValueError(f"keep_rows must be False for {doing}, which keeps no rows")
     check_extra_basis(est.extra_basis, est.kernel)
     if is_transformer(est.extra_basis):
         raise ValueError(

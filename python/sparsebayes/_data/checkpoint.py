@@ -25,7 +25,7 @@ DIGEST_BYTES: Final = 32
 _INTERVAL: Final = 3.0
 _PATIENCE: Final = 20.0
 #: Arguments of an estimator that its sums or working sets do not depend on.
-_IRRELEVANT: Final = frozenset({"n_jobs", "verbose", "callback", "checkpoint", "memory_limit", "keep_rows"})
+_IRRELEVANT: Final = frozenset({"n_jobs", "verbose", "callback", "checkpoint", "memory_limit"})
 
 
 class Checkpoint:

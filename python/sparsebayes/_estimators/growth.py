@@ -5,10 +5,10 @@ covariance v k, given its values at centres Z, has at x the variance
 
     v (k(x, x) - k(x, Z) K_ZZ^-1 k(Z, x)),
 
-0 at Z and v k(x, x) far away. Z are the relevance vectors and the training rows, at most 100, that this
-variance is largest at, one after another: a pivoted Cholesky factorisation of K. v makes the mean of
-v k(x, x) over the training rows the mean square of what the kernel contributes to the fit. Several kernels
-add up.
+0 at Z and v k(x, x) far away. 1e-6 of k(x, x) is subtracted, as it may be rounding. Z are the relevance
+vectors and the training rows, at most 100, that this variance is largest at, one after another: a pivoted
+Cholesky factorisation of K. v makes the mean of v k(x, x) over the training rows the mean square of what the
+kernel contributes to the fit. Several kernels add up.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from ..kernels import Kernel
 #: Most landmarks besides the relevance vectors, and most rows that they are chosen from.
 _MAX_LANDMARKS: Final = 100
 _MAX_POOL: Final = 2000
-#: Variances relative to k(x, x): a relevance vector below the first depends on others by rounding; landmarks
-#: end at the second.
-_MIN_VARIANCE, _MIN_LANDMARK = 1e-6, 1e-3
+#: Variances relative to k(x, x): one below the first may be rounding, in single precision; landmarks end at the
+#: second.
+MIN_VARIANCE, _MIN_LANDMARK = 1e-6, 1e-3
 #: Rows at a time for computing k(x, x) from k(X, X).
 _DIAGONAL_ROWS: Final = 64
 
@@ -49,14 +49,21 @@ class Growth:
 
     def variance(self, X: FloatArray, n_threads: int | None) -> FloatArray:
         """Return the variance at these rows, (n, n_outputs)."""
-        rest = diagonal(self.kernel, X) - np.sum(self._projection(X, n_threads) ** 2, axis=0)
-        return np.asarray(np.maximum(rest, 0.0)[:, np.newaxis] * self.scale)
+        rest = self._rest(X, self._projection(X, n_threads))
+        return np.asarray(rest[:, np.newaxis] * self.scale)
 
     def covariance(self, X: FloatArray, n_threads: int | None) -> FloatArray:
         """Return the covariance of these rows, (n, n, n_outputs)."""
         projection = self._projection(X, n_threads)
         rest = evaluate(self.kernel, X, X, n_threads) - projection.T @ projection
-        return np.asarray((0.5 * (rest + rest.T))[:, :, np.newaxis] * self.scale)
+        rest = 0.5 * (rest + rest.T)
+        np.fill_diagonal(rest, self._rest(X, projection))
+        return np.asarray(rest[:, :, np.newaxis] * self.scale)
+
+    def _rest(self, X: FloatArray, projection: FloatArray) -> FloatArray:
+        """Return the variances for v = 1."""
+        rest = (1.0 - MIN_VARIANCE) * diagonal(self.kernel, X) - np.sum(projection**2, axis=0)
+        return np.asarray(np.maximum(rest, 0.0))
 
     def _projection(self, X: FloatArray, n_threads: int | None) -> FloatArray:
         values = evaluate(self.kernel, self.centres, X, n_threads)
@@ -110,7 +117,7 @@ def _pivoted(
     """Return centres and landmarks, numbered as stacked, and the Cholesky factor of their kernel matrix."""
     points, n = np.vstack([centres, pool]), len(centres)
     own = diagonal(kernel, points)
-    rest = own.copy()
+    rest = np.maximum(own, 0.0)  # an indefinite kernel may be negative
     pivots: list[int] = []
     rows = np.empty((n + _MAX_LANDMARKS, len(points)))
 
@@ -121,11 +128,11 @@ def _pivoted(
         pivots.append(j)
 
     for j, values in enumerate(evaluate(kernel, centres, points, n_threads)):
-        if rest[j] > _MIN_VARIANCE * own[j]:
+        if rest[j] > MIN_VARIANCE * abs(own[j]):
             add(j, values)
     for _ in range(_MAX_LANDMARKS):
         j = n + int(np.argmax(rest[n:]))
-        if not rest[j] > _MIN_LANDMARK * own[j]:
+        if not rest[j] > _MIN_LANDMARK * abs(own[j]):
             break
         add(j, evaluate(kernel, points[[j]], points, 1)[0])
     return pivots, np.ascontiguousarray(rows[: len(pivots), pivots].T)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +10,6 @@ import numpy as np
 
 from .. import _core
 from .._arrays import Training
-from .._checks import check_flag
 from .._data.basis import Basis
 from .._data.checkpoint import Checkpoint
 from .._progress import FitReporter
@@ -114,8 +112,6 @@ def publish(est: Any, task: Task, posteriors: list[Any]) -> None:
         est._loo = leave_one_out(est, basis, task.training, task.settings.n_threads)
     basis.publish(est, task.training)
     est._growths = growths_of(est, task.training)
-    if hasattr(est, "keep_rows"):
-        est._kept = deepcopy(task.training) if check_flag("keep_rows", est.keep_rows) else None
     est.__dict__.pop("_statistics", None)  # sums of `partial_fit`
     if task.checkpoint is not None and est.status_ != "stopped":
         task.checkpoint.remove()

@@ -13,11 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._checks import check_choice, check_flag
 from .._core import __version__
+from .._estimators.growth import MIN_VARIANCE
 from .._types import FloatArray, IntArray
 from ..kernels import Kernel, OnColumns
 from ..kernels._base import Combination
 from . import c_templates as templates
-from .description import Centres, Columns, Constant, ServedModel, describe, roots
+from .description import Centres, Columns, Constant, Growth, ServedModel, describe, roots
 from .traced import Traced
 
 #: Integer types, the ranges that the C standard guarantees, and their usual sizes.
@@ -177,6 +178,8 @@ class Header:
         self._names |= {"functions": max(model.n_functions, 1), "outputs": self._n_outputs}
         self._names |= {"what": "OUTPUTS" if model.classes is None else "CLASSES", "results": self._n_results}
         self._tables: dict[tuple[str, bytes], Table] = {}
+        #: Most numbers in the arrays of a growth.
+        self._n_growing = 0
         self._leaves: dict[tuple[object, ...], str] = {}
         #: Each after those that it calls.
         self._functions: list[str] = []
@@ -251,14 +254,37 @@ class Header:
         return f"{self._table('columns', columns, indices=True).name}[{counter}]"
 
     def _centres(self, block: Centres, start: int) -> str:
-        leaves = block.kernel._leaves()
-        used = np.unique(np.concatenate([self._columns_of(leaf) for leaf in leaves]))
+        return f"    {self._define_centres(block)}(x, phi + {start});\n"
+
+    def _used(self, kernel: Kernel) -> IntArray:
+        """Return the columns of x that a kernel uses, ascending."""
+        return np.unique(np.concatenate([self._columns_of(leaf) for leaf in kernel._leaves()]))
+
+    def _define_centres(self, block: Centres) -> str:
+        """Define the function that evaluates a kernel about points, and return its name."""
+        used = self._used(block.kernel)
         points = self._table("points", block.points[:, used])
         name = f"{self.prefix}_centres_{len(self._functions)}_"
         value = self._value(block.kernel, used, points.type)
         parts = {"name": name, "n": block.size, "type": points.type, "points": points.name}
         self._define(templates.CENTRES, width=len(used), value=value, **parts)
-        return f"    {name}(x, phi + {start});\n"
+        return name
+
+    def _define_growth(self, growth: Growth) -> str:
+        """Define the function that adds a growth to the variances, and return its name."""
+        kernel, n = growth.centres.kernel, growth.centres.size
+        used, rows = self._used(kernel), growth.factor.copy()
+        np.fill_diagonal(rows, 1.0 / np.diagonal(rows))
+        factor = self._table("cholesky", rows[np.tril_indices(n)])
+        own = self._value(kernel, used, f"{self.prefix}_real")
+        parts = {"width": len(used), "column": self._index(used, "d"), "own": own, "n": n}
+        parts["most"] = self.real.literal(1.0 - MIN_VARIANCE)
+        parts |= {"centres": self._define_centres(growth.centres), "factor": factor.name}
+        parts |= {"type": factor.type, "scales": self._table("scales", growth.scale).name}
+        name = f"{self.prefix}_growth_{len(self._functions)}_"
+        self._define(templates.GROWTH, name=name, **parts)
+        self._n_growing = max(self._n_growing, n + len(used))
+        return name
 
     def _columns_of(self, leaf: Kernel) -> IntArray:
         """Return the columns of x that an elementary kernel uses."""
@@ -335,7 +361,9 @@ class Header:
         assert self._model.noise_variance is not None
         noise = np.broadcast_to(self._model.noise_variance, self._n_outputs)
         self.real.check("noise variance", noise)
-        self._define(templates.STD, noise=self._table("noise", noise).name)
+        names = [self._define_growth(growth) for growth in self._model.growths]
+        growths = "".join(f"    {name}(x, v);\n" for name in names)
+        self._define(templates.STD, noise=self._table("noise", noise).name, growths=growths)
 
     def _define_classification(self, classes: NDArray[Any]) -> None:
         if self._uncertain:
@@ -367,7 +395,9 @@ class Header:
         model, width = self._model, self.real.dtype.itemsize
         size = sum(table.size for table in self._tables.values())
         n_variances = int(self._names.get("variances", 0))  # type: ignore[call-overload] # an integer
-        stack = width * (model.n_functions + model.n_features + n_variances + 3 * self._n_outputs)
+        stack = width * (
+            model.n_functions + model.n_features + n_variances + 3 * self._n_outputs + self._n_growing
+        )
         results = f"{'outputs' if model.classes is None else 'classes'} {self._n_results}"
         lines = [
             f"{plain(model.estimator)}: inputs {model.n_features}, {results}, functions "

@@ -93,6 +93,29 @@ static inline void ${NAME}_variances_(const $REAL *phi, $REAL *v)
 }
 """
 
+#: ``$own`` is k(x, z) of z = x.
+GROWTH = """\
+/* Adds the variance of the prior given its values at landmarks Z, scale_c (k(x, x) - |L^-1 k(Z, x)|^2). */
+static inline void $name(const $REAL *x, $REAL *v)
+{
+    const $type *l = $factor;
+    $REAL z[$width], k[$n], rest;
+    for (size_t d = 0; d < $width; d++)
+        z[d] = x[$column];
+    rest = $most * $own; /* the rest of k(x, x) may be rounding */
+    $centres(x, k);
+    for (size_t i = 0; i < $n; i++) {
+        for (size_t j = 0; j < i; j++)
+            k[i] -= *l++ * k[j];
+        k[i] *= *l++; /* the inverse of the diagonal of L */
+        rest -= k[i] * k[i];
+    }
+    if (rest > 0.0$f)
+        for (size_t c = 0; c < $outputs; c++)
+            v[c] += $scales[c] * rest;
+}
+"""
+
 JOINT_VARIANCES = """\
 /* Variances of eta_c - eta_d at v[c * $outputs + d]. */
 static inline void ${NAME}_variances_(const $REAL *phi, $REAL *v)
@@ -145,7 +168,7 @@ static inline void ${NAME}_predict_std(const $REAL *x, $REAL *mean, $REAL *sd)
     $REAL phi[$functions], v[$variances];
     ${NAME}_eta_(x, phi, mean);
     ${NAME}_variances_(phi, v);
-    for (size_t c = 0; c < $outputs; c++)
+$growths    for (size_t c = 0; c < $outputs; c++)
         sd[c] = $sqrt($noise[c] + v[c]);
 }
 """

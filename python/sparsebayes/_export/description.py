@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from .. import _core
+from .._estimators.growth import growths
 from .._types import FloatArray, IntArray, Link
 from ..kernels import Kernel, OnColumns
 from ..kernels._base import Combination
@@ -71,6 +72,16 @@ class Output(NamedTuple):
     weights: FloatArray
 
 
+class Growth(NamedTuple):
+    """The prior of a kernel given its values at centres: v (k(x, x) - |L^-1 k(Z, x)|^2) for each output."""
+
+    centres: Centres
+    #: L, lower triangular.
+    factor: FloatArray
+    #: v of each output.
+    scale: FloatArray
+
+
 @dataclass(frozen=True)
 class ServedModel:
     """A fitted model, independent of its estimator.
@@ -87,7 +98,7 @@ class ServedModel:
 
     Covariances: ``"shared"``: one matrix for the weights of every output; ``"each"``: one for each output;
     ``"joint"``: one for the concatenated weights of all outputs; ``"directions"``: D, (functions, p), with
-    v = |D^T phi|^2 of one output; ``"none"``.
+    v = |D^T phi|^2 of one output; ``"none"``. Growths add to the variances of a regression.
     """
 
     #: Name of the estimator's class.
@@ -107,6 +118,7 @@ class ServedModel:
     noise_variance: FloatArray | None = None
     #: Number of nodes of the probit's quadrature; None: chosen from the number of classes.
     n_quadrature: int | None = None
+    growths: list[Growth] = field(default_factory=list)
 
     @property
     def n_functions(self) -> int:
@@ -143,11 +155,6 @@ def describe(est: Any) -> ServedModel:
     if isinstance(est, type) or not hasattr(est, "to_predictor"):
         raise TypeError(f"est must be a fitted estimator of sparsebayes, got {type(est).__name__}")
     check_is_fitted(est)
-    if getattr(est, "std", "plain") != "plain":
-        raise ValueError(
-            "std must be 'plain' in served models, whose error bars do not grow: serve "
-            "copy.copy(est).set_params(std='plain')"
-        )
     return _describe_posterior(est) if hasattr(est, "_basis") else _describe_dense(est)
 
 
@@ -184,6 +191,7 @@ def _describe_posterior(est: Any) -> ServedModel:
         uncertainty=cast(Uncertainty, uncertainty),
         covariances=covariances,
         noise_variance=None if noise is None else np.atleast_1d(np.asarray(noise, dtype=np.float64)),
+        growths=[Growth(_centres(g.kernel, g.centres), g.factor, g.scale) for g in growths(est)],
     )
 
 
@@ -263,8 +271,8 @@ def flatten(kernel: Kernel, columns: IntArray, *, whole: bool = True) -> Kernel:
 
 # --- model files --------------------------------------------------------------------------------------
 
-#: Version of the format; the core reads this version and all earlier ones.
-_FORMAT_VERSION = 1
+#: Versions of the format, of models without growths and with; the core reads both.
+_FORMAT_VERSION, _FORMAT_VERSION_WITH_GROWTHS = 1, 2
 
 
 def to_predictor(est: Any) -> Predictor:
@@ -272,7 +280,7 @@ def to_predictor(est: Any) -> Predictor:
     model = describe(est)
     names = ("estimator", "n_features", "feature_names", "flat", "link", "uncertainty", "n_quadrature")
     header = {name: getattr(model, name) for name in names} | {
-        "format_version": _FORMAT_VERSION,
+        "format_version": _FORMAT_VERSION_WITH_GROWTHS if model.growths else _FORMAT_VERSION,
         "library_version": _core.__version__,
         "classes": None if model.classes is None else _labels(model.classes),
         "blocks": [_block(block) for block in model.blocks],
@@ -280,9 +288,14 @@ def to_predictor(est: Any) -> Predictor:
             None if model.has_all_functions(output) else output.functions.tolist() for output in model.outputs
         ],
     }
+    if model.growths:
+        header["growths"] = [growth.centres.kernel._header() for growth in model.growths]
     tables = {f"points.{b}": x.points for b, x in enumerate(model.blocks) if isinstance(x, Centres)}
     tables |= {f"weights.{c}": output.weights for c, output in enumerate(model.outputs)}
     tables |= {f"covariance.{i}": matrix for i, matrix in enumerate(model.covariances)}
+    for g, (centres, factor, scale) in enumerate(model.growths):
+        tables |= {f"landmarks.{g}": centres.points, f"scale.{g}": scale}
+        tables[f"factor.{g}"] = factor[np.tril_indices(len(factor))]
     if model.noise_variance is not None:
         tables["noise_variance"] = model.noise_variance
     tables = {name: np.ascontiguousarray(table, dtype=np.float64) for name, table in tables.items()}

@@ -103,6 +103,23 @@ def evaluate(kernel: Kernel, x: Value, points: FloatArray) -> Value:
     return cast(Value, kernel._of_total(reduce(operation, parts)))
 
 
+def diagonal(kernel: Kernel, x: Value, n_inputs: int) -> Value:
+    """Return k(x, x) of each row of x, (n, n_inputs): (n, 1)."""
+    operation = kernel._operation
+    if isinstance(kernel, Combination):
+        return reduce(operation, (diagonal(part, x, n_inputs) for part in kernel._members))
+    if isinstance(kernel, OnColumns):
+        columns = kernel.positions(n_inputs)
+        return diagonal(kernel.inner(), x.take(columns, 1), len(columns))
+    constants = kernel._per_input()
+    if operation is np.add:
+        return cast(Value, kernel._of_total(kernel._term(x, x, constants).sum(1, keep=True)))
+    inputs = (x.part(d, d + 1, 1) for d in range(n_inputs))
+    each = [None] * n_inputs if constants is None else constants
+    terms = (kernel._term(value, value, constant) for value, constant in zip(inputs, each, strict=True))
+    return cast(Value, kernel._of_total(reduce(operation, terms)))
+
+
 class Graph:
     """Operators in the order of evaluation, and their constants.
 

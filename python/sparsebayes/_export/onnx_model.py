@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.polynomial import chebyshev
 from numpy.typing import DTypeLike, NDArray
+from scipy.linalg import solve_triangular
 from scipy.special import erfcx
 
 from .._checks import check_integer
 from .._core import __version__
-from .description import ServedModel, describe, roots
-from .onnx_graph import Basis, Graph, Value
+from .._estimators.growth import MIN_VARIANCE
+from .description import Growth, ServedModel, describe, roots
+from .onnx_graph import Basis, Graph, Value, diagonal, evaluate
 
 if TYPE_CHECKING:
     import onnx
@@ -142,7 +144,20 @@ def _regression(graph: Graph, model: ServedModel) -> tuple[Value, Value]:
         return np.exp(eta), _std_of_counts(eta, v)
     assert model.noise_variance is not None
     noise = np.broadcast_to(model.noise_variance, len(model.outputs))
+    for growth in model.growths:
+        added = _growth(graph, growth, model.n_features)
+        v = added if v is None else v + added
     return eta, graph.repeat_rows(np.sqrt(noise)) if v is None else np.sqrt(v + noise)
+
+
+def _growth(graph: Graph, growth: Growth, n_features: int) -> Value:
+    """Return what a growth adds to the variances, (n, n_outputs)."""
+    kernel, points = growth.centres.kernel, growth.centres.points
+    inverse = solve_triangular(growth.factor, np.eye(len(points)), lower=True)
+    projection = evaluate(kernel, graph.x, points) @ inverse.T
+    own = diagonal(kernel, graph.x, n_features)
+    rest = (own - MIN_VARIANCE * own) - (projection * projection).sum(1, keep=True)
+    return cast(Value, np.maximum(rest, 0.0) * growth.scale[np.newaxis])
 
 
 def _std_of_counts(eta: Value, v: Value | None) -> Value:

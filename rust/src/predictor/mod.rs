@@ -53,7 +53,7 @@ pub use crate::predictor::schema::{
 };
 
 use crate::predictor::schema::wrong;
-use crate::predictor::variance::{Directions, Joint, QuadraticForm, WeightCovariance};
+use crate::predictor::variance::{Directions, Factor, Joint, QuadraticForm, WeightCovariance};
 
 /// The metadata entry that holds the header.
 const KEY: &str = "sparsebayes";
@@ -72,6 +72,7 @@ pub struct Predictor {
     n_functions: usize,
     outputs: Vec<Output>,
     covariance: WeightCovariance,
+    growths: Vec<Growth>,
     /// Noise variance of each output.
     noise: Vec<f64>,
     probit: Probit,
@@ -93,6 +94,16 @@ enum Block {
         /// Name of the table with the centres row by row, for batches.
         table: String,
     },
+}
+
+/// The variance of a Gaussian process with a kernel, given its values at landmarks: see [`Header::growths`].
+#[derive(Debug, Clone)]
+struct Growth {
+    kernel: Kernel,
+    /// The kernel centred at the landmarks.
+    landmarks: Block,
+    factor: Factor,
+    scale: Vec<f64>,
 }
 
 /// A linear predictor.
@@ -122,16 +133,7 @@ impl Predictor {
                     columns: columns.clone(),
                     offsets: offsets.clone(),
                 },
-                BlockHeader::Centres(kernel) => {
-                    let name = format!("points.{b}");
-                    let table = parts.table(&name)?;
-                    let (n_points, n_features) = (table.shape[0], table.shape[1]);
-                    Block::Centres {
-                        kernel: kernel.clone(),
-                        points: Points::from_rows(&table.values, n_points, n_features),
-                        table: name,
-                    }
-                }
+                BlockHeader::Centres(kernel) => centres(&parts, kernel, format!("points.{b}"))?,
             })
         });
         let blocks = blocks.collect::<Result<Vec<_>>>()?;
@@ -155,6 +157,7 @@ impl Predictor {
         };
         Ok(Self {
             covariance: covariance(&parts, &outputs)?,
+            growths: growths(&parts)?,
             blocks,
             n_functions,
             outputs,
@@ -216,6 +219,31 @@ impl Predictor {
     pub fn is_classifier(&self) -> bool {
         self.parts.header.link.is_classification()
     }
+}
+
+fn centres(parts: &Parts, kernel: &Kernel, name: String) -> Result<Block> {
+    let table = parts.table(&name)?;
+    Ok(Block::Centres {
+        kernel: kernel.clone(),
+        points: Points::from_rows(&table.values, table.shape[0], table.shape[1]),
+        table: name,
+    })
+}
+
+fn growths(parts: &Parts) -> Result<Vec<Growth>> {
+    let kernels = parts.header.growths.iter().enumerate();
+    kernels
+        .map(|(g, kernel)| {
+            let landmarks = centres(parts, kernel, format!("landmarks.{g}"))?;
+            let factor = &parts.table(&format!("factor.{g}"))?.values;
+            Ok(Growth {
+                kernel: kernel.clone(),
+                factor: Factor::new(factor, landmarks.len()),
+                landmarks,
+                scale: parts.table(&format!("scale.{g}"))?.values.clone(),
+            })
+        })
+        .collect()
 }
 
 fn covariance(parts: &Parts, outputs: &[Output]) -> Result<WeightCovariance> {

@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use crate::data::KernelDesign;
 use crate::likelihood::Likelihood;
 use crate::model::Posterior;
-use crate::predictor::{
-    BlockHeader, Classes, FORMAT_VERSION, Header, Link, Parts, Predictor, Table, Uncertainty,
-};
+use crate::predictor::{BlockHeader, Classes, Header, Link, Parts, Predictor, Table, Uncertainty};
 use crate::{Error, Result};
 
 impl Posterior {
@@ -108,7 +106,7 @@ impl Posterior {
             values: vec![0.into(), 1.into()],
         });
         let header = Header {
-            format_version: FORMAT_VERSION,
+            format_version: 1,
             library_version: env!("CARGO_PKG_VERSION").into(),
             estimator: "Posterior".into(),
             n_features,
@@ -120,6 +118,7 @@ impl Posterior {
             link,
             uncertainty: Uncertainty::Shared,
             n_quadrature: None,
+            growths: vec![],
         };
         Predictor::from_parts(Parts { header, tables })
     }

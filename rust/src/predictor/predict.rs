@@ -9,7 +9,7 @@ use crate::kernel::Points;
 use crate::likelihood::link::{Link, logistic, softmax};
 use crate::likelihood::probit::Workspace;
 use crate::predictor::variance::{Functions, combine};
-use crate::predictor::{Block, Output, Predictor};
+use crate::predictor::{Block, Growth, Output, Predictor};
 use crate::{Error, Result};
 
 /// Fewer rows than this are batches of one row, because together they would leave most vector lanes empty.
@@ -22,6 +22,8 @@ const MAX_BATCH_NUMBERS: usize = 1 << 15;
 const MAX_BATCH_FEATURES: usize = 1 << 11;
 /// The rows of a batch are a multiple of this: the points that a kernel evaluates together.
 const BATCH_MULTIPLE: usize = 32;
+/// Share of k(x, x) that may be rounding in what landmarks leave of it: see [`Header::growths`](crate::predictor::Header).
+const MIN_GROWTH: f64 = 1e-6;
 /// Fewest kernel terms per task of a thread.
 const MIN_TASK_TERMS: usize = 1 << 18;
 
@@ -172,7 +174,8 @@ impl Predictor {
 
     /// Divides the rows into tasks for threads.
     fn predict(&self, x: &[f64], rows: usize, request: Request<'_>) -> Result<()> {
-        let terms = (self.n_functions * self.n_features()).max(1);
+        let n_landmarks = self.n_landmarks(self.needs_variance(&request));
+        let terms = ((self.n_functions + n_landmarks) * self.n_features()).max(1);
         self.divide(
             x,
             rows,
@@ -206,6 +209,7 @@ impl Predictor {
         Error::check_finite("x", x)?;
         let with_variance = self.needs_variance(&request);
         let numbers = self.n_functions + self.n_outputs() + self.n_variances(with_variance) + 1;
+        let numbers = numbers + self.n_landmarks(with_variance);
         let height = (MAX_BATCH_FEATURES / self.n_features()).min(MAX_BATCH_ROWS) / BATCH_MULTIPLE
             * BATCH_MULTIPLE;
         let height = if rows < MIN_BATCH_ROWS {
@@ -241,6 +245,16 @@ impl Predictor {
             0
         }
     }
+
+    /// Most landmarks of a growth.
+    fn n_landmarks(&self, with_variance: bool) -> usize {
+        let sizes = self.growths.iter().map(|growth| growth.factor.len());
+        if with_variance {
+            sizes.max().unwrap_or(0)
+        } else {
+            0
+        }
+    }
 }
 
 impl Predictor {
@@ -255,8 +269,9 @@ impl Predictor {
         let (m, n, rows) = (self.n_functions, self.n_outputs(), range.len());
         let width = self.n_variances(with_variance);
         let n_scratch = self.n_scratch(rows, width);
+        let n_work = (rows * (1 + self.n_landmarks(with_variance))).max(m);
         with_scratch(
-            rows * (m + n + width) + n_scratch + rows.max(m),
+            rows * (m + n + width) + n_scratch + n_work,
             |Scratch {
                  values,
                  points,
@@ -283,6 +298,9 @@ impl Predictor {
                 if width > 0 {
                     let of = |c: usize| self.outputs[c].of(phi, rows);
                     self.covariance.at_rows(rows, of, work, variances);
+                    for growth in &self.growths {
+                        self.add_growth(growth, x, points, work, variances);
+                    }
                 }
                 let at = LinearPredictors {
                     rows,
@@ -292,6 +310,30 @@ impl Predictor {
                 self.finish(at, Scratchpad { numbers, workspace }, range, to)
             },
         )
+    }
+
+    /// Adds a growth to the variances.
+    fn add_growth(
+        &self,
+        growth: &Growth,
+        x: &[f64],
+        points: &Points,
+        work: &mut [f64],
+        variances: &mut [f64],
+    ) {
+        let rows = points.n_points();
+        let (rest, values) = work.split_at_mut(rows);
+        let values = &mut values[..rows * growth.factor.len()];
+        self.functions_at(&growth.landmarks, x, points, values);
+        for (rest, x) in rest.iter_mut().zip(x.chunks_exact(self.n_features())) {
+            *rest = (1.0 - MIN_GROWTH) * growth.kernel.eval(x, x);
+        }
+        growth.factor.subtract_squares(values, rest);
+        for (variances, scale) in variances.chunks_exact_mut(rows).zip(&growth.scale) {
+            for (v, rest) in variances.iter_mut().zip(&*rest) {
+                *v += scale * rest.max(0.0);
+            }
+        }
     }
 
     /// Evaluates a block at rows given row by row and feature by feature.
@@ -323,7 +365,7 @@ impl Predictor {
 }
 
 impl Block {
-    fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         match self {
             Self::Constant => 1,
             Self::Columns { columns, .. } => columns.len(),

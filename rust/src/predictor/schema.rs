@@ -8,7 +8,10 @@ use crate::likelihood::link::Link;
 use crate::{Error, Kernel, Result};
 
 /// The format version that this library writes; it reads this version and all earlier ones.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
+
+/// The first format version with [`Header::growths`]; models without them are written as version 1.
+const VERSION_WITH_GROWTHS: u32 = 2;
 
 /// Most classes with joint covariances.
 const MAX_JOINT_CLASSES: usize = 1024;
@@ -17,7 +20,7 @@ const MAX_JOINT_CLASSES: usize = 1024;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Header {
-    /// [`FORMAT_VERSION`] of the library that wrote it.
+    /// Version of the format, at most [`FORMAT_VERSION`].
     pub format_version: u32,
     /// Version of the library that wrote it.
     pub library_version: String,
@@ -41,6 +44,11 @@ pub struct Header {
     pub uncertainty: Uncertainty,
     /// Quadrature nodes of the probit; `None`: the number that the number of classes needs.
     pub n_quadrature: Option<usize>,
+    /// Kernels k by which variances grow away from the data: `v_c ((1 - 1e-6) k(x, x) - |L^-1 k(Z, x)|^2)` for output c, if
+    /// positive. The share 1e-6 of k(x, x) may be rounding.
+    /// Tables of kernel G: `landmarks.G`, Z; `factor.G`, the rows of the lower triangle of L; `scale.G`, v of each output.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub growths: Vec<Kernel>,
 }
 
 /// Class labels and their NumPy type.
@@ -102,7 +110,7 @@ pub struct Table {
 pub struct Parts {
     /// Everything except the numbers.
     pub header: Header,
-    /// Tables by name: `points.B`, `weights.C`, `covariance.I`, `noise_variance`.
+    /// Tables by name: `points.B`, `weights.C`, `covariance.I`, `noise_variance`, and those of [`Header::growths`].
     pub tables: BTreeMap<String, Table>,
 }
 
@@ -162,6 +170,7 @@ impl Parts {
             self.sized(&format!("weights.{c}"), &[*n])?;
         }
         expected += n_weights.len() + self.check_covariances(&n_weights)?;
+        expected += self.check_growths()?;
         if let Some(noise) = self.tables.get("noise_variance") {
             expected += 1;
             let n = noise.values.len();
@@ -232,16 +241,46 @@ impl Parts {
                 check_columns(b, columns, n_features)
             }
             BlockHeader::Centres(kernel) => {
-                kernel.validate(n_features).map_err(wrong)?;
-                let name = format!("points.{b}");
-                match self.table(&name)?.shape.as_slice() {
-                    [_, columns] if *columns == n_features => Ok(()),
-                    shape => Err(wrong(format!(
-                        "{name} must have {n_features} columns, got shape {shape:?}"
-                    ))),
-                }
+                self.check_centres(kernel, &format!("points.{b}")).map(drop)
             }
         }
+    }
+
+    /// Checks a kernel and the table of its centres; returns their number.
+    fn check_centres(&self, kernel: &Kernel, name: &str) -> Result<usize> {
+        let n_features = self.header.n_features;
+        kernel.validate(n_features).map_err(wrong)?;
+        match self.table(name)?.shape.as_slice() {
+            [rows, columns] if *columns == n_features => Ok(*rows),
+            shape => Err(wrong(format!(
+                "{name} must have {n_features} columns, got shape {shape:?}"
+            ))),
+        }
+    }
+
+    /// Checks the growths; returns the number of their tables.
+    fn check_growths(&self) -> Result<usize> {
+        let header = &self.header;
+        let has_variances = !matches!(header.uncertainty, Uncertainty::None | Uncertainty::Joint);
+        if !header.growths.is_empty()
+            && (header.format_version < VERSION_WITH_GROWTHS
+                || header.link.is_classification()
+                || !has_variances)
+        {
+            return Err(wrong(
+                "growths are for regression with covariances, from format version 2 on",
+            ));
+        }
+        for (g, kernel) in header.growths.iter().enumerate() {
+            let m = self.check_centres(kernel, &format!("landmarks.{g}"))?;
+            self.sized(&format!("factor.{g}"), &[m.saturating_mul(m + 1) / 2])?;
+            self.sized(&format!("scale.{g}"), &[header.outputs.len()])?;
+            let factor = &self.table(&format!("factor.{g}"))?.values;
+            if (0..m).any(|i| factor[i * (i + 3) / 2] <= 0.0) {
+                return Err(wrong(format!("factor.{g} must have a positive diagonal")));
+            }
+        }
+        Ok(3 * header.growths.len())
     }
 
     /// The number of basis functions in all blocks; their tables must be present.

@@ -242,6 +242,52 @@ impl WeightCovariance {
     }
 }
 
+/// The Cholesky factor L of a kernel matrix: the lower triangle, column-major, with the inverse of the diagonal.
+#[derive(Debug, Clone)]
+pub(crate) struct Factor {
+    size: usize,
+    values: Vec<f64>,
+}
+
+impl Factor {
+    /// From the rows of the lower triangle.
+    pub(crate) fn new(rows: &[f64], size: usize) -> Self {
+        let at = |i: usize, j: usize| rows[i * (i + 1) / 2 + j];
+        let mut values = Vec::with_capacity(rows.len());
+        for j in 0..size {
+            values.push(1.0 / at(j, j));
+            values.extend((j + 1..size).map(|i| at(i, j)));
+        }
+        Self { size, values }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.size
+    }
+
+    /// `out -= |L^-1 k|^2` at each row, by forward substitution in `k`: element i at row r is `k[i * rows + r]`.
+    pub(crate) fn subtract_squares(&self, mut k: &mut [f64], out: &mut [f64]) {
+        let (rows, mut rest) = (out.len(), self.values.as_slice());
+        for j in 0..self.size {
+            let (column, after) = rest.split_at(self.size - j);
+            let (pivot, below) = k.split_at_mut(rows);
+            dispatch(|| {
+                for (out, y) in out.iter_mut().zip(&mut *pivot) {
+                    *y *= column[0];
+                    *out -= *y * *y;
+                }
+                if let [y] = *pivot {
+                    axpy(-y, &column[1..], below);
+                } else {
+                    let targets = below.chunks_exact_mut(rows).zip(&column[1..]);
+                    targets.for_each(|(to, l)| axpy(-l, pivot, to));
+                }
+            });
+            (k, rest) = (below, after);
+        }
+    }
+}
+
 /// Copies the values of the first output to all others.
 fn repeat(rows: usize, out: &mut [f64]) {
     let (first, others) = out.split_at_mut(rows);
