@@ -29,8 +29,8 @@ from ..kernels import Kernel
 #: Most landmarks besides the relevance vectors, and most rows that they are chosen from.
 _MAX_LANDMARKS: Final = 100
 _MAX_POOL: Final = 2000
-#: Variances relative to k(x, x): one below the first may be rounding, in single precision; landmarks end at the
-#: second.
+#: Variances relative to k(x, x): one below the first may be rounding, in single precision; landmarks end
+#: at the second.
 MIN_VARIANCE, _MIN_LANDMARK = 1e-6, 1e-3
 #: Rows at a time for computing k(x, x) from k(X, X).
 _DIAGONAL_ROWS: Final = 64
