@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from problems import named
+from problems import PAPERS, named
 from sparsebayes import MRVM1, RVC, RVR
 from sparsebayes._hyper import CovarianceEvidence
 from sparsebayes.inspection import certificate
@@ -303,8 +303,9 @@ def test_weights_count_rows(surface):
     X, y = surface
     weights = np.arange(len(y)) % 3
     rows = np.repeat(np.arange(len(y)), weights)
-    weighted = RVR("rbf", gamma=0.1, optimize_kernel=True).fit(X, y, sample_weight=weights)
-    repeated = RVR("rbf", gamma=0.1, optimize_kernel=True).fit(X[rows], y[rows])
+    model = RVR("rbf", gamma=0.1, optimize_kernel=True, **PAPERS)
+    weighted = clone(model).fit(X, y, sample_weight=weights)
+    repeated = clone(model).fit(X[rows], y[rows])
     np.testing.assert_allclose(weighted.kernel_.width, repeated.kernel_.width, rtol=1e-3)
     np.testing.assert_allclose(weighted.predict(X), repeated.predict(X), atol=1e-3)
 

@@ -217,6 +217,8 @@ impl Tuning {
     /// Factor by which a second restart raises the initial noise precision. Kernels twice as wide as learned ones, 24 fits: +43 nats on average
     /// (at most +671), 0.88 of the error, +40 % time; learned and equal widths: -7.6 to +24 nats, +5 to +30 % time.
     pub(crate) const LOW_NOISE: f64 = 100.0;
+    /// Least squared pivot, relative to its diagonal element, of a model that this restart may lead to.
+    pub(crate) const MIN_PIVOT: f64 = 1e-9;
     /// Rows for each function of the first model of that restart. Doubled: -3 nats, 0.8 of the time.
     pub(crate) const MIN_ROWS_AT_LOW_NOISE: f64 = 10.0;
     /// Weight of the prior on complexity at which a restart frees the noise, before it raises a larger weight to its value. Of 60 problems with

@@ -67,7 +67,13 @@ impl LocalFit<'_> {
         };
         best.take_better(opened)?;
         if opening != Opening::Plain && best.has_much_noise() {
-            best.take_better(self.restarted_from(Tuning::LOW_NOISE))?;
+            // With little noise functions may depend on one another almost exactly, and the evidence be round-off.
+            let bar = best.evidence() + Tuning::MAX_TRIAL_DEFICIT;
+            let is_better = |trial: &Self| {
+                trial.evidence() > bar && trial.model.least_pivot() > Tuning::MIN_PIVOT
+            };
+            let trial = self.restarted_from(Tuning::LOW_NOISE);
+            best.take_better(trial.map(|found| found.filter(is_better)))?;
         }
         let mut budget = TrialBudget {
             trials: max_trials,
