@@ -4,13 +4,14 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
 
 from problems import PAPERS, assert_certified, sinc_2d, two_classes
 from reference import best_alpha, contribution, laplace_statistics, statistics
-from sparsebayes import RVC, RVR, _core
+from sparsebayes import RVC, RVR, _core, _progress
 from sparsebayes._data import design
 from sparsebayes._data.checkpoint import Checkpoint
 from sparsebayes.kernels import Gaussian, Sigmoid
@@ -203,7 +204,10 @@ def test_one_against_the_rest_keeps_a_file_for_each_class(in_blocks, tmp_path, m
     np.testing.assert_array_equal(model.mu_, RVC(Gaussian(0.5)).fit(X, y).mu_)
 
 
-def test_sweeps_are_reported(in_blocks, capsys):
+def test_sweeps_are_reported(in_blocks, capsys, monkeypatch):
+    # Show every change, however fast the sweeps are.
+    tqdm = pytest.importorskip("tqdm").tqdm
+    monkeypatch.setattr(_progress, "_tqdm", lambda: partial(tqdm, mininterval=0.0))
     X, y = sinc_2d(1500)
     records = []
     model = RVR(Gaussian(2.5), callback=records.append, verbose=1).fit(X, y)
