@@ -126,7 +126,7 @@ fn parts(kernel: &Kernel, link: Link, uncertainty: Uncertainty, n_outputs: usize
     Parts { header, tables }
 }
 
-/// The same model, with variances that grow by two kernels.
+/// Adds growing error bars, with landmarks of two kernels, to the parts of a model.
 fn growing(mut parts: Parts, kernels: [Kernel; 2]) -> Parts {
     let n_outputs = parts.header.outputs.len();
     for (g, m) in [1, 4].into_iter().enumerate() {

@@ -17,8 +17,8 @@ ESTIMATORS = [RVR, RVC, SparseBayesRegressor, SparseBayesClassifier]
 
 
 def known_failures(estimator):
-    # Of two equal decision values, moderation brings the less certain nearer to one half. The data of these
-    # checks show it for some models.
+    # Probabilities are nearer to one half where the decision value is less certain, so they may rank rows
+    # differently from decision values. In these checks they do for some models.
     if not isinstance(estimator, RVC):
         return {}
     failures = ["check_decision_proba_consistency"]

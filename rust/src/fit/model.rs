@@ -359,14 +359,15 @@ impl Model {
         let n = outputs.len() as f64;
         let mut square = sum_of_squares(outputs, |c| self.outputs[c].mu[k]);
         if self.complexity > 0.0 {
-            square -= 2.0 * self.complexity * n * (variance - self.shrunk_variance(k, l));
+            square -= 2.0 * self.complexity * n * self.sampling_variance(k, l);
         }
         Term::from_posterior(n, alpha, variance, square)
     }
 
-    /// (Sigma A Sigma)_kk at level `l`.
-    pub(crate) fn shrunk_variance(&self, k: usize, l: usize) -> f64 {
-        weighted_square(head(&self.levels[l].sigma, k, self.len()), &self.alpha)
+    /// (Sigma - Sigma A Sigma)_kk at level `l`: the variance of mu_k over draws of the noise.
+    pub(crate) fn sampling_variance(&self, k: usize, l: usize) -> f64 {
+        let sigma = head(&self.levels[l].sigma, k, self.len());
+        sigma[k] - weighted_square(sigma, &self.alpha)
     }
 
     /// Column k of Sigma A Sigma at level `l`.
@@ -941,8 +942,8 @@ impl Model {
         if self.complexity == 0.0 {
             return 0.0;
         }
-        let (sigma, n) = (&self.levels[l].sigma, self.outputs_of(l).len() as f64);
-        let of = |k: usize| self.alpha[k] * (sigma[(k, k)] - self.shrunk_variance(k, l));
+        let n = self.outputs_of(l).len() as f64;
+        let of = |k: usize| self.alpha[k] * self.sampling_variance(k, l);
         2.0 * self.complexity * n * (0..self.len()).map(of).sum::<f64>()
     }
 

@@ -201,8 +201,7 @@ impl Local {
                 if model.complexity == 0.0 {
                     return slope;
                 }
-                let kept = level.sigma[(j, j)] - model.shrunk_variance(j, l);
-                slope + model.complexity * n * alpha * kept
+                slope + model.complexity * n * alpha * model.sampling_variance(j, l)
             };
             let levels = model.levels.iter().enumerate();
             gradient[j] = levels.map(of_level).sum::<f64>() + model.priors[j].slope(alpha);

@@ -142,8 +142,8 @@ fn mean_size(model: &Model, k: usize) -> f64 {
 
 /// mu_k^2 - 2 c (Sigma - Sigma A Sigma)_kk, at least the smallest positive number.
 fn mean_square(model: &Model, k: usize) -> f64 {
-    let kept = model.sigma()[(k, k)] - model.shrunk_variance(k, 0);
-    (model.mu()[k].powi(2) - 2.0 * model.complexity * kept).max(f64::MIN_POSITIVE)
+    let prior = 2.0 * model.complexity * model.sampling_variance(k, 0);
+    (model.mu()[k].powi(2) - prior).max(f64::MIN_POSITIVE)
 }
 
 /// dR / dx.
@@ -158,23 +158,22 @@ fn jacobian(stats: &mut dyn Statistics, model: &Model) -> Result<Matrix> {
     let gamma: Vec<f64> = (0..m).map(gamma_of).collect();
     let complexity = model.complexity;
     let columns = 0..if complexity > 0.0 { m } else { 0 };
+    let squares: Vec<f64> = columns.clone().map(|j| mean_square(model, j)).collect();
     let shrunk: Vec<Vec<f64>> = columns.map(|k| model.shrunk_covariances(k, 0)).collect();
     Ok(Matrix::from_fn(m, m, |j, k| {
         let (size, prior) = (mean_size(model, j), model.priors[j]);
         let own = if j == k { sigma[(j, j)] } else { 0.0 };
         let d_variance = alpha[k] * (mu[k] * drift[(j, k)] - sigma[(j, k)] * sigma[(j, k)]);
-        if complexity > 0.0 {
-            let square = mean_square(model, j) + 2.0 * prior.rate;
-            let d_mean = -2.0 * mu[j] * alpha[k] * mu[k] * sigma[(j, k)];
-            let d_kept = -2.0 * alpha[k] * sigma[(j, k)] * (sigma[(j, k)] - shrunk[k][j]);
-            let d_ln_gamma = -alpha[j] * (own + d_variance) / (gamma[j] + 2.0 * prior.shape);
-            let d_ln_square = (d_mean - 2.0 * complexity * d_kept) / square;
-            return d_ln_gamma - d_ln_square - if j == k { 1.0 } else { 0.0 };
-        }
         let d_ln_gamma = -alpha[j] * (own + d_variance) / (gamma[j] + 2.0 * prior.shape);
-        // d ln(mu^2 + 2 b) = 2 |mu| d |mu| / (mu^2 + 2 b)
-        let d_size = -mu[j] / size * alpha[k] * mu[k] * sigma[(j, k)];
-        let d_ln_square = 2.0 * d_size / (size + 2.0 * prior.rate / size);
+        let d_ln_square = if complexity > 0.0 {
+            let d_mean = -2.0 * mu[j] * alpha[k] * mu[k] * sigma[(j, k)];
+            let d_sampling = -2.0 * alpha[k] * sigma[(j, k)] * (sigma[(j, k)] - shrunk[k][j]);
+            (d_mean - 2.0 * complexity * d_sampling) / (squares[j] + 2.0 * prior.rate)
+        } else {
+            // d ln(mu^2 + 2 b) = 2 |mu| d |mu| / (mu^2 + 2 b)
+            let d_size = -mu[j] / size * alpha[k] * mu[k] * sigma[(j, k)];
+            2.0 * d_size / (size + 2.0 * prior.rate / size)
+        };
         d_ln_gamma - d_ln_square - if j == k { 1.0 } else { 0.0 }
     }))
 }
