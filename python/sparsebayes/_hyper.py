@@ -23,7 +23,7 @@ from . import _core
 from ._arrays import first_of_equal
 from ._cancellable import one_blas_thread
 from ._data.design import Design, kernel_design
-from ._estimators.posterior import log_normalised
+from ._estimators.posterior import log_normalised, moderated_logits
 from ._types import FloatArray, IntArray, Likelihood, Settings
 from .kernels import Kernel
 from .kernels._base import bounds, with_all_log_parameters
@@ -447,7 +447,7 @@ def _log_density(kernels: list[Kernel], data: LearningData, posteriors: list[_co
         mean, variance = moments[0][0], moments[0][1] + 1.0 / posteriors[0].beta
         log_p = -0.5 * (np.log(2.0 * np.pi * variance) + (data.targets[0] - mean) ** 2 / variance)
     else:
-        logits = np.column_stack([mean / np.sqrt(1.0 + np.pi / 8.0 * variance) for mean, variance in moments])
+        logits = np.column_stack([moderated_logits(mean, variance) for mean, variance in moments])
         # With two classes the one column is the logit of the second.
         targets = np.column_stack(data.targets)
         classes = np.argmax(targets, axis=1) if len(moments) > 1 else (targets[:, 0] > 0.5).astype(np.intp)
