@@ -170,7 +170,7 @@ bench-fastrvm: install ## Compare time and evidence with fastrvm
 bench-million: install ## Compare fits of a million rows with scikit-learn and LightGBM (docs/notebook/cost.md)
 	$(BIN)/python benches/python/bench_million.py
 
-bench-widths: install ## Measure learned widths on real tables; SPARSEBAYES_DATA is the folder of data files
+bench-widths: install ## Measure learned widths on real and made tables; SPARSEBAYES_DATA is the folder of data files
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python benches/python/bench_widths.py
 
 bench-friedman1: install ## Measure learned widths on Friedman's first function, 20 draws

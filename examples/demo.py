@@ -210,13 +210,13 @@ def main() -> None:
         real_data(
             "diabetes",
             load_diabetes,
-            RVR(gamma="ard"),
+            RVR(),
             TransformedTargetRegressor(SVR(), transformer=StandardScaler()),
         ),
         real_data(
             "breast cancer",
             load_breast_cancer,
-            RVC(gamma="ard"),
+            RVC(),
             CalibratedClassifierCV(SVC(), ensemble=False),
         ),
         real_data("digits", load_digits, RVC(), CalibratedClassifierCV(SVC(), ensemble=False)),

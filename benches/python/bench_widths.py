@@ -1,9 +1,10 @@
-"""Learned widths on real tables: errors, densities and error bars on rows left out, beside two peers.
+"""Learned widths on real and made tables: errors, densities and error bars on new rows, beside two peers.
 
 Regression: `RVR` beside a support vector machine whose C, gamma and epsilon are chosen by a grid search (32
 combinations, 5 folds) and a Gaussian process with one length per input. Classification, two classes: `RVC`
 beside a support vector machine chosen likewise and calibrated, and a Gaussian process with one length.
-Training rows are two thirds of a table, at most ``--rows``; inputs and numeric targets are standardised.
+Training rows are two thirds of a table, at most ``--rows``; inputs and numeric targets are standardised. Made
+tables, two draws each: Friedman's first function, a function of 5 of 50 inputs, a linear one, and noise.
 
 ``error``: root mean square error, or rate of wrong classes. ``nlpd``: mean negative log density of a row
 left out, of classes the log loss. ``cover``: share of rows left out within the 95 % intervals. ``/svm`` and
@@ -21,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from friedman1 import truth
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
@@ -56,18 +58,47 @@ CLASSIFICATION = (
     "phoneme",
     "twonorm",
 )
+#: Made tables: training rows and inputs.
+MADE = {"friedman1": (240, 10), "five_of_fifty": (600, 50), "linear": (150, 20), "noise": (300, 10)}
 SPARSE = {"ard": {"gamma": "ard"}, "learn": {"gamma": "learn"}, "scale": {"gamma": "scale"}}
 MOST_TEST_ROWS = 2000
 GAUSS_95 = 1.959963984540054
 COLUMNS = ("error", "nlpd", "cover", "funct.", "s")
 
 
+def made(name, seed):
+    """Inputs, targets and number of training rows of a made table."""
+    rng = np.random.default_rng(seed)
+    n_train, d = MADE[name]
+    X = rng.uniform(size=(n_train + MOST_TEST_ROWS, d))
+    if name == "friedman1":
+        y = truth(X) + rng.normal(size=len(X))
+    elif name == "five_of_fifty":
+        X = 4.0 * X - 2.0
+        y = (
+            np.sin(2.0 * X[:, 0])
+            + X[:, 1] * X[:, 2]
+            + 0.5 * X[:, 3] ** 2
+            + X[:, 4]
+            + 0.3 * rng.normal(size=len(X))
+        )
+    elif name == "linear":
+        y = X @ rng.normal(size=d) + 0.5 * rng.normal(size=len(X))
+    else:
+        y = rng.normal(size=len(X))
+    return X, y, n_train
+
+
 def split(name, seed, n_rows):
     """Standardised training and test rows; of a target of labels only the inputs are standardised."""
-    table = pd.read_csv(FOLDER / f"{name}.csv.gz")
-    X, y = table.iloc[:, :-1].to_numpy(dtype=float), table.iloc[:, -1].to_numpy()
-    order = np.random.default_rng(seed).permutation(len(y))
-    n_train = min(n_rows, 2 * len(y) // 3)
+    if name in MADE:
+        X, y, n_train = made(name, seed)
+        order = np.arange(len(y))
+    else:
+        table = pd.read_csv(FOLDER / f"{name}.csv.gz")
+        X, y = table.iloc[:, :-1].to_numpy(dtype=float), table.iloc[:, -1].to_numpy()
+        order = np.random.default_rng(seed).permutation(len(y))
+        n_train = min(n_rows, 2 * len(y) // 3)
     train, test = order[:n_train], order[n_train:][:MOST_TEST_ROWS]
     varies = np.ptp(X[train], axis=0) > 0.0
     X = (X[:, varies] - X[train][:, varies].mean(axis=0)) / X[train][:, varies].std(axis=0)
@@ -146,7 +177,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=600, help="most training rows")
     parser.add_argument("--splits", type=int, help="default: 2, of classes 3")
-    parser.add_argument("--tables", nargs="*", default=[*REGRESSION, *CLASSIFICATION])
+    parser.add_argument("--tables", nargs="*", default=[*REGRESSION, *MADE, *CLASSIFICATION])
     parser.add_argument("--models", nargs="*", default=list(SPARSE), help="of " + ", ".join(SPARSE))
     parser.add_argument("--no-process", action="store_true", help="without the Gaussian process: minutes")
     options = parser.parse_args()
@@ -155,7 +186,7 @@ def main():
     warnings.simplefilter("ignore")
     print(f"{'table':22s} {'model':6s}" + "".join(f" {c:>8s}" for c in (*COLUMNS, "/svm", "/best", "s/svm")))
     peers = ("svm",) if options.no_process else ("svm", "gp")
-    for tables in (REGRESSION, CLASSIFICATION):
+    for tables in (REGRESSION, MADE, CLASSIFICATION):
         found = {label: [] for label in options.models}
         beside = []
         for name in (name for name in options.tables if name in tables):

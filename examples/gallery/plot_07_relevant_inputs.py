@@ -36,7 +36,7 @@ y = friedman(X) + rng.normal(size=150)
 # changes along an input.
 
 linear = SparseBayesRegressor(fit_intercept=True).fit(X, y)
-widths = RVR(gamma="ard").fit(X, y)
+widths = RVR().fit(X, y)
 
 numbers = np.arange(1, 21)
 colours = ["C0"] * 5 + ["C1"] * 15

@@ -196,22 +196,6 @@ def check_prior(name: str, value: object) -> tuple[float, float]:
     return shape, rate
 
 
-def is_learned(gamma: object) -> bool:
-    """Tell whether ``gamma`` means that widths are learned."""
-    return isinstance(gamma, str) and gamma in ("learn", "ard")
-
-
-def learning_argument(estimator: Any) -> str:
-    """Return the argument of ``estimator`` that turns kernel learning on, "" if none does."""
-    optimize_kernel = getattr(estimator, "optimize_kernel", False)
-    if not isinstance(optimize_kernel, (bool, np.bool_)):
-        raise TypeError(f"optimize_kernel must be True or False, got {optimize_kernel!r}")
-    gamma = getattr(estimator, "gamma", None)
-    if is_learned(gamma):
-        return f"gamma={gamma!r}"
-    return "optimize_kernel=True" if optimize_kernel else ""
-
-
 # --- arrays and functions of the user ---------------------------------------------------------------
 
 #: Requirements of the core for `numpy.require`.

@@ -20,14 +20,15 @@ from scipy.linalg.lapack import dpotri
 from scipy.optimize import minimize
 
 from . import _core
-from ._arrays import first_of_equal
+from ._arrays import Training, first_of_equal
 from ._cancellable import one_blas_thread
-from ._data.design import Design, kernel_design
+from ._checks import column_means
+from ._data.basis import Basis
+from ._data.design import Design, columns_at, kernel_design
 from ._estimators.posterior import log_normalised, moderated_logits
 from ._types import FloatArray, IntArray, Likelihood, Settings
 from .kernels import Kernel
 from .kernels._base import bounds, with_all_log_parameters
-from .kernels._resolve import is_precomputed
 
 #: Bound of the change of log variances from their start.
 _VARIANCE_RANGE: Final = 12.0
@@ -198,6 +199,39 @@ class LearningData:
     #: The row of each centre; None if centres are not rows.
     centre_rows: IntArray | None = None
 
+    @classmethod
+    def of(
+        cls,
+        basis: Basis,
+        training: Training,
+        likelihood: Any,
+        settings: Settings,
+        centre_rows: IntArray | None,
+    ) -> LearningData:
+        """Return training rows and the dictionary of a basis; classes are learned one against the rest."""
+        columns = basis.columns
+        if columns is None:
+            columns = columns_at(basis.extra, training.X, basis.n_columns)
+        weights = np.ones(len(training.X)) if training.weights is None else training.weights
+        if basis.bias:
+            columns = columns - column_means(columns, weights)
+        if likelihood.name == "multinomial":
+            likelihood = replace(likelihood, name="bernoulli")
+        targets = [column for target in likelihood.targets(training.y) for column in np.atleast_2d(target.T)]
+        if likelihood.name == "gaussian":
+            targets = [target.copy() for target in targets if np.ptp(target) > 0.0]
+        return cls(
+            X=training.X,
+            centres=basis.centres,
+            fixed=np.hstack([np.ones((len(columns), int(basis.bias))), columns]),
+            targets=targets,
+            weights=weights,
+            likelihood=likelihood.name,
+            noise_variance=settings.noise_variance,
+            n_before=int(basis.bias),
+            centre_rows=centre_rows,
+        )
+
     def standardised(self) -> tuple[FloatArray, float]:
         """Return the targets that vary, with mean 0 and variance 1, N x C, and the std of the first."""
         centred = [t - np.average(t, weights=self.weights) for t in self.targets]
@@ -218,33 +252,13 @@ class LearningData:
         )
 
 
-def check_model(
-    argument: str, kernel: object, y: NDArray[Any], likelihood: Likelihood, settings: Settings
-) -> None:
-    """Raise ValueError for a model whose kernel cannot be learned; ``argument`` turns learning on."""
-    if is_precomputed(kernel):
-        raise ValueError(
-            f"kernel='precomputed' has no parameters, but there is {argument}: give a kernel with parameters "
-            "to learn them"
-        )
-    if y.ndim == 2:
-        raise ValueError(
-            f"{argument} needs a y of one column, got {y.shape[1]}: learn the kernel from one of them, and "
-            "give its kernel_ as kernel"
-        )
-    if likelihood == "multinomial":
-        raise ValueError(f"{argument} needs multi_class='ovr', got 'softmax'")
-    if (settings.alpha_prior, settings.noise_prior) != ((0.0, 0.0), (0.0, 0.0)):
-        raise ValueError(f"{argument} needs alpha_prior and noise_prior to be (0, 0)")
-
-
 def check_learnable(kernels: list[Kernel]) -> None:
     """Raise ValueError if no kernel has a continuous parameter."""
-    if len(_parameters(kernels)) == 0:
+    if not any(len(kernel._log_parameters()) > 0 for kernel in kernels):
         raise ValueError(
-            "optimize_kernel=True needs a kernel with continuous parameters, which callables, Linear and "
-            f"LinearSpline do not have; got {', '.join(map(repr, kernels))}. Set optimize_kernel=False, or "
-            "choose or add a kernel such as kernels.Gaussian"
+            "optimize_kernel=True needs a kernel with continuous parameters, which 'precomputed', callables, "
+            f"Linear and LinearSpline do not have; got {', '.join(map(repr, kernels)) or 'precomputed'}. Set "
+            "optimize_kernel=False, or choose or add a kernel such as kernels.Gaussian"
         )
 
 
@@ -253,7 +267,7 @@ def learn(kernels: list[Kernel], data: LearningData, settings: Settings) -> list
 
     The work is bounded by numbers of rows, iterations and functions; the result is deterministic.
     """
-    varies = all(np.ptp(target) > 0.0 for target in data.targets)
+    varies = len(data.targets) > 0 and all(np.ptp(target) > 0.0 for target in data.targets)
     few = len(first_of_equal(data.X)) < 2 * _FOLDS
     if not varies or few or len(data.centres) == 0:
         return [kernels]
@@ -355,7 +369,9 @@ class _Learner:
         data = self.data
         rows = _draw(len(data.X), _PROCESS_ROWS)
         Y, std = data.standardised()
-        noise = None if data.noise_variance is None else data.noise_variance / std**2
+        # Several outputs share one noise level here, in units of their variances.
+        given = data.noise_variance if Y.shape[1] == 1 else None
+        noise = None if given is None else given / std**2
         weights, kernels = data.weights[rows], with_all_log_parameters(self.kernels, self._natural)
         evidence = CovarianceEvidence(kernels, data.X[rows], data.fixed[rows], Y[rows], weights, noise)
         return evidence.maximise(data.X)
@@ -444,8 +460,10 @@ def _log_density(kernels: list[Kernel], data: LearningData, posteriors: list[_co
         variance = np.maximum(np.sum((Phi @ posterior.sigma) * Phi, axis=1), 0.0)
         moments.append((Phi @ posterior.mu, variance))
     if data.likelihood == "gaussian":
-        mean, variance = moments[0][0], moments[0][1] + 1.0 / posteriors[0].beta
-        log_p = -0.5 * (np.log(2.0 * np.pi * variance) + (data.targets[0] - mean) ** 2 / variance)
+        log_p = np.zeros(len(data.X))
+        for (mean, variance), target, posterior in zip(moments, data.targets, posteriors, strict=True):
+            total = variance + 1.0 / posterior.beta
+            log_p -= 0.5 * (np.log(2.0 * np.pi * total) + (target - mean) ** 2 / total)
     else:
         logits = np.column_stack([moderated_logits(mean, variance) for mean, variance in moments])
         # With two classes the one column is the logit of the second.

@@ -225,7 +225,7 @@ class RVC(Classification):
     """
 
     kernel: KernelSpec = field(default="rbf", kw_only=False)
-    gamma: float | str = "scale"
+    gamma: float | str = "ard"
     degree: int = 3
     coef0: float = 0.0
     optimize_kernel: bool = False

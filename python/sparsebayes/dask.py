@@ -423,7 +423,7 @@ class DaskRVR(_OnDask):
     r"""`RVR` for rows in Dask arrays or data frames.
 
     The workers sum over the rows of their partitions (`SufficientStatistics`, 8 K^2 bytes for K functions).
-    The model is that of `RVR` for all rows and the same centres, to 1e-8, whatever the chunks.
+    The model is that of `RVR` for all rows, the same centres and kernel, to 1e-8, whatever the chunks.
 
     Parameters
     ----------
@@ -435,9 +435,8 @@ class DaskRVR(_OnDask):
     client : dask.distributed.Client, optional
         None: the current client, or Dask's configured scheduler. Clones share it; pickles lack it.
     **arguments
-        The other arguments of `RVR`, except ``kernel="precomputed"``, learned widths (``gamma="ard"``,
-        ``"learn"``, ``optimize_kernel``), ``memory_limit``, ``checkpoint``, and an ``extra_basis``
-        that is an unfitted transformer.
+        The other arguments of `RVR`, except ``kernel="precomputed"``, ``memory_limit``, ``checkpoint``, and an
+        ``extra_basis`` that is an unfitted transformer. Kernels are learned from at most 2000 rows.
 
     Attributes
     ----------
@@ -505,10 +504,9 @@ class DaskRVC(_OnDask):
     candidates, random_state, n_jobs, client
         As for `DaskRVR`.
     **arguments
-        The other arguments of `RVC`, except ``kernel="precomputed"``, learned widths (``gamma="ard"``,
-        ``"learn"``, ``optimize_kernel``), ``memory_limit``, ``checkpoint``, an ``extra_basis`` that is an
-        unfitted transformer, ``scheme="variational"`` and, with more than two classes,
-        ``multi_class="softmax"``.
+        The other arguments of `RVC`, except ``kernel="precomputed"``, ``memory_limit``, ``checkpoint``, an
+        ``extra_basis`` that is an unfitted transformer, ``scheme="variational"`` and, with more than two
+        classes, ``multi_class="softmax"``. Kernels are learned from at most 2000 rows.
 
     Attributes
     ----------

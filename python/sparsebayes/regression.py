@@ -134,8 +134,8 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
         The first call, and one after ``fit`` or ``fit_statistics``, starts with no rows. Rows are kept as
         sums (`SufficientStatistics`), so the time does not depend on the number of earlier rows. Chunks in
         any order give the model of one ``fit`` to 1e-8. Only with a Gaussian likelihood; with kernels only
-        with ``candidates``. An integer number of candidates and ``gamma="scale"`` come from the rows of the
-        first call, which should cover all of the input space.
+        with ``candidates``. An integer number of candidates and the kernel come from the rows of the first
+        call, which should cover all of the input space.
 
         Parameters
         ----------
@@ -336,8 +336,8 @@ class RVR(Regression):
     {variational_notes}
 
     Rows that are read in chunks are summed (`SufficientStatistics`), in one pass, or two if ``candidates`` is
-    an integer or ``gamma="scale"``. The model is that of a fit in memory with the same centres, to 1e-8.
-    ``candidates`` must be given; learned kernels and an ``extra_basis`` that is a transformer need rows in
+    an integer or the kernel depends on the rows. The model is that of a fit in memory with the same centres
+    and kernel, to 1e-8. ``candidates`` must be given; an ``extra_basis`` that is a transformer needs rows in
     memory.
 
     {block_notes}
@@ -369,7 +369,7 @@ class RVR(Regression):
     """
 
     kernel: KernelSpec = field(default="rbf", kw_only=False)
-    gamma: float | str = "scale"
+    gamma: float | str = "ard"
     degree: int = 3
     coef0: float = 0.0
     optimize_kernel: bool = False

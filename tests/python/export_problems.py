@@ -82,7 +82,7 @@ OF_SEVERAL_OUTPUTS = [
 ]
 CLASSIFIERS = [
     RVC(gamma=0.3),
-    RVC("laplacian"),
+    RVC("laplacian", gamma="scale"),
     RVC("poly", coef0=1.0),
     RVC("linear"),
     RVC(gamma=0.3, fit_intercept=False),

@@ -37,7 +37,7 @@ KERNELS = {
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_regression_is_certified_over_all_candidates(in_blocks, kernel):
     X, y = sinc_2d(1500)
-    found = assert_certified(RVR(KERNELS[kernel]).fit(X, y), X, y)
+    found = assert_certified(RVR(KERNELS[kernel], gamma="scale").fit(X, y), X, y)
     assert found.n_basis == 1 + 1500 * (2 if kernel == "several" else 1)
 
 
@@ -45,7 +45,11 @@ def test_regression_is_certified_over_all_candidates(in_blocks, kernel):
 def test_classification_is_certified_over_all_candidates(in_blocks, kernel):
     X, y = two_classes(1500)
     assert_certified(
-        RVC({"rbf": Gaussian(0.5), "not positive definite": Sigmoid(0.5, 0.1)}[kernel]).fit(X, y), X, y
+        RVC({"rbf": Gaussian(0.5), "not positive definite": Sigmoid(0.5, 0.1)}[kernel], gamma="scale").fit(
+            X, y
+        ),
+        X,
+        y,
     )
 
 

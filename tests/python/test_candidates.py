@@ -171,7 +171,7 @@ def test_chosen_rows_give_the_fit_of_the_same_centres(kernel, surface):
 @pytest.mark.parametrize("n", [90, 91, 10**9, np.int64(90)])
 def test_as_many_candidates_as_rows_use_every_row(n, surface):
     X, y = surface
-    model, every = RVR(candidates=n).fit(X, y), RVR().fit(X, y)
+    model, every = RVR(candidates=n, gamma="scale").fit(X, y), RVR(gamma="scale").fit(X, y)
     np.testing.assert_array_equal(model.candidate_rows_, np.arange(90))
     for name in ("active_", "alpha_", "mu_", "sigma_", "log_marginal_likelihood_path_"):
         np.testing.assert_array_equal(getattr(model, name), getattr(every, name))
@@ -192,7 +192,7 @@ def test_the_seed_determines_the_chosen_rows(surface):
     np.testing.assert_array_equal(rows(None), rows(3))
     # Every fit of a learned kernel uses these rows, whatever the unit of X.
     np.testing.assert_array_equal(rows(3, kernel=WIDE, optimize_kernel=True), rows(3))
-    unit = RVR(candidates=20, random_state=3).fit(1e-9 * X, y)
+    unit = RVR(candidates=20, random_state=3, gamma="scale").fit(1e-9 * X, y)
     np.testing.assert_array_equal(unit.candidate_rows_, rows(3))
 
 
@@ -447,4 +447,4 @@ def test_given_centres_are_refused_for_precomputed_kernels(surface):
 @pytest.mark.parametrize("candidates", [None, 10])
 def test_bad_seeds_are_refused(candidates, random_state, surface):
     with pytest.raises((TypeError, ValueError), match="random_state"):
-        RVR(candidates=candidates, random_state=random_state).fit(*surface)
+        RVR(candidates=candidates, random_state=random_state, gamma="scale").fit(*surface)

@@ -151,7 +151,7 @@ def test_empty_models_have_a_certificate():
     found = certificate(regression, X, np.zeros(30))
     assert (found.n_active, found.max_gain_outside) == (0, 0.0)
     X, y = np.ones((60, 2)), np.arange(60) % 3
-    softmax = RVC(multi_class="softmax").fit(X, y)
+    softmax = RVC(multi_class="softmax", gamma="scale").fit(X, y)
     assert certificate(softmax, X, y).n_active == len(softmax.active_) == 0
 
 
@@ -160,7 +160,7 @@ def test_other_objects_and_unfitted_models_are_refused(regression):
     with pytest.raises(TypeError, match="est must be a fitted estimator"):
         certificate("model", X, y)
     with pytest.raises(NotFittedError):
-        certificate(RVR(), X, y)
+        certificate(RVR(gamma="scale"), X, y)
     with pytest.raises(ValueError, match="features"):
         certificate(model, np.hstack([X, X]), y)
 

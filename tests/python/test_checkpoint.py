@@ -173,7 +173,10 @@ def test_damaged_states_are_refused(data, model):
 
 def test_bad_paths_are_refused_before_any_work(data, tmp_path):
     for error, path in [(TypeError, 5), (ValueError, tmp_path), (ValueError, tmp_path / "none" / "state")]:
-        for model, rows in [(RVR(candidates=3), ([data],)), (RVR(), (data[0][:5], data[1][:5]))]:
+        for model, rows in [
+            (RVR(candidates=3, gamma="scale"), ([data],)),
+            (RVR(gamma="scale"), (data[0][:5], data[1][:5])),
+        ]:
             with pytest.raises(error, match="checkpoint must"):
                 model.set_params(checkpoint=path).fit(*rows)
 

@@ -95,13 +95,22 @@ def test_fits_of_chunks_refuse_what_needs_rows_in_memory():
     X, y, weights = problem(7, n_classes=3)
     chunks = in_chunks(1, X, y, weights)
     for model, message in [
-        (RVC(), "candidates must be an integer or an array"),
+        (RVC(gamma="scale"), "candidates must be an integer or an array"),
         (RVC("precomputed"), "kernel='precomputed'"),
         (RVC(candidates=5, optimize_kernel=True), "optimize_kernel=True"),
-        (RVC(candidates=5, multi_class="softmax"), "multi_class='softmax' needs the rows in memory"),
-        (RVC(candidates=5, scheme="variational"), "scheme='variational' needs the rows in memory"),
-        (RVC(candidates=5, extra_basis=StandardScaler()), "extra_basis must be"),
-        (RVC(candidates=5, checkpoint="state"), "checkpoint must be None for a classification"),
+        (
+            RVC(candidates=5, multi_class="softmax", gamma="scale"),
+            "multi_class='softmax' needs the rows in memory",
+        ),
+        (
+            RVC(candidates=5, scheme="variational", gamma="scale"),
+            "scheme='variational' needs the rows in memory",
+        ),
+        (RVC(candidates=5, extra_basis=StandardScaler(), gamma="scale"), "extra_basis must be"),
+        (
+            RVC(candidates=5, checkpoint="state", gamma="scale"),
+            "checkpoint must be None for a classification",
+        ),
     ]:
         with pytest.raises(ValueError, match=message):
             model.fit(chunks)

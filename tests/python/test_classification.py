@@ -148,10 +148,13 @@ def test_precomputed_callable_and_named_kernels_agree(request, y_name):
 def test_rows_and_classes_of_zero_weight_are_ignored(three):
     X, y = three
     keep = np.random.default_rng(1).random(len(y)) < 0.7
-    weighted, removed = RVC().fit(X, y, sample_weight=keep), RVC().fit(X[keep], y[keep])
+    weighted, removed = (
+        RVC(gamma="scale").fit(X, y, sample_weight=keep),
+        RVC(gamma="scale").fit(X[keep], y[keep]),
+    )
     np.testing.assert_array_equal(weighted.predict_proba(X), removed.predict_proba(X))
     np.testing.assert_array_equal(weighted.relevance_, np.flatnonzero(keep)[removed.relevance_])
-    model = RVC().fit(X, y, sample_weight=y != "b")
+    model = RVC(gamma="scale").fit(X, y, sample_weight=y != "b")
     np.testing.assert_array_equal(model.classes_, ["a", "c"])
     assert model.decision_function(X).shape == (len(y),)
 
@@ -173,6 +176,6 @@ def test_separable_classes_give_finite_models(make, gap):
 def test_the_status_is_the_worst_of_the_fits(three):
     X, y = three
     with pytest.warns(ConvergenceWarning, match="max_iter"):
-        model = RVC(max_iter=5).fit(X, y)
+        model = RVC(max_iter=5, gamma="scale").fit(X, y)
     assert model.status_ == "max_iter"
     assert model.n_iter_ <= 15

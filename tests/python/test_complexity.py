@@ -146,10 +146,10 @@ def test_weak_functions_together_are_found():
 @pytest.mark.parametrize("complexity", ["akaike", -1.0, np.nan, 1e7, None])
 def test_bad_values_are_refused(rows, complexity):
     with pytest.raises((TypeError, ValueError), match="complexity"):
-        RVR(complexity=complexity).fit(*rows)
+        RVR(complexity=complexity, gamma="scale").fit(*rows)
 
 
 @pytest.mark.parametrize("scheme", ["mackay", "em", "variational"])
 def test_other_schemes_have_no_such_prior(rows, scheme):
     with pytest.raises(ValueError, match="complexity='aic' needs scheme='sequential'"):
-        RVR(complexity="aic", scheme=scheme).fit(*rows)
+        RVR(complexity="aic", scheme=scheme, gamma="scale").fit(*rows)

@@ -476,7 +476,7 @@ def test_labels_and_schemes_that_cannot_be_fitted_are_refused(settings, labels, 
 
 def test_partitions_of_frames_must_match():
     _, rows = frame()
-    model = DaskRVR(candidates=5)
+    model = DaskRVR(candidates=5, gamma="scale")
     X, y = rows[["east", "north"]], rows["height"]
     with pytest.raises(ValueError, match="X and y must have the same partitions, got 4 and 2"):
         model.fit(X, y.repartition(npartitions=2))

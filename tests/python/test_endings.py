@@ -92,16 +92,22 @@ def test_the_warning_of_an_empty_model_names_the_cause():
     labels = y > 0
     for model, inputs, target, weights, cause in [
         (MRVM1(gamma=1e8), X, labels, None, "far too narrow"),
-        (RVC(), np.ones((120, 2)), X[:, 0] > 0.5, None, "All rows of X are the same"),
-        (RVR(), np.ones((120, 2)), y, None, "All rows of X are the same"),
+        (RVC(gamma="scale"), np.ones((120, 2)), X[:, 0] > 0.5, None, "All rows of X are the same"),
+        (RVR(gamma="scale"), np.ones((120, 2)), y, None, "All rows of X are the same"),
         (RVR("poly", gamma=1e-6, coef0=1.0, **PAPERS), X, y, None, "centre and scale X"),
         (RVR("precomputed"), np.ones((120, 120)) - 1e-12 * np.eye(120), y, None, "tells nothing"),
-        (RVR(), X, y, np.full(120, 1e-6), r"sums to 0.00012 over 120 rows.*y_std"),
-        (RVC(), X, labels, np.full(120, 1e-6), "sample_weight counts rows"),
+        (RVR(gamma="scale"), X, y, np.full(120, 1e-6), r"sums to 0.00012 over 120 rows.*y_std"),
+        (RVC(gamma="scale"), X, labels, np.full(120, 1e-6), "sample_weight counts rows"),
         (MRVM1(), X, labels, np.full(120, 1e-6), "sample_weight counts rows"),
         (GREVMRegressor(), X, y, np.full(120, 1e-9), "sample_weight counts rows"),
         (SparseBayesRegressor(fit_intercept=True), X, y, np.full(120, 1e-6), "sample_weight counts rows"),
-        (RVR(noise_variance=100.0), X, y, None, "noise_variance is not less than the variance of y"),
+        (
+            RVR(noise_variance=100.0, gamma="scale"),
+            X,
+            y,
+            None,
+            "noise_variance is not less than the variance of y",
+        ),
         (SparseBayesRegressor(), X, unexplained(X), None, "may not explain y"),
     ]:
         with pytest.warns(ConvergenceWarning, match=f"'empty'.*{cause}"):
@@ -118,8 +124,8 @@ def test_tiny_weights_are_named_where_rows_are_not_kept():
         lambda: SparseBayesRegressor().fit_statistics(sums),
         lambda: SparseBayesRegressor().partial_fit(X, y, weights),
         lambda: SparseBayesRegressor().fit(chunks),
-        lambda: RVR(candidates=X[:30]).fit(chunks),
-        lambda: RVC(candidates=X[:30]).fit([(X, y > 0, weights)]),
+        lambda: RVR(candidates=X[:30], gamma="scale").fit(chunks),
+        lambda: RVC(candidates=X[:30], gamma="scale").fit([(X, y > 0, weights)]),
         lambda: SparseBayesClassifier().fit([(X, y > 0, weights)]),
     ]:
         model, warning = warned(fit)
@@ -148,7 +154,7 @@ def test_an_empty_model_is_certified():
 
 def test_constant_targets_are_named():
     X, _ = rows()
-    for model in (RVR(), SparseBayesRegressor(fit_intercept=True), GREVMRegressor()):
+    for model in (RVR(gamma="scale"), SparseBayesRegressor(fit_intercept=True), GREVMRegressor()):
         for level in (0.0, 5.0):
             with pytest.warns(ConvergenceWarning, match="y is constant"):
                 model.fit(X, np.full(120, level))
@@ -177,10 +183,10 @@ def test_fits_with_one_scale_for_unscaled_inputs_warn():
     Z = X * SCALES
     for fit in [
         *(lambda name=name: RVC(name).fit(Z, y > 0) for name in ("laplacian", "poly", "linear", "sigmoid")),
-        lambda: RVR(candidates=30, random_state=0).fit(Z, y),
-        lambda: RVR(candidates=30, random_state=0).fit(halves(Z, y)),
-        lambda: RVR(candidates=Z[:30]).partial_fit(Z, y),
-        lambda: RVC(candidates=30, random_state=0).fit(halves(Z, y > 0)),
+        lambda: RVR(candidates=30, random_state=0, gamma="scale").fit(Z, y),
+        lambda: RVR(candidates=30, random_state=0, gamma="scale").fit(halves(Z, y)),
+        lambda: RVR(candidates=Z[:30], gamma="scale").partial_fit(Z, y),
+        lambda: RVC(candidates=30, random_state=0, gamma="scale").fit(halves(Z, y > 0)),
     ]:
         assert "very different standard deviations" in str(warned(fit)[1].message)
     X[:, 2] = X[:, 0]
@@ -196,7 +202,7 @@ def test_kernels_with_a_width_for_each_input_do_not_warn():
         (RVR(Gaussian(2 * SCALES)), SCALES),
         (RVR(narrow), SCALES),
         (SparseBayesRegressor(), SCALES),
-        (RVR(), [1.0, 30.0, 0.0]),  # a constant column does not count as a small one
+        (RVR(gamma="scale"), [1.0, 30.0, 0.0]),  # a constant column does not count as a small one
     ]:
         _, warning = warned(lambda model=model, scales=scales: model.fit(X * scales, y))
         assert warning is None, str(warning.message)

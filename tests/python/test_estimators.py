@@ -31,23 +31,23 @@ def known_failures(estimator):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks(
     [
-        RVR(),
+        RVR(gamma="scale"),
         # One check compares predictions of two fits to 1e-7; they agree to about tol.
-        RVC(tol=1e-8),
+        RVC(tol=1e-8, gamma="scale"),
         SparseBayesRegressor(fit_intercept=False),
         # One check makes straight lines, which need an intercept: exp(0) = 1.
         SparseBayesRegressor(likelihood="poisson", fit_intercept=True),
         SparseBayesClassifier(fit_intercept=False),
-        RVR(["rbf", "linear"], fit_intercept=False),
-        RVR(extra_basis="linear", std="full"),
-        RVC(extra_basis="linear", tol=1e-8),
-        RVR(candidates=20),
-        RVC(candidates=20, tol=1e-8),
-        RVR(scheme="em", alpha_prior=(1e-3, 1e-3), noise_prior=(1e-3, 1e-6)),
-        RVC(scheme="mackay", tol=1e-8),
+        RVR(["rbf", "linear"], fit_intercept=False, gamma="scale"),
+        RVR(extra_basis="linear", std="full", gamma="scale"),
+        RVC(extra_basis="linear", tol=1e-8, gamma="scale"),
+        RVR(candidates=20, gamma="scale"),
+        RVC(candidates=20, tol=1e-8, gamma="scale"),
+        RVR(scheme="em", alpha_prior=(1e-3, 1e-3), noise_prior=(1e-3, 1e-6), gamma="scale"),
+        RVC(scheme="mackay", tol=1e-8, gamma="scale"),
         SparseBayesRegressor(fit_intercept=False, shared_noise=True),
-        RVR(scheme="variational"),
-        RVC(scheme="variational", tol=1e-8),
+        RVR(scheme="variational", gamma="scale"),
+        RVC(scheme="variational", tol=1e-8, gamma="scale"),
         SparseBayesRegressor(scheme="variational", alpha_prior=(1e-3, 1e-3), noise_prior=(1e-3, 1e-6)),
         SparseBayesClassifier(fit_intercept=False, scheme="variational", tol=1e-8),
         MRVM1(),
@@ -65,17 +65,17 @@ def test_parameters_can_be_read_set_and_cloned(kind):
     estimator = kind(tol=1e-4, n_jobs=1)
     copy = clone(estimator).set_params(max_iter=7)
     assert copy.get_params() == {**estimator.get_params(), "max_iter": 7}
-    with_kernel = clone(RVR(Gaussian([1.0, 2.0]) + Linear()))
+    with_kernel = clone(RVR(Gaussian([1.0, 2.0]) + Linear(), gamma="scale"))
     assert repr(with_kernel) == "RVR(kernel=Gaussian(width=(1.0, 2.0)) + Linear())"
 
 
 def test_tags_describe_the_estimators():
-    assert is_regressor(RVR())
+    assert is_regressor(RVR(gamma="scale"))
     assert is_regressor(SparseBayesRegressor(fit_intercept=False))
-    assert is_classifier(RVC())
+    assert is_classifier(RVC(gamma="scale"))
     assert is_classifier(SparseBayesClassifier(fit_intercept=False))
     assert get_tags(RVR("precomputed")).input_tags.pairwise
-    assert not get_tags(RVR()).input_tags.pairwise
+    assert not get_tags(RVR(gamma="scale")).input_tags.pairwise
     assert get_tags(SparseBayesRegressor(fit_intercept=False, likelihood="poisson")).target_tags.positive_only
     for kind in ESTIMATORS:
         assert get_tags(kind()).target_tags.required

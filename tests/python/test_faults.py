@@ -60,7 +60,7 @@ def small_files():
 
 
 def test_a_full_disk_keeps_the_earlier_model_and_state(surface, tmp_path):
-    model, state = RVR().fit(*surface), Checkpoint(tmp_path / "state", "p")
+    model, state = RVR(gamma="scale").fit(*surface), Checkpoint(tmp_path / "state", "p")
     model.save(tmp_path / "model")
     state.save(a=np.arange(3))
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
@@ -77,7 +77,7 @@ def test_a_full_disk_keeps_the_earlier_model_and_state(surface, tmp_path):
 
 
 def test_a_file_that_cannot_be_written_raises_oserror(surface, tmp_path):
-    model = RVR().fit(*surface)
+    model = RVR(gamma="scale").fit(*surface)
     folder = tmp_path / "closed"
     folder.mkdir()
     model.save(folder / "model")
@@ -99,7 +99,7 @@ def test_a_file_that_cannot_be_written_raises_oserror(surface, tmp_path):
 )
 @pytest.mark.filterwarnings("ignore:The truth value of an empty array")  # false, to older versions of NumPy
 def test_a_callback_may_return_anything(surface, answer):
-    model = RVR(callback=lambda record: answer)
+    model = RVR(callback=lambda record: answer, gamma="scale")
     try:
         model.fit(*surface)
     except (TypeError, ValueError) as error:
@@ -112,14 +112,14 @@ def test_a_callback_may_return_anything(surface, answer):
 
 def test_a_callback_may_fit_and_predict(surface):
     X, y = surface
-    expected, inner, depth = RVR().fit(X, y), [], []
+    expected, inner, depth = RVR(gamma="scale").fit(X, y), [], []
 
     def reenter(record):
         if len(inner) < 3:
-            inner.append(RVR().fit(X, y).mu_)
+            inner.append(RVR(gamma="scale").fit(X, y).mu_)
             expected.predict(X)
 
-    model = RVR(callback=reenter).fit(X, y)
+    model = RVR(callback=reenter, gamma="scale").fit(X, y)
     for mu in [model.mu_, *inner]:
         np.testing.assert_array_equal(mu, expected.mu_)
 
@@ -128,7 +128,7 @@ def test_a_callback_may_fit_and_predict(surface):
             depth.append(record.iteration)
             own.fit(X, y)
 
-    own = RVR(callback=refit)
+    own = RVR(callback=refit, gamma="scale")
     np.testing.assert_array_equal(own.fit(X, y).mu_, expected.mu_)
 
 
@@ -162,7 +162,7 @@ def test_a_kernel_may_raise_and_may_fit(make, surface):
         raise RuntimeError("the kernel is out of order")
 
     def fits(A, B):
-        RVR().fit(np.arange(8.0)[:, None], np.arange(8.0))
+        RVR(gamma="scale").fit(np.arange(8.0)[:, None], np.arange(8.0))
         return Gaussian(1.0)(A, B)
 
     model = make(raises)
@@ -229,14 +229,14 @@ def test_more_memory_than_there_is_is_refused_before_any_of_it_is_written(what):
 
 
 def fitted_in_child(X, y, queue):
-    queue.put(RVR(n_jobs=2).fit(X, y).predict(X[:5]))
+    queue.put(RVR(n_jobs=2, gamma="scale").fit(X, y).predict(X[:5]))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="forks of processes with threads")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_fork_after_use_fits_and_predicts(surface):
     X, y = surface
-    model = RVR(n_jobs=2).fit(X, y)
+    model = RVR(n_jobs=2, gamma="scale").fit(X, y)
     model.predict(np.tile(X, (50, 1)))
     context = multiprocessing.get_context("fork")
     queue = context.SimpleQueue()
@@ -250,7 +250,7 @@ def test_a_fork_after_use_fits_and_predicts(surface):
 def test_threads_wait_for_the_next_fit_and_are_few(surface):
     X, y = surface
     tasks = Path("/proc/self/task")
-    model = RVR(n_jobs=2).fit(X, y)
+    model = RVR(n_jobs=2, gamma="scale").fit(X, y)
     before = {task.name for task in tasks.iterdir()}
     for _ in range(5):
         model.fit(X, y)

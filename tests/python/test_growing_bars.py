@@ -143,7 +143,7 @@ def test_a_plain_fit_has_no_growing_bars_to_export(rows):
 def test_the_argument_is_checked(rows):
     X, y = rows
     with pytest.raises(ValueError, match="std must be"):
-        RVR(std="wide").fit(X, y)
+        RVR(std="wide", gamma="scale").fit(X, y)
     model = RVR(gamma=0.3, std="plain").fit(X, y)
     model.set_params(std="full")
     with pytest.raises(ValueError, match="std='full' needs landmarks"):

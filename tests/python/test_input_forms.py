@@ -72,7 +72,7 @@ def test_every_form_of_input_has_the_same_predictions(form):
     make = (FORMS | TABLES)[form]
     given = make(X)
     frame = TABLES["data frame"](X)
-    for est in (RVR().fit(frame, Y), RVC().fit(frame, Y)):
+    for est in (RVR(gamma="scale").fit(frame, Y), RVC(gamma="scale").fit(frame, Y)):
         served = est.to_predictor()
         answers = ["predict", "decision_function"]
         answers.append("predict_proba" if isinstance(est, RVC) else "predict_std")
@@ -91,7 +91,7 @@ def test_every_form_of_input_has_the_same_predictions(form):
 
 @pytest.mark.parametrize("form", TABLES)
 def test_names_of_columns_are_compared(form):
-    served = RVR().fit(TABLES["data frame"](X), Y).to_predictor()
+    served = RVR(gamma="scale").fit(TABLES["data frame"](X), Y).to_predictor()
     given = TABLES[form](X)
     other = given[["b", "a", "c"]] if "frame" in form else given.select(["b", "a", "c"])
     with pytest.raises(ValueError, match=r"must have the columns \['a', 'b', 'c'\].*got \['b', 'a', 'c'\]"):
@@ -99,7 +99,7 @@ def test_names_of_columns_are_compared(form):
 
 
 def test_predict_into_refuses_arrays_of_other_layouts():
-    served = RVR().fit(X, Y).to_predictor()
+    served = RVR(gamma="scale").fit(X, Y).to_predictor()
     for out in (unaligned(np.empty(40)), strided(np.empty((40, 1))), read_only(np.empty(40))):
         with pytest.raises(ValueError, match="out must be aligned, writeable and in C order"):
             served.predict_into(X, out)

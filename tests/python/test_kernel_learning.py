@@ -393,20 +393,11 @@ def test_learned_widths_start_at_the_standard_deviations_of_the_inputs():
 @pytest.mark.parametrize(
     ("estimator", "words"),
     [
-        (RVR("linear", gamma="ard"), "'ard' is for kernel='rbf' or .*'matern32'.*, got 'linear'"),
-        (RVR("poly", gamma="learn"), "'learn' is for kernel='rbf' or .*'laplacian', got 'poly'"),
-        (RVR("laplacian", gamma="ard"), "'ard' is for kernel='rbf'"),
-        (RVC(Gaussian(1.0), gamma="ard"), "optimize_kernel=True"),
-        (RVC("precomputed", gamma="ard"), "kernel='precomputed' has no parameters"),
-        (RVC(gamma="learn", multi_class="softmax"), "gamma='learn' needs multi_class='ovr'"),
-        (RVR(gamma="ard", scheme="variational"), "scheme='variational' needs given kernel parameters"),
         (MRVM1(gamma="ard"), "is for RVR and RVC"),
         (RVR(gamma="width"), "'learn', 'ard' or a positive number"),
-        (RVC(optimize_kernel=True, multi_class="softmax"), "multi_class='ovr'"),
-        (RVR(optimize_kernel=True, alpha_prior=(1.0, 1.0)), "alpha_prior"),
         (RVR(optimize_kernel="yes"), "optimize_kernel must be True or False, got 'yes'"),
         (RVC(optimize_kernel=None), "optimize_kernel must be True or False"),
-        (RVR("precomputed", optimize_kernel=True), "kernel='precomputed' has no parameters"),
+        (RVR("precomputed", optimize_kernel=True), "continuous parameters, which 'precomputed'"),
         (RVC("linear", optimize_kernel=True), "continuous parameters"),
         (RVR(LinearSpline() + Linear(), optimize_kernel=True), "continuous parameters"),
         (RVC(lambda X, Z: X @ Z.T, optimize_kernel=True), "continuous parameters"),
@@ -417,14 +408,77 @@ def test_kernels_that_cannot_be_learned_are_refused(estimator, words):
         estimator.fit(np.eye(6), np.arange(6) % 3)
 
 
-def test_learning_needs_rows_in_memory_and_one_output():
-    X = np.random.default_rng(0).normal(size=(20, 2))
-    with pytest.raises(ValueError, match="y of one column"):
-        RVR(optimize_kernel=True).fit(X, X)
-    with pytest.raises(ValueError, match="gamma='ard' needs a y of one column, got 2"):
-        RVR(gamma="ard").fit(X, X)
-    with pytest.raises(ValueError, match="gamma='ard' needs the rows in memory"):
-        RVR(gamma="ard", candidates=3).fit(lambda: [(X, X[:, 0])])
+@pytest.mark.parametrize(
+    ("kernel", "given"),
+    [
+        ("poly", Polynomial(3, 0.5)),
+        (["rbf", "sigmoid"], [Gaussian(2.0**0.5), Sigmoid(0.5)]),
+        (["rbf", Gaussian(2.0)], [Gaussian(2.0**0.5), Gaussian(2.0)]),
+        (Gaussian(2.0), Gaussian(2.0)),
+        ("linear_spline", LinearSpline()),
+    ],
+    ids=named,
+)
+@pytest.mark.parametrize("gamma", ["ard", "learn"])
+def test_other_kernels_are_not_learned(kernel, given, gamma):
+    X = np.random.default_rng(0).uniform(size=(30, 2))
+    X = (X - X.mean()) / X.std()
+    model = RVR(kernel, gamma=gamma, optimize_kernel=False).fit(X, np.sin(X[:, 0]))
+    found = zip(np.atleast_1d(model.kernel_), np.atleast_1d(given), strict=True)
+    for one, expected in found:
+        assert type(one) is type(expected)
+        np.testing.assert_allclose(one._log_parameters(), expected._log_parameters(), atol=1e-12)
+
+
+def test_widths_are_learned_by_default():
+    assert RVR().gamma == RVC().gamma == "ard"
+    X, y = table()
+    model = RVR().fit(X, y)
+    assert model.kernel_ == RVR(gamma="ard").fit(X, y).kernel_
+    assert isinstance(RVR("laplacian").fit(X, y).kernel_, Laplacian)
+
+
+@pytest.mark.parametrize("settings", [{}, {"scheme": "variational"}, {"alpha_prior": (1e-3, 1e-3)}], ids=named)
+def test_widths_are_learned_with_any_scheme_and_prior(settings):
+    X, y, X_test, y_test = noisy_sine(0, 100)
+    model = RVR(**settings).fit(X, y)
+    assert model.score(X_test, y_test) > 0.9
+    assert list(model.inputs_)[:2] == [0, 1]
+
+
+def test_several_outputs_share_learned_widths():
+    X, y, X_test, y_test = noisy_sine(0, 100)
+    Y, Y_test = (np.column_stack([t, 3.0 * x[:, 1] - t, np.ones(len(t))]) for x, t in ((X, y), (X_test, y_test)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the constant column
+        model = RVR().fit(X, Y)
+    assert model.score(X_test, Y_test) > 0.9
+    assert list(model.inputs_)[:2] == [0, 1]
+
+
+def test_the_classes_of_a_softmax_share_learned_widths():
+    X, y, X_test, y_test = noisy_sine(0, 200)
+    model = RVC(multi_class="softmax").fit(X, np.digitize(y, [-0.4, 0.4]))
+    assert model.score(X_test, np.digitize(y_test, [-0.4, 0.4])) > 0.75
+    assert isinstance(model.kernel_, Gaussian)
+
+
+@pytest.mark.parametrize("estimator", [RVR, RVC])
+@pytest.mark.parametrize("candidates", [40, "centres"])
+def test_widths_are_learned_from_a_sample_of_rows_in_chunks(estimator, candidates):
+    X, y, X_test, y_test = noisy_sine(0, 2500)
+    if estimator is RVC:
+        y, y_test = (np.where(t > 0.0, "high", "low") for t in (y, y_test))
+    model = estimator(candidates=X[:40] if candidates == "centres" else candidates, random_state=0)
+    parts = np.array_split(np.arange(len(X)), 4)
+    chunked = clone(model).fit(lambda: [(X[part], y[part]) for part in parts])
+    assert chunked.score(X_test, y_test) > model.fit(X, y).score(X_test, y_test) - 0.02
+    assert chunked.kernel_.width == clone(model).fit(lambda: [(X, y)]).kernel_.width
+    if estimator is RVR:
+        summed = clone(model).partial_fit(X[:2000], y[:2000])
+        learned = summed.kernel_
+        assert summed.partial_fit(X[2000:], y[2000:]).kernel_ == learned
+        assert summed.score(X_test, y_test) > model.score(X_test, y_test) - 0.02
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

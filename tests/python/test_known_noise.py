@@ -20,7 +20,7 @@ AT = np.linspace(-6, 6, 30)[:, np.newaxis]
 
 FITS = {
     "kernel": (RVR(Gaussian(2.0)), X),
-    "scale": (RVR(), X),
+    "scale": (RVR(gamma="scale"), X),
     "candidates": (RVR(Gaussian(2.0), candidates=20, random_state=0), X),
     "precomputed": (RVR("precomputed"), Gaussian(2.0)(X, X)),
     "fixed noise": (RVR(Gaussian(2.0), noise_variance=0.01), X),
@@ -137,7 +137,7 @@ def test_weights_with_a_mean_of_one_make_the_same_model(name):
 
 
 def test_the_scale_of_a_kernel_does_not_depend_on_the_noise():
-    assert RVR().fit(X, Y, y_std=STD).kernel_ == RVR().fit(X, Y).kernel_
+    assert RVR(gamma="scale").fit(X, Y, y_std=STD).kernel_ == RVR(gamma="scale").fit(X, Y).kernel_
 
 
 def test_error_bars_of_new_rows_include_their_noise():
@@ -218,11 +218,11 @@ def test_fits_that_do_not_take_y_std_refuse_it():
     for fit, words in (
         (lambda: SparseBayesRegressor(likelihood="poisson").fit(BASIS, counts, y_std=STD), "poisson"),
         (lambda: SparseBayesRegressor().fit([(BASIS, Y)], y_std=STD), "rows in memory.*sample_weight"),
-        (lambda: RVR(candidates=5).fit([(X, Y)], y_std=STD), "rows in memory.*sample_weight"),
-        (lambda: RVR().fit(X, np.c_[Y, Y], y_std=STD), "several columns; fit each column"),
-        (lambda: RVR().fit(X, Y).predict(X, return_std=True, y_std=STD), "fitted with y_std"),
-        (lambda: certificate(RVR().fit(X, Y), X, Y, y_std=STD), "fit, which had none"),
-        (lambda: certificate(RVR().fit(X, Y, y_std=STD), X, Y), "fit, which had one"),
+        (lambda: RVR(candidates=5, gamma="scale").fit([(X, Y)], y_std=STD), "rows in memory.*sample_weight"),
+        (lambda: RVR(gamma="scale").fit(X, np.c_[Y, Y], y_std=STD), "several columns; fit each column"),
+        (lambda: RVR(gamma="scale").fit(X, Y).predict(X, return_std=True, y_std=STD), "fitted with y_std"),
+        (lambda: certificate(RVR(gamma="scale").fit(X, Y), X, Y, y_std=STD), "fit, which had none"),
+        (lambda: certificate(RVR(gamma="scale").fit(X, Y, y_std=STD), X, Y), "fit, which had one"),
         (lambda: certificate(MRVM1().fit(X, Y > 0), X, Y > 0, y_std=STD), "MRVM1 has none"),
     ):
         with pytest.raises(ValueError, match=words):

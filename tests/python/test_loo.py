@@ -241,7 +241,7 @@ def test_rows_that_are_not_in_memory_have_none(rows):
         ):
             _ = model.loo_
     with pytest.raises(NotFittedError):
-        _ = RVR().loo_
+        _ = RVR(gamma="scale").loo_
 
 
 def test_pickles_keep_them_and_served_models_do_not(rows, tmp_path):

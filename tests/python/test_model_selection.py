@@ -60,6 +60,6 @@ def test_the_density_is_that_of_the_predictive_distribution(sinc):
     with pytest.raises(ValueError, match="y must have the shape"):
         density_score(model, X, np.column_stack([y, y]))
     with pytest.raises(NotFittedError):
-        density_score(RVR(), X, y)
+        density_score(RVR(gamma="scale"), X, y)
     with pytest.raises(TypeError, match="density_score takes a fitted estimator"):
         density_score(3, X, y)

@@ -90,7 +90,7 @@ PATHS = {
     "linear kernel": fit(RVR("linear"), VALUES),
     "linear kernel, classes": fit(RVC("linear"), CLASSES),
     "linear kernel, softmax": fit(RVC("linear", multi_class="softmax"), THREE),
-    "linear and local kernels": fit(RVR(Gaussian(1.0) + OnColumns(Linear(), [0, 2])), VALUES),
+    "linear and local kernels": fit(RVR(Gaussian(1.0) + OnColumns(Linear(), [0, 2]), gamma="scale"), VALUES),
     "linear kernel in chunks": in_chunks(RVR("linear", candidates=20, random_state=0), VALUES),
     "columns beside kernels": fit(RVR(Gaussian(1.0), extra_basis="linear"), VALUES),
     "columns beside kernels, classes": fit(RVC(Gaussian(1.0), extra_basis="linear"), CLASSES),

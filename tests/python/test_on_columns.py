@@ -259,14 +259,14 @@ def test_missing_columns_are_refused_by_kernels_and_fits(kernel, words):
 def test_missing_and_ambiguous_names_are_refused():
     frame, y = data_frame()
     with pytest.raises(ValueError, match="columns 'weight', 'Age' are not in X, whose columns are 'height'"):
-        RVR([OnColumns("rbf", ["weight", "dose", "Age"]), "rbf"]).fit(frame, y)
+        RVR([OnColumns("rbf", ["weight", "dose", "Age"]), "rbf"], gamma="scale").fit(frame, y)
     with pytest.raises(ValueError, match="columns 'a' are in X more than once"):
         resolve(OnColumns("rbf", "a"), X=X, feature_names=["a", "b", "c", "a"])
     numbered = frame.set_axis(range(4), axis=1)
     with pytest.raises(ValueError, match="X has no names of columns"):
-        RVR(OnColumns("rbf", ["a"])).fit(numbered, y)
+        RVR(OnColumns("rbf", ["a"]), gamma="scale").fit(numbered, y)
     # Names of an earlier fit are forgotten.
-    model = RVR(OnColumns("rbf", ["age"])).fit(frame, y)
+    model = RVR(OnColumns("rbf", ["age"]), gamma="scale").fit(frame, y)
     with pytest.raises(ValueError, match="X has no names of columns"):
         model.fit(frame.to_numpy(), y)
 

@@ -28,7 +28,7 @@ FOUR = np.digitize(X[:, 0] + 0.3 * NOISE, [-0.7, 0.0, 0.7])
 @pytest.mark.parametrize("name", ["widths", "laplacian", "in-sum"])
 def test_inputs_may_be_taken_a_few_at_a_time(name, export, monkeypatch):
     monkeypatch.setattr(onnx_graph, "_MAX_DIFFERENCES", 1)
-    same_regression(RVR(KERNELS[name]).fit(X, Y), NEW, export)
+    same_regression(RVR(KERNELS[name], gamma="scale").fit(X, Y), NEW, export)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -102,7 +102,7 @@ def test_labels_are_whole_numbers_or_text(labels, stored):
 
 def test_another_runtime_agrees():
     evaluator = pytest.importorskip("onnx.reference").ReferenceEvaluator
-    for est in (RVR("linear_spline").fit(X, Y), RVC(multi_class="softmax").fit(X, FOUR)):
+    for est in (RVR("linear_spline").fit(X, Y), RVC(multi_class="softmax", gamma="scale").fit(X, FOUR)):
         model = to_onnx(est)
         found = run(model, NEW).values()
         for ours, theirs in zip(found, evaluator(model).run(None, {"X": NEW}), strict=True):
@@ -113,7 +113,7 @@ def test_another_runtime_agrees():
 def test_all_operator_sets_from_the_oldest_on_do(opset):
     for est in (
         RVR("linear_spline").fit(X, Y),
-        RVC(multi_class="softmax").fit(X, FOUR),
+        RVC(multi_class="softmax", gamma="scale").fit(X, FOUR),
         MRVM2().fit(X, FOUR),
     ):
         model = to_onnx(est, opset=opset)
@@ -134,7 +134,7 @@ def test_the_graph_says_what_it_is_of():
 
 
 def test_bad_input_is_named():
-    est = RVR().fit(X, Y)
+    est = RVR(gamma="scale").fit(X, Y)
     for dtype in ("float16", "int64", None):
         with pytest.raises(ValueError, match="dtype must be 'float64' or 'float32'"):
             to_onnx(est, dtype=dtype)
@@ -160,7 +160,7 @@ def test_numbers_too_large_for_single_precision_are_refused():
 def test_without_onnx_the_remedy_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(ImportError, match=r"pip install sparsebayes\[onnx\]"):
-        to_onnx(RVR().fit(X, Y))
+        to_onnx(RVR(gamma="scale").fit(X, Y))
 
 
 def test_onnx_is_imported_by_its_users_alone():

@@ -53,14 +53,14 @@ def run(model, at):
 @pytest.mark.parametrize(
     ("est", "targets"),
     [
-        (RVR(), Y),
+        (RVR(gamma="scale"), Y),
         (RVR([Laplacian(0.1), Linear()], noise_variance=0.01), np.column_stack([Y, Z[:, 2] ** 2])),
         (GREVMRegressor(Gaussian(2.0)), Y),
         (SparseBayesRegressor(fit_intercept=False, likelihood="poisson"), np.floor(np.exp(1.0 + Y))),
-        (RVC(), TWO),
-        (RVC(), FOUR),
-        (RVC(), TWO == "yes"),
-        (RVC(multi_class="softmax"), FOUR),
+        (RVC(gamma="scale"), TWO),
+        (RVC(gamma="scale"), FOUR),
+        (RVC(gamma="scale"), TWO == "yes"),
+        (RVC(multi_class="softmax", gamma="scale"), FOUR),
         (SparseBayesClassifier(fit_intercept=False), TWO),
         (MRVM1(), FOUR),
         (GREVM(), FOUR.astype(float)),
@@ -83,7 +83,7 @@ def test_pipelines_give_the_results_of_their_estimators(est, targets, opset, dty
 
 
 def test_probabilities_may_be_dictionaries_or_columns():
-    pipeline = make_pipeline(StandardScaler(), RVC()).fit(X, TWO)
+    pipeline = make_pipeline(StandardScaler(), RVC(gamma="scale")).fit(X, TWO)
     p, at = pipeline.predict_proba(NEW), NEW.astype("float32")
     found = run(skl2onnx.to_onnx(pipeline, at[:1]), at)
     np.testing.assert_allclose([row["yes"] for row in found["output_probability"]], p[:, 1], atol=1e-4)
@@ -93,7 +93,7 @@ def test_probabilities_may_be_dictionaries_or_columns():
 
 def test_integers_are_taken():
     counts = np.round(10 * Z).astype(np.int64)
-    est = RVR().fit(counts, Y)
+    est = RVR(gamma="scale").fit(counts, Y)
     model = skl2onnx.to_onnx(est, counts[:1])
     np.testing.assert_allclose(run(model, counts)["mean"], est.predict(counts), rtol=1e-4, atol=1e-4)
 
@@ -103,14 +103,14 @@ def test_ensembles_take_the_mean():
         est = ensemble([("rvr", RVR(Gaussian([1.0, 100.0, 0.01]))), ("ridge", Ridge())]).fit(X, Y)
         (found,) = run(skl2onnx.to_onnx(est, X[:1]), NEW).values()
         np.testing.assert_allclose(found.ravel(), est.predict(NEW), rtol=1e-6, atol=1e-6)
-    pipeline = make_pipeline(StandardScaler(), RVC())
+    pipeline = make_pipeline(StandardScaler(), RVC(gamma="scale"))
     est = StackingClassifier([("rvc", pipeline), ("logistic", LogisticRegression())]).fit(Z, TWO)
     found = run(skl2onnx.to_onnx(est, Z[:1], options={"zipmap": False}), Z)
     np.testing.assert_allclose(found["probabilities"], est.predict_proba(Z), atol=1e-6)
 
 
 def test_what_does_not_fit_is_named():
-    floats, est = skl2onnx.common.data_types.FloatTensorType, RVR().fit(Z, Y)
+    floats, est = skl2onnx.common.data_types.FloatTensorType, RVR(gamma="scale").fit(Z, Y)
     with pytest.raises(ValueError, match=r"give the shape \[None, 3\]"):
         skl2onnx.convert_sklearn(est, initial_types=[("X", floats([None, 5]))])
     with pytest.raises(ValueError, match="takes one input"):

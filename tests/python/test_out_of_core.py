@@ -255,7 +255,7 @@ def test_bad_chunks_are_named(second, message, data):
 
 def test_what_is_no_data_set_says_so(data, parquet, tmp_path):
     X, y, w = data[0][:10], data[1][:10], data[2][:10]
-    (folder, table), model = parquet, RVR(candidates=3)
+    (folder, table), model = parquet, RVR(candidates=3, gamma="scale")
     for error, message, arguments in [
         (ValueError, "y must be None", (iter([(X, y)]), y)),
         (ValueError, "holds no chunks", (iter([]),)),
@@ -280,18 +280,18 @@ def test_what_is_no_data_set_says_so(data, parquet, tmp_path):
         with pytest.raises(error, match=message):
             model.fit(*arguments)
     with pytest.raises(ValueError, match="candidates must be an integer"):
-        RVR().fit([(X, y)])
+        RVR(gamma="scale").fit([(X, y)])
     big = np.memmap(tmp_path / "X", "f8", "w+", shape=(20_000, 3))
     with pytest.raises(ValueError, match=r"memory_limit is .*candidates must be an integer"):
-        RVR(memory_limit="1MB").fit(big, data[1])
+        RVR(memory_limit="1MB", gamma="scale").fit(big, data[1])
     with pytest.raises(ValueError, match=r"y must have one column"):
-        RVR(memory_limit="1MB", candidates=3).fit(big, np.ones((20_000, 2)))
+        RVR(memory_limit="1MB", candidates=3, gamma="scale").fit(big, np.ones((20_000, 2)))
 
 
 def test_without_pyarrow_the_extra_is_named(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install sparsebayes\[arrow\]"):
-        RVR(candidates=3).fit(tmp_path, "t")
+        RVR(candidates=3, gamma="scale").fit(tmp_path, "t")
 
 
 def test_memory_limits_are_bytes_or_texts():
@@ -308,10 +308,10 @@ def test_memory_limits_are_bytes_or_texts():
     assert check_memory_limit(None) > 1 << 27
     for wrong in (0, -1, "", "GB", "1 XB", "-1GB", "0"):
         with pytest.raises(ValueError, match="memory_limit must be None, a number of bytes"):
-            RVR(memory_limit=wrong).fit([[0.0], [1.0]], [0.0, 1.0])
+            RVR(memory_limit=wrong, gamma="scale").fit([[0.0], [1.0]], [0.0, 1.0])
     for wrong in (1.5, True, [1]):
         with pytest.raises(TypeError, match="memory_limit"):
-            RVR(memory_limit=wrong).fit([[0.0], [1.0]], [0.0, 1.0])
+            RVR(memory_limit=wrong, gamma="scale").fit([[0.0], [1.0]], [0.0, 1.0])
 
 
 def test_samples_are_uniform_and_do_not_depend_on_order_or_borders():

@@ -87,8 +87,8 @@ def test_pickles_between_calls_continue_and_saved_models_predict(tmp_path):
 def test_a_number_of_candidates_is_chosen_from_the_first_chunk():
     X, y, w = noisy(2)
     w[:20] = 0.0
-    model = RVR(candidates=25, random_state=3).partial_fit(X[:200], y[:200], w[:200])
-    first = RVR(candidates=25, random_state=3).fit(X[:200], y[:200], w[:200])
+    model = RVR(candidates=25, random_state=3, gamma="scale").partial_fit(X[:200], y[:200], w[:200])
+    first = RVR(candidates=25, random_state=3, gamma="scale").fit(X[:200], y[:200], w[:200])
     np.testing.assert_array_equal(model.candidate_rows_, first.candidate_rows_)
     assert model.kernel_.width == pytest.approx(first.kernel_.width, rel=1e-13)
     assert_same_model(model, first)
@@ -126,18 +126,18 @@ def test_settings_that_need_rows_are_refused(arguments, remedy):
 def test_too_many_candidates_for_the_memory_are_an_error_that_says_how_many_fit():
     X, y, _ = noisy(6)
     with pytest.raises(ValueError, match=r"at most candidates=\d+") as caught:
-        RVR(candidates=500, memory_limit="10MB").partial_fit(X, y)
+        RVR(candidates=500, memory_limit="10MB", gamma="scale").partial_fit(X, y)
     fits = int(str(caught.value).split("candidates=")[1].split(",")[0])
     assert 100 < fits < 500
-    RVR(candidates=fits, memory_limit="10MB", random_state=0).partial_fit(X, y)
+    RVR(candidates=fits, memory_limit="10MB", random_state=0, gamma="scale").partial_fit(X, y)
     with pytest.raises(ValueError, match="memory_limit"):
-        RVR(candidates=fits + 20, memory_limit="10MB").partial_fit(X, y)
+        RVR(candidates=fits + 20, memory_limit="10MB", gamma="scale").partial_fit(X, y)
 
 
 def test_too_many_candidates_are_refused_before_the_rows_are_read():
     X, y, _ = noisy(6, n=3000)
     records = []
-    model = RVR(candidates=1000, memory_limit=500_000, callback=records.append)
+    model = RVR(candidates=1000, memory_limit=500_000, callback=records.append, gamma="scale")
     with pytest.raises(ValueError, match=r"at most candidates=\d+"):
         model.fit(X, y)
     assert not records

@@ -145,13 +145,17 @@ def test_a_pipeline_is_drawn_as_its_last_step_sees_the_data(sinc, three):
 @pytest.mark.filterwarnings("ignore:.*status 'empty'")
 def test_refusals_name_the_remedy(sinc, three):
     X, y = sinc
-    model, classifier, two = RVR(gamma=0.1).fit(X, y), RVC().fit(*three), RVR().fit(three[0], three[0][:, 0])
+    model, classifier, two = (
+        RVR(gamma=0.1).fit(X, y),
+        RVC(gamma="scale").fit(*three),
+        RVR(gamma="scale").fit(three[0], three[0][:, 0]),
+    )
     band, contours = PredictiveBandDisplay.from_estimator, ProbabilityDisplay.from_estimator
     circled, columns = RelevanceVectorsDisplay.from_estimator, SparseBayesRegressor(fit_intercept=False)
     outputs = RVR(gamma=0.1).fit(X, np.c_[y, -y])
     for kind, message, call, *arguments in (
-        (NotFittedError, "not fitted", band, RVR(), X, y),
-        (NotFittedError, "not fitted", band, make_pipeline(RVR()), X, y),
+        (NotFittedError, "not fitted", band, RVR(gamma="scale"), X, y),
+        (NotFittedError, "not fitted", band, make_pipeline(RVR(gamma="scale")), X, y),
         (TypeError, "est must be a fitted estimator of this package, got list", band, [], X, y),
         (TypeError, "error bars of regressions, which this RVC", band, classifier, *three),
         (TypeError, "relevance vectors, which", circled, columns.fit(X, y), X, y),

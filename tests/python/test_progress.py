@@ -26,7 +26,15 @@ def shown(text):
 
 
 SEVERAL = ["RVR", "RVC", "softmax", "MRVM1", "MRVM2", "GREVM", "GREVMRegressor"]
-MODELS = [RVR(), RVC(), RVC(multi_class="softmax"), MRVM1(), MRVM2(), GREVM(), GREVMRegressor()]
+MODELS = [
+    RVR(gamma="scale"),
+    RVC(gamma="scale"),
+    RVC(multi_class="softmax", gamma="scale"),
+    MRVM1(),
+    MRVM2(),
+    GREVM(),
+    GREVMRegressor(),
+]
 
 
 @pytest.mark.parametrize("model", MODELS, ids=SEVERAL)
@@ -45,15 +53,15 @@ def test_a_bar_ends_with_the_status_and_changes_no_model(model, surface, three, 
 
 def test_passes_over_rows_have_a_bar_with_an_end(surface, capfd):
     X, y = surface
-    RVR(candidates=30, random_state=0, verbose=1).fit([(X[:50], y[:50]), (X[50:], y[50:])])
+    RVR(candidates=30, random_state=0, verbose=1, gamma="scale").fit([(X[:50], y[:50]), (X[50:], y[50:])])
     states = shown(capfd.readouterr().err)
     assert any(re.match(r"RVR: looking for centres: 90 rows \[.*chunk 2\]", state) for state in states)
     assert any(re.match(r"RVR: summing: 100%.*90.*/90.*chunk 2\]", state) for state in states)
 
 
 def test_without_tqdm_a_note_names_it(surface, without_tqdm, capfd, caplog):
-    RVR(verbose=1).fit(*surface)
-    RVR(verbose=1).fit(*surface)
+    RVR(verbose=1, gamma="scale").fit(*surface)
+    RVR(verbose=1, gamma="scale").fit(*surface)
     (note,) = caplog.records
     assert (note.name, note.levelno) == ("sparsebayes", logging.WARNING)
     assert "pip install 'sparsebayes[progress]'" in note.getMessage()
@@ -62,7 +70,7 @@ def test_without_tqdm_a_note_names_it(surface, without_tqdm, capfd, caplog):
 
 def test_the_logger_reports_beginning_and_end(surface, three, caplog):
     caplog.set_level("DEBUG", logger="sparsebayes")
-    RVC().fit(*three)
+    RVC(gamma="scale").fit(*three)
     assert [record.levelname for record in caplog.records] == ["DEBUG", "INFO"] * 3
     assert caplog.messages[0] == "RVC 1/3: fit begun, 121 candidates"
     pattern = r"RVC 3/3: converged after \d+ steps, \d+ functions, log evidence -[\d.]+"
@@ -77,7 +85,7 @@ def test_the_logger_reports_beginning_and_end(surface, three, caplog):
 
 
 def test_a_bar_is_closed_when_a_fit_stops_or_fails(surface, capfd):
-    model = RVR(verbose=1, callback=lambda record: record.iteration == 5).fit(*surface)
+    model = RVR(verbose=1, callback=lambda record: record.iteration == 5, gamma="scale").fit(*surface)
     assert (model.status_, model.n_iter_) == ("stopped", 5)
     assert shown(capfd.readouterr().err)[-1].endswith("stopped]")
 
@@ -86,7 +94,7 @@ def test_a_bar_is_closed_when_a_fit_stops_or_fails(surface, capfd):
         raise OSError("the disk is gone")
 
     with pytest.raises(ZeroDivisionError):
-        RVR(verbose=1, callback=lambda record: 1 / 0).fit(*surface)
+        RVR(verbose=1, callback=lambda record: 1 / 0, gamma="scale").fit(*surface)
     with pytest.raises(OSError, match="the disk is gone"):
         SparseBayesRegressor(fit_intercept=False, verbose=1).fit(chunks)
     assert capfd.readouterr().err.endswith("\n")
@@ -106,4 +114,4 @@ def test_a_fit_does_not_need_a_screen(screen, bars, surface, request, monkeypatc
     if screen == "closed":
         gone.close()
     monkeypatch.setattr(sys, "stderr", gone)
-    assert RVR(verbose=1).fit(*surface).status_ == "converged"
+    assert RVR(verbose=1, gamma="scale").fit(*surface).status_ == "converged"

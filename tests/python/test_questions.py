@@ -28,7 +28,13 @@ def test_every_question_is_answered_by_name():
 
 @pytest.mark.parametrize("n_classes", [2, 3, 5])
 @pytest.mark.parametrize(
-    "model", [RVC(), RVC(multi_class="softmax"), MRVM1(), SparseBayesClassifier(fit_intercept=False)]
+    "model",
+    [
+        RVC(gamma="scale"),
+        RVC(multi_class="softmax", gamma="scale"),
+        MRVM1(),
+        SparseBayesClassifier(fit_intercept=False),
+    ],
 )
 def test_probabilities_for_any_number_of_classes(model, n_classes):
     X, y = load_digits(n_class=n_classes, return_X_y=True)

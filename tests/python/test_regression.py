@@ -137,7 +137,7 @@ def test_a_list_of_kernels_is_their_designs_side_by_side(surface):
     # All in the core, all in NumPy: the same too.
     centre = X.mean(axis=0)
     callables = ["rbf", lambda A, B: (A - centre) @ (B - centre).T]
-    same_predictions(RVR(["rbf", "linear"]).fit(X, y), RVR(callables).fit(X, y), X, X)
+    same_predictions(RVR(["rbf", "linear"], gamma="scale").fit(X, y), RVR(callables).fit(X, y), X, X)
 
 
 # --- weights --------------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ def test_scores_take_weights(basis):
 
 @pytest.mark.parametrize("scale", [1e-8, 1e-3, 1e4, 1e8])
 def test_predictions_scale_with_the_targets(basis, surface, scale):
-    for X, y, model in ((*basis, SparseBayesRegressor(fit_intercept=False)), (*surface, RVR())):
+    for X, y, model in ((*basis, SparseBayesRegressor(fit_intercept=False)), (*surface, RVR(gamma="scale"))):
         expected = model.fit(X, y).predict(X, return_std=True)
         beta, evidence = model.beta_, model.log_marginal_likelihood_
         scaled = model.fit(X, scale * y).predict(X, return_std=True)
@@ -217,7 +217,7 @@ def test_a_handful_of_rows_can_be_fitted(make, n):
 @pytest.mark.parametrize("value", [0.0, 3.0, -1e-8, 1e8])
 def test_constant_targets_are_predicted(value):
     X = np.linspace(0, 1, 20)[:, np.newaxis]
-    model = RVR().fit(X, np.full(20, value))
+    model = RVR(gamma="scale").fit(X, np.full(20, value))
     mean, std = model.predict(X, return_std=True)
     np.testing.assert_allclose(mean, value, rtol=1e-3, atol=1e-300)
     assert np.isfinite(std).all()
@@ -260,7 +260,9 @@ def test_nearly_equal_functions_end_in_a_model():
     truth = np.sinc(np.hypot(*X.T) / np.pi)
     w = rng.uniform(0, 2, len(X))
     with pytest.warns(ConvergenceWarning, match="stalled"):
-        model = RVR(candidates=100, random_state=0).fit(X, truth + 0.1 * rng.normal(size=len(X)), w)
+        model = RVR(candidates=100, random_state=0, gamma="scale").fit(
+            X, truth + 0.1 * rng.normal(size=len(X)), w
+        )
     assert np.sqrt(np.mean((model.predict(X) - truth) ** 2)) < 0.02
 
 

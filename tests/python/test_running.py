@@ -19,7 +19,7 @@ ACTIONS = {"add", "reestimate", "delete", "noise", "joint", "mode", "search"}
 def test_the_callback_sees_each_step(surface):
     X, y = surface
     records = []
-    model = RVR(callback=records.append).fit(X, y)
+    model = RVR(callback=records.append, gamma="scale").fit(X, y)
     assert all(isinstance(record, StepRecord) for record in records)
     assert [record.iteration for record in records] == list(range(1, model.n_iter_ + 1))
     path = model.log_marginal_likelihood_path_
@@ -30,7 +30,7 @@ def test_the_callback_sees_each_step(surface):
     assert records[-1].n_active == len(model.active_)
     assert records[-1].noise_variance == pytest.approx(model.noise_variance_)
     # Without a callback the model is the same.
-    np.testing.assert_array_equal(RVR().fit(X, y).mu_, model.mu_)
+    np.testing.assert_array_equal(RVR(gamma="scale").fit(X, y).mu_, model.mu_)
 
 
 def test_steps_name_functions_as_the_model_does(surface):
@@ -50,14 +50,14 @@ def test_steps_name_functions_as_the_model_does(surface):
             assert record.index is None
         assert searched or len(present) == record.n_active
 
-    model = RVR(["rbf", "linear"], callback=follow).fit(X, y, sample_weight=keep)
+    model = RVR(["rbf", "linear"], callback=follow, gamma="scale").fit(X, y, sample_weight=keep)
     assert searched or present == set(model.active_)
     assert all(keep[name % 90] for name in present - {-1})
 
 
 def test_classifiers_have_no_noise_to_report(classes):
     records = []
-    RVC(callback=records.append).fit(*classes)
+    RVC(callback=records.append, gamma="scale").fit(*classes)
     assert {record.noise_variance for record in records} == {None}
     assert "mode" in {record.action for record in records}
 
@@ -65,14 +65,14 @@ def test_classifiers_have_no_noise_to_report(classes):
 @pytest.mark.parametrize("word", [True, np.True_, 1])
 def test_the_callback_can_stop_the_fit(surface, word):
     X, y = surface
-    model = RVR(callback=lambda record: word if record.iteration == 5 else None).fit(X, y)
+    model = RVR(callback=lambda record: word if record.iteration == 5 else None, gamma="scale").fit(X, y)
     assert (model.status_, model.n_iter_) == ("stopped", 5)
     assert np.isfinite(model.predict(X)).all()
 
 
 def test_stopping_one_class_stops_the_others(three):
     seen = []
-    model = RVC(callback=lambda record: seen.append(record) or len(seen) == 20).fit(*three)
+    model = RVC(callback=lambda record: seen.append(record) or len(seen) == 20, gamma="scale").fit(*three)
     assert len(seen) == 20
     assert model.status_ == "stopped"
     assert model.predict_proba(three[0]).shape == (120, 3)
@@ -92,13 +92,13 @@ def test_the_number_of_threads_does_not_change_the_result(kernel):
 
 def test_estimators_can_be_fitted_in_many_threads_at_once(surface):
     X, y = surface
-    expected = RVR().fit(X, y).mu_
+    expected = RVR(gamma="scale").fit(X, y).mu_
     results = [None] * 8
     start = threading.Barrier(8)
 
     def work(k):
         start.wait()
-        results[k] = RVR(n_jobs=1).fit(X, y).mu_
+        results[k] = RVR(n_jobs=1, gamma="scale").fit(X, y).mu_
 
     threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
     for thread in threads:

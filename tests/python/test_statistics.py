@@ -349,7 +349,7 @@ def test_fit_statistics_says_what_it_cannot_do():
         model.fit_statistics(SufficientStatistics(3))
     np.testing.assert_array_equal(model.mu_, expected)
     assert model.n_features_in_ == 25
-    assert not hasattr(RVR(), "partial_fit")
+    assert not hasattr(RVR(gamma="scale"), "partial_fit")
 
 
 @pytest.mark.parametrize("fit_intercept", [False, True])

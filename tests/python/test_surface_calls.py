@@ -61,18 +61,22 @@ def _usual(kind):
 THREE = np.arange(N) % 3
 #: What makes models by name.
 MODELS = {name: _usual(kind) for name, kind in ESTIMATORS.items()} | {
-    "RVR of one input": lambda: RVR().fit(BASE[:, :1], BASE[:, 1]),
-    "RVR of two outputs": lambda: RVR().fit(BASE, BASE),
-    "RVR of full error bars": lambda: RVR(std="full", noise_variance=0.1).fit(BASE, BASE[:, 0]),
+    "RVR of one input": lambda: RVR(gamma="scale").fit(BASE[:, :1], BASE[:, 1]),
+    "RVR of two outputs": lambda: RVR(gamma="scale").fit(BASE, BASE),
+    "RVR of full error bars": lambda: RVR(std="full", noise_variance=0.1, gamma="scale").fit(
+        BASE, BASE[:, 0]
+    ),
     "RVR of a callable": lambda: RVR(lambda_kernel).fit(BASE, BASE[:, 0]),
     "RVR of kernel values": lambda: RVR("precomputed").fit(BASE @ BASE.T, BASE[:, 0]),
-    "RVC of three classes": lambda: RVC().fit(BASE, np.array(["a", "b", "c"])[THREE]),
-    "RVC of a softmax": lambda: RVC(multi_class="softmax", candidates=4, random_state=0).fit(BASE, THREE),
+    "RVC of three classes": lambda: RVC(gamma="scale").fit(BASE, np.array(["a", "b", "c"])[THREE]),
+    "RVC of a softmax": lambda: RVC(multi_class="softmax", candidates=4, random_state=0, gamma="scale").fit(
+        BASE, THREE
+    ),
     "MRVM1 of three classes": lambda: MRVM1().fit(BASE, THREE),
     "a Poisson likelihood": lambda: SparseBayesRegressor(fit_intercept=False, likelihood="poisson").fit(
         BASE, THREE
     ),
-    "a pipeline": lambda: make_pipeline(StandardScaler(), RVR()).fit(BASE, BASE[:, 0]),
+    "a pipeline": lambda: make_pipeline(StandardScaler(), RVR(gamma="scale")).fit(BASE, BASE[:, 0]),
     "a model not fitted": RVR,
 }
 
@@ -450,7 +454,13 @@ EXPORT = {
 
 @pytest.mark.parametrize("name", ["to_c", "to_onnx"])
 def test_exports(name, capfd, tmp_path):
-    exercise(name, lambda: getattr(sparsebayes, name), capfd, common(tmp_path) | EXPORT, RVR().get_params())
+    exercise(
+        name,
+        lambda: getattr(sparsebayes, name),
+        capfd,
+        common(tmp_path) | EXPORT,
+        RVR(gamma="scale").get_params(),
+    )
 
 
 def test_load(capfd, tmp_path):

@@ -105,9 +105,9 @@ def test_every_call_names_the_bad_column_of_a_table(case):
         lambda: served.predict_std(bad),
         lambda: served.decision_function(bad),
         lambda: served.predict_into(bad, np.empty(12)),
-        lambda: RVR(extra_basis=lambda _: bad).fit(X, Y),
-        lambda: RVR(candidates=bad).fit(FRAME, Y),
-        lambda: RVR().fit(X, bad),
+        lambda: RVR(extra_basis=lambda _: bad, gamma="scale").fit(X, Y),
+        lambda: RVR(candidates=bad, gamma="scale").fit(FRAME, Y),
+        lambda: RVR(gamma="scale").fit(X, bad),
         lambda: SufficientStatistics(3).update(bad, Y),
         lambda: RVR(candidates=FRAME.to_numpy()[:2], gamma=1.0).fit([(bad, Y)]),
     ]
@@ -344,7 +344,7 @@ def test_another_number_of_features_is_refused(kind):
 @pytest.mark.parametrize(("fitted", "given"), [(1, 2), (2, 1), (2, 3)])
 def test_certificates_refuse_other_outputs(fitted, given):
     targets = np.column_stack([Y, Y + 0.1 * X[:, 1], X[:, 0]])
-    model = RVR().fit(X, np.squeeze(targets[:, :fitted]))
+    model = RVR(gamma="scale").fit(X, np.squeeze(targets[:, :fitted]))
     with pytest.raises(ValueError, match=f"y must be the training data, with {fitted} outputs; got {given}"):
         certificate(model, X, np.squeeze(targets[:, :given]))
 
@@ -372,4 +372,4 @@ def test_columns_too_small_to_square_are_named_and_others_fit(row):
 
 def test_a_variance_that_overflows_is_refused():
     with pytest.raises(ValueError, match=r"gamma=.scale. .* rescale X"):
-        RVR().fit(1e160 * np.linspace(1, 2, 20)[:, np.newaxis], np.arange(20.0))
+        RVR(gamma="scale").fit(1e160 * np.linspace(1, 2, 20)[:, np.newaxis], np.arange(20.0))

@@ -24,10 +24,6 @@ from .tables import Column, Table, TableError
 DONE: Final = 0
 _DOUBTFUL: Final = 3
 _KERNELS: Final = (*NAMED, "linear")
-#: Kernels whose parameters are learned by default.
-_LEARNED: Final = dict.fromkeys(("rbf", "matern32", "matern52", "rational_quadratic"), "ard") | {
-    "laplacian": "learn"
-}
 #: Above `_MANY_ROWS` rows, this number of rows are the candidate centres.
 _MANY_ROWS: Final = 5000
 _CANDIDATES: Final = 500
@@ -60,7 +56,7 @@ def add_arguments(fit: argparse.ArgumentParser) -> None:
     task.add_argument("--classify", action="store_true", help="predict a target of numbers as classes")
     task.add_argument("--regress", action="store_true", help="predict a target of two values as numbers")
     add("--kernel", choices=_KERNELS, default="rbf")
-    gamma = "as in Python: a number, scale, learn, or ard (a width for each input, learned: default for rbf)"
+    gamma = "as in Python: a number, scale, learn, or ard (a width for each input, learned: default)"
     add("--gamma", help=gamma)
     centres = f"number of rows that are kernel centres; {_CANDIDATES} by default above {_MANY_ROWS} rows"
     add("--candidates", type=int, metavar="N", help=centres)
@@ -120,7 +116,7 @@ def _estimator(options: argparse.Namespace, y: NDArray[Any], notes: list[str]) -
     """Return the estimator before its fit: targets that are not floats are classes."""
     from sparsebayes import RVC, RVR
 
-    gamma = options.gamma or _LEARNED.get(options.kernel, "scale")
+    gamma = options.gamma or "ard"
     with suppress(ValueError):  # a name; the estimator checks it
         gamma = float(gamma)
     candidates = options.candidates

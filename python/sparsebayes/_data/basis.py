@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from .._arrays import Training, check_sizes, check_square, distinct_rows
-from .._checks import PLAIN, check_flag, check_n_jobs, column_means, learning_argument
+from .._checks import PLAIN, check_flag, check_n_jobs, column_means
 from .._types import FloatArray, IntArray
 from ..kernels import Kernel, Linear
 from ..kernels._base import column_stds
-from ..kernels._resolve import is_precomputed, measures_inputs, resolve
+from ..kernels._resolve import is_precomputed, learns_widths, measures_inputs, resolve
 from ..kernels._stationary import Radial
 from . import candidates as _candidates
 from .design import (
@@ -55,6 +55,8 @@ def without_rows(n_features: int, n_samples: int = 0, inputs: FloatArray | None 
     return Training(X, np.zeros(2), None, np.arange(2), n_samples)
 
 
+#: Rows of the sample that a kernel is learned from if the rows are not in memory.
+LEARNING_ROWS: Final = 2000
 #: Bytes per number of the sample that centres are chosen from, with its copies.
 _SAMPLE_BYTES: Final = 64
 
@@ -278,10 +280,17 @@ def first_pass(est: Any, n_features: int, limit: int) -> tuple[int | None, bool]
         return None, est._labels and check_flag("fit_intercept", est.fit_intercept)
     scale = measures_inputs(est.kernel, est.gamma)
     if not _candidates.is_number(est.candidates):
-        return None, scale
+        return LEARNING_ROWS if learns_kernel(est) else None, scale
     size = _candidates.sample_size(est.candidates)
     room = limit // (_SAMPLE_BYTES * n_features)
     return max(_candidates.number(est.candidates, size) + 1, min(size, room)), scale
+
+
+def learns_kernel(est: Any) -> bool:
+    """Tell whether the fit of an estimator learns parameters of its kernel."""
+    if not hasattr(est, "optimize_kernel"):
+        return False
+    return check_flag("optimize_kernel", est.optimize_kernel) or learns_widths(est.kernel, est.gamma)
 
 
 def check_without_rows(est: Any, doing: str) -> None:
@@ -294,11 +303,6 @@ def check_without_rows(est: Any, doing: str) -> None:
         raise ValueError(
             f"candidates must be an integer or an array for {doing}: with None each row adds a function; "
             "an integer chooses that many rows"
-        )
-    if argument := learning_argument(est):
-        raise ValueError(
-            f"{argument} needs the rows in memory and is not possible for {doing}; learn on a "
-            "sample, and give its kernel_ as kernel"
         )
     check_extra_basis(est.extra_basis, est.kernel)
     if is_transformer(est.extra_basis):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import numbers
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +22,9 @@ from .._cancellable import one_blas_thread
 from .._checks import check_integer, column_names, naming_column
 from .._types import FloatArray, IntArray
 from ..kernels._resolve import is_precomputed
+
+if TYPE_CHECKING:
+    from .chunks import Rows
 
 _KINDS: Final = (
     "None (every training row), an integer of at least 1 (that many training rows), or an array of centres, "
@@ -207,28 +210,41 @@ class RowSample:
     def __init__(self, size: int, n_features: int, seed: int) -> None:
         self._size, self._seed = size, seed
         self._keys, self._rows = np.empty(0, np.uint64), np.empty(0, np.intp)
-        self._X = np.empty((0, n_features))
+        self._X, self._weights = np.empty((0, n_features)), np.empty(0)
+        self._y: NDArray[Any] = np.empty(0)
         #: Rows with this key or a larger one are not in the sample.
         self._bound: np.uint64 | None = None
 
-    def add(self, X: FloatArray, weights: FloatArray | None, first: int) -> None:
-        """Add rows; ``first`` is the number of the first."""
-        numbers = keys(X, self._seed)
-        usable = np.ones(len(X), bool) if weights is None else weights > 0.0
+    def add(self, rows: Rows) -> None:
+        """Add the next rows."""
+        numbers = keys(rows.X, self._seed)
+        weights = np.ones(len(rows)) if rows.weights is None else rows.weights
+        usable = weights > 0.0
         if self._bound is not None:
             usable &= numbers < self._bound
         new = np.flatnonzero(usable)
         if len(new) > 0:
-            self._append(numbers[new], first + new, X[new])
+            self._append(numbers[new], rows.first + new, rows.X[new], weights[new], rows.y[new])
 
     def merge(self, later: RowSample, first: int) -> None:
         """Add a sample of rows that follow; ``first`` is the number of the row that is 0 there."""
-        self._append(later._keys, first + later._rows, later._X)
+        self._append(later._keys, first + later._rows, later._X, later._weights, later._y)
 
-    def _append(self, numbers: NDArray[np.uint64], rows: IntArray, X: FloatArray) -> None:
+    def _append(
+        self,
+        numbers: NDArray[np.uint64],
+        rows: IntArray,
+        X: FloatArray,
+        weights: FloatArray,
+        y: NDArray[Any],
+    ) -> None:
+        if len(numbers) == 0:
+            return
+        self._y = np.concatenate([self._y, y]) if len(self._keys) > 0 else y
         self._keys = np.concatenate([self._keys, numbers])
         self._rows = np.concatenate([self._rows, rows])
         self._X = np.concatenate([self._X, X])
+        self._weights = np.concatenate([self._weights, weights])
         if len(self._keys) > self._size:
             self._trim()
 
@@ -238,12 +254,13 @@ class RowSample:
         found, at = np.unique(self._keys, return_index=True)
         found, at = found[: self._size], at[: self._size]
         self._keys, self._rows, self._X = found, self._rows[at], self._X[at]
+        self._weights, self._y = self._weights[at], self._y[at]
         if len(found) == self._size:
             self._bound = found[-1]
 
-    def training(self, n_samples: int) -> Training:
-        """Return the sample as training data out of ``n_samples`` rows."""
+    def training(self, n_samples: int, most: int | None = None) -> Training:
+        """Return the sample, or ``most`` of its rows, as training data out of ``n_samples`` rows."""
         self._trim()
-        order = np.argsort(self._rows)
-        rows: IntArray = self._rows[order]
-        return Training(self._X[order], np.zeros(len(rows)), None, rows, n_samples)
+        kept = np.arange(len(self._keys))[:most]  # their keys ascend
+        order = kept[np.argsort(self._rows[kept])]
+        return Training(self._X[order], self._y[order], self._weights[order], self._rows[order], n_samples)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,22 @@ from sklearn.utils import check_random_state
 
 from .. import _core
 from .._arrays import naming
+from .._checks import check_settings
+from .._hyper import LearningData, check_learnable, learn
 from .._progress import ReadReporter
 from .._types import FloatArray
+from ..kernels._base import with_all_log_parameters
 from . import candidates as _candidates
-from .basis import Basis, basis_of, block_rows, first_pass, sized, without_rows
+from .basis import (
+    LEARNING_ROWS,
+    Basis,
+    basis_of,
+    block_rows,
+    first_pass,
+    learns_kernel,
+    sized,
+    without_rows,
+)
 from .candidates import RowSample, seed_of
 from .checkpoint import Checkpoint, new_digest, open_checkpoint
 from .chunks import Chunks, Rows, located
@@ -46,7 +58,7 @@ class Survey:
     def add(self, rows: Rows) -> None:
         """Add the next rows."""
         if self.sample is not None:
-            self.sample.add(rows.X, rows.weights, rows.first)
+            self.sample.add(rows)
         if self.moments is not None:
             self.moments.add(rows.X, rows.weights)
         if self._has_labels:
@@ -71,19 +83,34 @@ class Survey:
                 self.classes = np.unique(np.concatenate([*known, labels]))
 
     def facts(self, est: Any) -> Facts:
-        """Return what the basis of an estimator depends on; chooses its centres from the sample."""
+        """Return what the basis of an estimator depends on.
+
+        Centres are chosen, and kernels learned, from the sample.
+        """
         if self.weight == 0.0:
             # The words in parentheses are required by scikit-learn's checks.
             raise ValueError(
                 "sample_weight is zero in every row (it must contain at least one non-zero number)"
             )
         facts: Facts = {"n_rows": np.array(self.n_rows)}
-        if self.sample is not None:
+        if self.sample is not None and _candidates.is_number(est.candidates):
             _candidates.place(est, self.sample.training(self.n_rows))
             facts |= {"candidate_rows": est.candidate_rows_, "candidates": est.candidates_}
         if self.moments is not None:
             facts["inputs"] = self.moments.rows()
+        if self.sample is not None and learns_kernel(est):
+            facts["kernel_parameters"] = self._learned(est, facts, self.sample)
         return facts
+
+    def _learned(self, est: Any, facts: Facts, sample: RowSample) -> FloatArray:
+        """Return the log parameters of the kernels learned from a sample of the rows."""
+        training = sample.training(self.n_rows, LEARNING_ROWS)
+        basis = basis_after(est, facts, training.X.shape[1])
+        check_learnable(basis.kernels)
+        likelihood = est._likelihood_of(self.classes if self._has_labels else None)
+        data = LearningData.of(basis, training, likelihood, check_settings(est), None)
+        best = learn(basis.kernels, data, check_settings(est))[0]
+        return np.concatenate([kernel._log_parameters() for kernel in best])
 
 
 def basis_after(est: Any, facts: Facts, n_features: int) -> Basis:
@@ -93,7 +120,11 @@ def basis_after(est: Any, facts: Facts, n_features: int) -> Basis:
         est.candidate_rows_, est.candidates_ = facts["candidate_rows"], facts["candidates"]
     elif hasattr(est, "candidates"):
         _candidates.place(est, rows)
-    return basis_of(est, rows, stored=False)
+    basis: Basis = basis_of(est, rows, stored=False)
+    if "kernel_parameters" in facts:
+        kernels = with_all_log_parameters(basis.kernels, facts["kernel_parameters"])
+        basis = replace(basis, kernels=kernels)
+    return basis
 
 
 @dataclass
@@ -158,8 +189,9 @@ def _first_pass(est: Any, chunks: Chunks, reading: ReadReporter) -> Facts:
     survey, digest = Survey(est, chunks.n_features), new_digest()
     if survey.sample is None and survey.moments is None:
         return {}
-    chunks.check_passes("an integer in candidates" if survey.sample is not None else "gamma='scale'")
-    what = "looking for centres" if survey.sample is not None else "measuring X"
+    of_centres = _candidates.is_number(getattr(est, "candidates", None))
+    chunks.check_passes("an integer in candidates" if of_centres else f"gamma={est.gamma!r}")
+    what = "looking for centres" if of_centres else "measuring X"
     for block in reading.passing(what, chunks.blocks(block_rows(chunks.n_features))):
         survey.add(block)
         if est.checkpoint is not None:

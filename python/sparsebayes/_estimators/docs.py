@@ -28,11 +28,12 @@ def documented(cls: _Class) -> _Class:
 TEXTS: Final = {
     # Groups of parameters.
     "kernel_parameters": r"""{kernel}
-gamma : {"scale", "auto", "learn", "ard"} or positive float, default="scale"
-    As 1 / width^2, a parameter of kernels given by name. ``"scale"``: 1 / (n_features * variance of X);
-    ``"auto"``: 1 / n_features. ``"ard"`` learns a width for each input, which shows the inputs that matter
-    (``inputs_``); only for ``"rbf"``, ``"matern32"``, ``"matern52"`` and ``"rational_quadratic"``.
-    ``"learn"`` learns one for all inputs, also of ``"laplacian"``. See Notes.
+gamma : {"ard", "learn", "scale", "auto"} or positive float, default="ard"
+    As 1 / width^2, a parameter of kernels given by name. ``"ard"`` learns a width for each input, which shows
+    the inputs that matter (``inputs_``), and one for all of ``"laplacian"``; ``"learn"`` learns one for all.
+    ``"scale"``: 1 / (n_features * variance of X), which takes a fraction of the time; ``"auto"``: 1 /
+    n_features. Kernels without widths, and lists with one of them or with parameters of their own, take
+    ``"scale"`` instead of learning. See Notes.
 {degree_coef0}
 {fit_intercept}
 optimize_kernel : bool, default=False
@@ -218,7 +219,7 @@ kernel_ : kernel object, list of these, or "precomputed"
 inputs_ : dict of {str or int: float}
     Relevance of each input, the most important first: the root mean square slope of the prediction times the
     standard deviation of the input, relative to the largest. Only for rows in memory and one kernel with one
-    width per input, as with ``gamma="ard"``.
+    width per input, as learned by default.
 {n_features_in_}""",
     "candidates_": r"""candidates_ : ndarray of shape (n_candidates, n_features)
     The centres; only with ``candidates``, not with ``kernel="precomputed"``. If they were given, ``active_``
@@ -292,7 +293,9 @@ n_relevance_path_ : ndarray of shape (n_iter_ + 1,), int
 To learn a kernel, a Gaussian process on at most 300 rows proposes parameters, and cross-validation on at most
 600 rows chooses among these and variants with shorter, longer or more equal lengths. The evidence, which
 overfits narrow kernels, may fall. Widths start at 2 sqrt(n_features) times the standard deviation of each
-input; those of inputs that do not matter become large. All classes share one kernel.""",
+input; those of inputs that do not matter become large. All classes and outputs share one kernel. If rows are
+read in chunks, or come through ``partial_fit``, the kernel is learned from at most 2000 of them, or from those
+of the first call.""",
     "variational_notes": r"""
 With ``scheme="variational"`` the posterior is :math:`q(w) q(\alpha) q(\beta)`: ``alpha_`` (and ``beta_``) are
 expectations, ``mu_`` and ``sigma_`` belong to q(w), and ``log_marginal_likelihood_`` is a lower bound. The

@@ -21,15 +21,23 @@ from .._arrays import (
     learn_classes,
     naming,
 )
-from .._checks import check_flag, check_integer, check_n_jobs, check_settings, learning_argument
+from .._checks import check_flag, check_integer, check_n_jobs, check_settings
 from .._data import candidates as _candidates
-from .._data.basis import Basis, basis_of, block_rows, check_without_rows, sized, without_rows
+from .._data.basis import (
+    Basis,
+    basis_of,
+    block_rows,
+    check_without_rows,
+    learns_kernel,
+    sized,
+    without_rows,
+)
 from .._data.checkpoint import Checkpoint, check_path, digest, open_checkpoint
 from .._data.chunks import Chunks, Rows, are_chunks, located, open_chunks
-from .._data.design import centre, core_kernels
+from .._data.design import core_kernels
 from .._data.out_of_core import Survey, basis_after, gather
 from .._data.statistics import SufficientStatistics, check_memory_limit, check_room, in_words
-from .._hyper import LearningData, check_learnable, check_model, learn
+from .._hyper import LearningData, check_learnable, learn
 from .._progress import ReadReporter
 from .._types import FloatArray, Settings
 from .._types import Likelihood as Name
@@ -148,7 +156,7 @@ def of_sums(est: Any, basis: Basis, stats: SufficientStatistics, settings: Setti
     # A copy, as another thread may add rows.
     sums = stats._core.snapshot()
     check_single(est, settings)
-    check_variational(settings, "gaussian", learning=False)
+    check_variational(settings, "gaussian")
     # Centres may have been chosen among more rows than the callback let the sums read.
     basis = basis.whole(est, without_rows(est.n_features_in_, max(sums.n_rows, basis.size)))
     fit = partial(sums.fit, bias=basis.bias, n_centred=basis.n_centred, **settings.of_one_target())
@@ -186,7 +194,7 @@ def _in_memory(est: Any, training: Training, settings: Settings) -> Iterator[Tas
                 f"y_std must be None with likelihood={likelihood.name!r}, which has its own noise"
             )
         settings = settings.with_noise_of(training.noise.variance)
-    check_variational(settings, likelihood.name, learning=bool(learning_argument(est)))
+    check_variational(settings, likelihood.name)
     if training.y.ndim == 1:
         check_single(est, settings)
     summary, offset = RowSummary.of(training), _offset_of(est, training, likelihood, settings)
@@ -261,25 +269,14 @@ def _bases(
     est: Any, training: Training, likelihood: Likelihood, settings: Settings
 ) -> Iterator[tuple[Basis, bool]]:
     """Yield the basis of an estimator, or those of learned kernels, and whether kernels were learned."""
-    if not (argument := learning_argument(est)):
-        yield basis_of(est, training), False
-        return
-    check_model(argument, est.kernel, training.y, likelihood.name, settings)
     basis = basis_of(est, training)
-    assert basis.columns is not None
+    if not learns_kernel(est):
+        yield basis, False
+        return
     check_learnable(basis.kernels)
-    given, columns = _candidates.are_given(est), centre(basis.columns.copy(), basis.offset)
-    data = LearningData(
-        X=training.X,
-        centres=basis.centres,
-        fixed=np.hstack([np.ones((len(training.X), int(basis.bias))), columns]),
-        n_before=int(basis.bias),
-        centre_rows=None if given else np.searchsorted(training.rows, basis.kept),
-        targets=likelihood.targets(training.y),
-        weights=np.ones(len(training.X)) if training.weights is None else training.weights,
-        likelihood=likelihood.name,
-        noise_variance=settings.noise_variance,
-    )
+    given = _candidates.are_given(est)
+    centre_rows = None if given else np.searchsorted(training.rows, basis.kept)
+    data = LearningData.of(basis, training, likelihood, settings, centre_rows)
     for kernels in learn(basis.kernels, data, settings)[:_MAX_KERNELS_TRIED]:
         yield replace(basis, kernels=kernels), True
 
@@ -414,7 +411,7 @@ def of_providers(
     """Return the fits of an estimator to one provider for each target."""
     settings = check_settings(est)
     check_single(est, settings)
-    check_variational(settings, likelihood.name, learning=False)
+    check_variational(settings, likelihood.name)
     n_basis = _check(providers, likelihood.name)
     if n_samples is None:
         n_samples = getattr(providers[0], "n_samples", None)
@@ -511,9 +508,7 @@ def _basis(est: Any, n_basis: int) -> Basis:
         if len(first_of_equal(est.candidates_)) < len(est.candidates_):
             raise ValueError("candidates must be distinct for a provider; apply numpy.unique")
         if measures_inputs(est.kernel, est.gamma):
-            raise ValueError(
-                "gamma='scale' needs the rows, for their variance; give a number, or a kernel object"
-            )
+            raise ValueError(f"gamma={est.gamma!r} needs the rows; give a number, or a kernel object")
     basis: Basis = basis_of(est, without_rows(est.n_features_in_), stored=False)
     if n_basis != basis.n_basis:
         raise ValueError(

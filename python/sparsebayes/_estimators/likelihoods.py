@@ -13,7 +13,7 @@ from scipy.special import ndtri
 
 from .. import _core
 from .._arrays import check_y_std, learn_classes
-from .._checks import check_flag, is_learned
+from .._checks import check_flag
 from .._data.design import Design, Layout
 from .._row_likelihoods import ROW_LIKELIHOODS, Targets
 from .._types import FloatArray, IntArray, Link, PerRow, Settings
@@ -233,9 +233,8 @@ _NEEDED: Final[dict[str, Any]] = {
 
 def can_have_outputs(est: Any) -> bool:
     """Whether y may have several columns with these arguments."""
-    learning = is_learned(getattr(est, "gamma", None)) or getattr(est, "optimize_kernel", False)
     plain = all(np.array_equal(getattr(est, name), needed) for name, needed in _NEEDED.items())
-    return plain and not learning and getattr(est, "likelihood", "gaussian") == "gaussian"
+    return plain and getattr(est, "likelihood", "gaussian") == "gaussian"
 
 
 def fit_of_outputs(est: Any, design: Design, training: Training, settings: Settings) -> Any:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from .._arrays import Training
-from .._checks import learning_argument
+from .._data.basis import learns_kernel
 from .._data.design import evaluate
 from .._types import FloatArray, IntArray
 from ..kernels import Kernel, OnColumns
@@ -158,7 +158,7 @@ def _widths_of(est: Any) -> str:
     """Return how to choose other widths."""
     if not hasattr(est, "optimize_kernel"):
         return "kernels.Gaussian takes widths"
-    if learning_argument(est):
+    if learns_kernel(est):
         return "its widths were learned, from too few rows for so many inputs"
     return "gamma='ard' learns its widths"
 

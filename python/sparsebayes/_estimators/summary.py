@@ -12,7 +12,8 @@ import numpy as np
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from .._checks import counted, learning_argument, listed
+from .._checks import counted, listed
+from .._data.basis import learns_kernel
 from ..kernels._resolve import is_precomputed
 from .status import functions_of, number_of_functions
 
@@ -21,7 +22,6 @@ _MAX_SHOWN: Final = 10
 _MIN_RELEVANCE: Final = 0.005
 #: Columns of the labels and of the whole text, and letters of a kernel.
 _LABEL, _WIDTH, _KERNEL_WIDTH = 14, 100, 80
-_LEARNED: Final = {"ard": "a width for each input, learned", "learn": "its width learned"}
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,12 @@ def _kernel(est: Any) -> str:
     if is_precomputed(est.kernel_):
         return "precomputed"
     if not isinstance(est.kernel, str):
-        learned = ", learned" if learning_argument(est) else ""
+        learned = ", learned" if learns_kernel(est) else ""
         return textwrap.shorten(repr(est.kernel_), _KERNEL_WIDTH, placeholder=" ...") + learned
-    return f"{est.kernel}, {_LEARNED.get(est.gamma, f'gamma {est.gamma}')}"
+    if learns_kernel(est):
+        widths = "a width for each input" if hasattr(est, "inputs_") else "its width"
+        return f"{est.kernel}, {widths}, learned"
+    return f"{est.kernel}, gamma {est.gamma if est.gamma not in ('ard', 'learn') else 'scale'}"
 
 
 def _inputs(est: Any) -> str:

@@ -24,7 +24,7 @@ _MAX_UPDATES = 100_000
 _XI_RTOL = 1e-11
 
 
-def check_variational(settings: Settings, likelihood: Likelihood, *, learning: bool) -> None:
+def check_variational(settings: Settings, likelihood: Likelihood) -> None:
     """Raise ValueError if scheme="variational" is not available for this fit."""
     if settings.scheme != "variational":
         return
@@ -33,8 +33,6 @@ def check_variational(settings: Settings, likelihood: Likelihood, *, learning: b
         needs = "multi_class='ovr' for more than two classes, got 'softmax'"
     elif not ROW_LIKELIHOODS[likelihood].has_bound:
         needs = f"likelihood='gaussian', got {likelihood!r}"
-    if needs is None and learning:
-        needs = "given kernel parameters: learn a kernel with scheme='sequential', and pass its kernel_"
     if needs is not None:
         raise ValueError(f"scheme='variational' needs {needs}")
 

@@ -10,13 +10,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from .._checks import check_integer, check_real, is_learned
+from .._checks import check_integer, check_real
 from .._types import FloatArray, IntArray, KernelLike, KernelSpec
 from ._base import Combination, Custom, Kernel
 from ._columns import OnColumns, positions
 from ._inner_product import Linear, LinearSpline, Polynomial, Sigmoid
 from ._stationary import Gaussian, Laplacian, Matern32, Matern52, Radial, RationalQuadratic
 
+#: Values of gamma for which widths are learned.
+_LEARNED: Final = ("learn", "ard")
 #: Smallest gamma; its inverse is the largest.
 _MIN_GAMMA: Final = 1e-300
 
@@ -42,10 +44,22 @@ def is_precomputed(kernel: object) -> bool:
 
 def measures_inputs(kernel: KernelSpec, gamma: object) -> bool:
     """Tell whether ``resolve`` needs the variance of the training rows."""
-    if gamma != "scale":
+    return isinstance(gamma, str) and gamma != "auto" and bool(_names_with_gamma(kernel))
+
+
+def learns_widths(kernel: KernelSpec, gamma: object) -> bool:
+    """Tell whether ``gamma`` has the widths of a kernel learned.
+
+    Those of kernels given by name, unless one has a gamma that is no width, or an object beside them has
+    parameters of its own.
+    """
+    if not isinstance(gamma, str) or gamma not in _LEARNED:
         return False
-    entries = kernel if isinstance(kernel, (list, tuple)) else [kernel]
-    return any(True for entry in entries for _ in _names_with_gamma(entry))
+    objects = [leaf for leaf in _leaves(kernel) if isinstance(leaf, Kernel)]
+    if any(len(leaf._log_parameters()) > 0 for leaf in objects):
+        return False
+    names = _names_with_gamma(kernel)
+    return bool(names) and all(_EXAMPLES[name]._length_powers().any() for name in names)
 
 
 def resolve(
@@ -64,10 +78,16 @@ def resolve(
 
     ``gamma``, ``degree`` and ``coef0`` are the parameters of kernels given by name; all are checked, used or
     not. ``feature_names``: of the columns of X, if any. ``learns``: whether gamma may be "learn" or "ard";
-    the kernels then have initial widths. ``middle`` returns the offset of linear kernels without one.
+    kernels whose widths are learned have initial ones. ``middle`` returns the offset of linear kernels
+    without one.
     """
-    if is_learned(gamma):
-        _check_learned(kernel, gamma, learns=learns)
+    if isinstance(gamma, str) and gamma in _LEARNED:
+        if not learns:
+            raise ValueError(
+                f"gamma={gamma!r} is for RVR and RVC; give a positive number, 'scale' or 'auto', or learn "
+                "the kernel with one of these and give its kernel_"
+            )
+        gamma = gamma if learns_widths(kernel, gamma) else "scale"
     inputs = _Inputs(X, sample_weight, feature_names, gamma, middle)
     _ = inputs.gamma
     degree_coef0 = (check_integer("degree", degree, least=1), check_real("coef0", coef0))
@@ -92,7 +112,7 @@ class _Inputs:
 
     @cached_property
     def gamma(self) -> float:
-        if is_learned(self.given_gamma):
+        if self.given_gamma in _LEARNED:
             return 1.0  # not used by any kernel
         return _gamma(self.given_gamma, self.X, self.weights)
 
@@ -117,8 +137,9 @@ def _resolve_one(kernel: KernelLike, inputs: _Inputs, degree_coef0: tuple[int, f
     if isinstance(kernel, Kernel):
         return copy(kernel)  # so that `set_params` of the given kernel does not change a fitted model
     if isinstance(kernel, str) and kernel in NAMED:
-        learned = is_learned(inputs.given_gamma) and any(_names_with_gamma(kernel))
-        return _start(kernel, inputs) if learned else NAMED[kernel](inputs.gamma, *degree_coef0)
+        if inputs.given_gamma in _LEARNED and _EXAMPLES[kernel]._learned:
+            return _start(kernel, inputs)
+        return NAMED[kernel](inputs.gamma, *degree_coef0)
     if is_precomputed(kernel):
         raise ValueError(
             "kernel='precomputed' cannot be combined; put the columns of several kernels side by side"
@@ -133,32 +154,11 @@ def _resolve_one(kernel: KernelLike, inputs: _Inputs, degree_coef0: tuple[int, f
     )
 
 
-def _check_learned(kernel: KernelSpec, gamma: object, *, learns: bool) -> None:
-    """Raise ValueError if gamma="learn" or "ard" has nothing to learn, or cannot learn the kernel."""
-    if not learns:
-        raise ValueError(
-            f"gamma={gamma!r} is for RVR and RVC with the rows in memory; give a positive number, 'scale' or "
-            "'auto', or learn the kernel with one of these and give its kernel_"
-        )
-    entries = kernel if isinstance(kernel, (list, tuple)) else [kernel]
-    names = [name for entry in entries for name in _names_with_gamma(entry)]
-    learnable = [
-        name
-        for name, kernel in _EXAMPLES.items()
-        if (isinstance(kernel, Radial) if gamma == "ard" else kernel._length_powers().any())
-    ]
-    if not names or not set(names) <= set(learnable):
-        raise ValueError(
-            f"gamma={gamma!r} is for kernel={' or '.join(map(repr, learnable))}, got {kernel!r}; give gamma "
-            "a number, or a kernel object with its parameters and optimize_kernel=True"
-        )
-
-
 def _start(kernel: str, inputs: _Inputs) -> Kernel:
     """Return the initial kernel of learning, with its natural lengths."""
     n_features, gamma = inputs.X.shape[1], inputs.given_gamma
     start = _EXAMPLES[kernel]
-    if gamma == "ard":
+    if gamma == "ard" and isinstance(start, Radial):
         start = replace(start, width=(1.0,) * n_features)  # type: ignore[type-var] # a Radial dataclass
     with np.errstate(over="ignore", invalid="ignore"):
         log_lengths = start._natural(inputs.X, inputs.weights)
@@ -167,15 +167,21 @@ def _start(kernel: str, inputs: _Inputs) -> Kernel:
     return start._with_log_parameters(log_lengths)
 
 
-def _names_with_gamma(kernel: Any) -> Iterator[str]:
-    """Yield the names in ``kernel`` and its parts that have a gamma."""
+def _leaves(kernel: Any) -> Iterator[Any]:
+    """Yield the elementary kernels in ``kernel``, as given: names, objects and functions."""
     if isinstance(kernel, OnColumns):
-        yield from _names_with_gamma(kernel.kernel)
-    elif isinstance(kernel, Combination):
-        for part in kernel._members:
-            yield from _names_with_gamma(part)
-    elif isinstance(kernel, str) and kernel in NAMED and _EXAMPLES[kernel]._learned:
+        yield from _leaves(kernel.kernel)
+    elif isinstance(kernel, (Combination, list, tuple)):
+        for part in kernel._members if isinstance(kernel, Combination) else kernel:
+            yield from _leaves(part)
+    else:
         yield kernel
+
+
+def _names_with_gamma(kernel: Any) -> list[str]:
+    """Return the names in ``kernel`` and its parts that have a gamma."""
+    names = (leaf for leaf in _leaves(kernel) if isinstance(leaf, str) and leaf in NAMED)
+    return [name for name in names if _EXAMPLES[name]._learned]
 
 
 def _gamma(gamma: float | str, X: FloatArray, sample_weight: FloatArray | None) -> float:
