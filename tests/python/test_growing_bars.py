@@ -33,7 +33,7 @@ def test_the_variance_is_that_of_the_prior_given_the_centres(rows):
     (growth,) = model._growths
     Z, k = growth.centres, model.kernel_
     assert {tuple(z) for z in model.relevance_vectors_} <= {tuple(z) for z in Z} <= {tuple(x) for x in X}
-    scale = np.mean((model.predict(X) - model.intercept_) ** 2)
+    scale = np.var(model.predict(X))
     rest = 1.0 - np.sum(k(NEW, Z) * np.linalg.solve(k(Z, Z), k(Z, NEW)).T, axis=1)
     assert_allclose(added(model, NEW), scale * (rest - 1e-6), rtol=1e-6, atol=1e-9)
     assert_allclose(added(model, NEW)[-1], scale, rtol=2e-6)
@@ -100,6 +100,15 @@ def test_a_row_of_weight_two_counts_like_two(rows):
     second = RVR(gamma=0.3, std="full").fit(np.repeat(X, w, axis=0), np.repeat(y, w))
     for found, expected in zip(*(m.predict(NEW, return_std=True) for m in (first, second)), strict=True):
         assert_allclose(found, expected, rtol=1e-5, atol=1e-9)
+
+
+@pytest.mark.parametrize("width", [2.0, 5.0])
+def test_bars_grow_by_what_the_targets_vary(width):
+    """The intercept cancels the mean of wide kernel functions, which is far larger than their variance."""
+    X = np.random.default_rng(0).uniform(size=(100, 2))
+    y = X[:, 0] + X[:, 1] ** 2 + 0.05 * np.cos(37.0 * np.arange(100))
+    model = RVR(Gaussian(width)).fit(X, y)
+    assert 0.8 * y.var() < added(model, np.full((1, 2), 1e3)) < 1.2 * y.var()
 
 
 def test_rows_in_chunks_have_candidates_as_landmarks(rows):

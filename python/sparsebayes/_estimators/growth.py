@@ -7,7 +7,7 @@ covariance v k, given its values at centres Z, has at x the variance
 
 0 at Z and v k(x, x) far away. 1e-6 of k(x, x) is subtracted, as it may be rounding. Z are the relevance
 vectors and the training rows, at most 100, that this variance is largest at, one after another: a pivoted
-Cholesky factorisation of K. v makes the mean of v k(x, x) over the training rows the mean square of what the
+Cholesky factorisation of K. v makes the mean of v k(x, x) over the training rows the variance of what the
 kernel contributes to the fit. Several kernels add up.
 """
 
@@ -104,6 +104,8 @@ def growths_of(est: Any, training: Training | None) -> list[Growth] | None:
         centres = est.relevance_vectors_[np.searchsorted(est.relevance_, row[inside])]
         own = diagonal(kernel, pool)
         contribution = evaluate(kernel, pool, centres, n_threads) @ weights[:, inside].T
+        if est._basis.bias:  # the intercept holds the mean
+            contribution = contribution - np.average(contribution, axis=0, weights=counts)
         square, height = np.average(contribution**2, axis=0, weights=counts), np.average(own, weights=counts)
         if height > 0.0:
             at, factor = _pivoted(kernel, centres, pool, n_threads)
