@@ -1,8 +1,9 @@
-"""The benchmark tables of Tipping (2001): the paper's SVM and RVM, ours, and a tuned SVM of scikit-learn.
+"""The benchmark tables of Tipping (2001): his SVM and RVM, our two models, and a tuned SVM of scikit-learn.
 
-Error and number of functions, means over draws with the standard error of the mean; one width per set by
-5-fold cross-validation of its first five draws. Sets whose files are not there are named and left out; see
-``sets2001``.
+Error and number of functions, means over draws with the standard error of the mean. "Papers' model" has no
+prior on complexity and a penalized intercept, and one width per set by 5-fold cross-validation of its first
+five draws; "ours" is the default, with a width for each input learned from each draw (not on the digits).
+Sets whose files are not there are named and left out; see ``sets2001``.
 
 Run ``make bench-tipping2001``, or this file with ``--help``.
 """
@@ -26,12 +27,15 @@ HEADINGS = (
     " draws",
     " SVM, paper",
     " RVM, paper",
+    " papers' model",
+    " s.e.",
     " ours",
     " s.e.",
     " SVM, tuned",
     " s.e.",
     " vectors: SVM, paper",
     " RVM, paper",
+    " papers' model",
     " ours",
     " SVM, tuned",
     "within the paper's",
@@ -68,6 +72,8 @@ def measure(benchmark, most_draws):
     n_draws = min(benchmark.n_draws, most_draws or benchmark.n_draws)
     # A set of one draw is folded five times instead.
     models = tuned(benchmark, [benchmark.draw(k % benchmark.n_draws) for k in range(benchmark.rounds)])
+    if "usps_train.npz" in benchmark.files:
+        del models["ours"]  # hours
     errors = {name: [] for name in models}
     functions = {name: [] for name in models}
     for seed in range(n_draws):
@@ -108,33 +114,40 @@ def standard_error(values):
 def cells(result):
     errors, functions, paper = result["errors"], result["functions"], result["paper"]
     # Where there is one split the paper's own error is all there is to go by.
-    ours, spread = float(np.mean(errors["ours"])), standard_error(errors["ours"])
-    met = "" if np.isnan(paper[2]) else "yes" if ours <= paper[2] + (spread or 0.0) else "NO"
+    papers, spread = float(np.mean(errors["papers"])), standard_error(errors["papers"])
+    met = "" if np.isnan(paper[2]) else "yes" if papers <= paper[2] + (spread or 0.0) else "NO"
     shown = [None if np.isnan(value) else value for value in paper]
+    mean = {name: float(np.mean(values)) for name, values in errors.items()}
+    count = {name: float(np.mean(values)) for name, values in functions.items()}
     return (
         result["name"],
         str(result["draws"]),
         number(shown[0]),
         number(shown[2]),
-        number(ours),
+        number(papers),
         number(spread),
-        number(float(np.mean(errors["SVM"]))),
+        number(mean.get("ours")),
+        number(standard_error(errors.get("ours", []))),
+        number(mean["SVM"]),
         number(standard_error(errors["SVM"])),
         number(shown[1]),
         number(shown[3]),
-        number(float(np.mean(functions["ours"]))),
-        number(float(np.mean(functions["SVM"]))),
+        number(count["papers"]),
+        number(count.get("ours")),
+        number(count["SVM"]),
         met,
     )
 
 
 def summary(results):
-    """The paper's normalised means: geometric, of ours over the SVM's."""
-    errors, functions = (
-        np.exp(np.mean([np.log(np.mean(r[what]["ours"]) / np.mean(r[what]["SVM"])) for r in results]))
-        for what in ("errors", "functions")
-    )
-    return f"Geometric means, ours over the tuned SVM: error {errors:.3f}, functions {functions:.3f}"
+    """The paper's normalised means: geometric, over the SVM's, without the digits."""
+    results = [r for r in results if "ours" in r["errors"]]
+    parts = []
+    for name in ("papers", "ours"):
+        for what in ("errors", "functions"):
+            logs = [np.log(np.mean(r[what][name]) / np.mean(r[what]["SVM"])) for r in results]
+            parts.append(f"{name} {what} {np.exp(np.mean(logs)):.3f}")
+    return "Geometric means over the tuned SVM: " + ", ".join(parts)
 
 
 def parse():
