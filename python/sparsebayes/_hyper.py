@@ -315,6 +315,9 @@ class _Learner:
         proposed = self._compare(found, stages)
         # Lengths of their own overfit few rows.
         n_errors = _STANDARD_ERRORS if any(len(leaf._log_parameters()) > 1 for leaf in self._leaves) else 0.0
+        if self.data.likelihood != "gaussian":
+            # Labels say little about lengths: a row that is predicted several times counts once.
+            n_errors *= max(1.0, n_repeats * _STAGES / _FOLDS) ** 0.5
         is_better = _exceeds(proposed[0], equal[0], n_errors)
         ranked = [*proposed, *equal] if is_better else [*equal, *proposed]
         if len(rows) < len(self.data.X):
