@@ -97,7 +97,7 @@ def test_fits_of_chunks_refuse_what_needs_rows_in_memory():
     for model, message in [
         (RVC(gamma="scale"), "candidates must be an integer or an array"),
         (RVC("precomputed"), "kernel='precomputed'"),
-        (RVC(candidates=5, optimize_kernel=True), "optimize_kernel=True"),
+        (RVC("linear", candidates=5, optimize_kernel=True), "optimize_kernel=True needs a kernel with"),
         (
             RVC(candidates=5, multi_class="softmax", gamma="scale"),
             "multi_class='softmax' needs the rows in memory",

@@ -168,12 +168,12 @@ def test_constant_targets_are_named():
 def test_unscaled_inputs_are_named(kind):
     X, y = rows()
     y = y if is_regressor(kind()) else (y > 0).astype(int)
-    _, warning = warned(lambda: kind().fit(X * SCALES, y))
+    _, warning = warned(lambda: kind(gamma="scale").fit(X * SCALES, y))
     most, least = 1e6 * X[:, 2].std(), X[:, 0].std()
     named = f"column 2 has the standard deviation {most:.3g}, column 0 {least:.3g}. Scale X"
     assert named in str(warning.message)
     frame = pd.DataFrame(X * SCALES, columns=["age", "income", "area"])
-    _, warning = warned(lambda: kind().fit(frame, y))
+    _, warning = warned(lambda: kind(gamma="scale").fit(frame, y))
     assert f"column 'area' has the standard deviation {most:.3g}, column 'age'" in str(warning.message)
     assert issubclass(warning.category, UserWarning)
 

@@ -65,7 +65,7 @@ def test_parameters_can_be_read_set_and_cloned(kind):
     estimator = kind(tol=1e-4, n_jobs=1)
     copy = clone(estimator).set_params(max_iter=7)
     assert copy.get_params() == {**estimator.get_params(), "max_iter": 7}
-    with_kernel = clone(RVR(Gaussian([1.0, 2.0]) + Linear(), gamma="scale"))
+    with_kernel = clone(RVR(Gaussian([1.0, 2.0]) + Linear()))
     assert repr(with_kernel) == "RVR(kernel=Gaussian(width=(1.0, 2.0)) + Linear())"
 
 

@@ -1,6 +1,7 @@
 """Learning kernel parameters: gradients, the evidence against scipy, and the learned kernels."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -173,7 +174,9 @@ def test_functions_without_noise_are_learned():
 def test_kernels_by_name_and_lists_are_learned(surface):
     X, y = surface
     for name in ("rbf", "laplacian"):
-        before, after = RVR(name).fit(X, y), RVR(name, optimize_kernel=True).fit(X, y)
+        before, after = (
+            RVR(name, gamma="scale", optimize_kernel=learned).fit(X, y) for learned in (False, True)
+        )
         assert after.kernel_ != before.kernel_
         assert type(after.kernel_) is type(before.kernel_)
     several = RVR(["rbf", Gaussian((1.0, 1.0)), "linear"], optimize_kernel=True).fit(X, y)
@@ -438,7 +441,9 @@ def test_widths_are_learned_by_default():
     assert isinstance(RVR("laplacian").fit(X, y).kernel_, Laplacian)
 
 
-@pytest.mark.parametrize("settings", [{}, {"scheme": "variational"}, {"alpha_prior": (1e-3, 1e-3)}], ids=named)
+@pytest.mark.parametrize(
+    "settings", [{}, {"scheme": "variational"}, {"alpha_prior": (1e-3, 1e-3)}], ids=named
+)
 def test_widths_are_learned_with_any_scheme_and_prior(settings):
     X, y, X_test, y_test = noisy_sine(0, 100)
     model = RVR(**settings).fit(X, y)
@@ -448,7 +453,9 @@ def test_widths_are_learned_with_any_scheme_and_prior(settings):
 
 def test_several_outputs_share_learned_widths():
     X, y, X_test, y_test = noisy_sine(0, 100)
-    Y, Y_test = (np.column_stack([t, 3.0 * x[:, 1] - t, np.ones(len(t))]) for x, t in ((X, y), (X_test, y_test)))
+    Y, Y_test = (
+        np.column_stack([t, 3.0 * x[:, 1] - t, np.ones(len(t))]) for x, t in ((X, y), (X_test, y_test))
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the constant column
         model = RVR().fit(X, Y)

@@ -16,7 +16,7 @@ from ctrl_c import pressed_after
 from problems import assert_same_model
 from sparsebayes import RVR, SparseBayesRegressor
 from sparsebayes._data.candidates import RowSample, keys
-from sparsebayes._data.chunks import open_chunks
+from sparsebayes._data.chunks import Rows, open_chunks
 from sparsebayes._data.out_of_core import Moments
 from sparsebayes._data.statistics import check_memory_limit
 from sparsebayes.inspection import certificate
@@ -202,7 +202,7 @@ def test_whoever_makes_chunks_may_use_one_buffer(data, model):
 @pytest.mark.parametrize("offset", [0.0, 1e5])
 def test_gamma_scale_is_that_of_all_rows(kernel, offset, data):
     X, y, w = data[0][:3000] * [1.0, 2.0, 0.1] + offset, data[1][:3000], data[2][:3000]
-    model = RVR(kernel, candidates=12, random_state=0, max_iter=1)
+    model = RVR(kernel, gamma="scale", candidates=12, random_state=0, max_iter=1)
     with pytest.warns(UserWarning, match="max_iter"):
         found, expected = clone(model).fit(split((X, y, w), [5, 1000])), clone(model).fit(X, y, w)
     for a, b in zip(found._kernels(), expected._kernels(), strict=True):
@@ -320,24 +320,30 @@ def test_samples_are_uniform_and_do_not_depend_on_order_or_borders():
     X[4000:] = X[:1000]
     X[7] = [0.0, -0.0]
     X[4007] = [-0.0, 0.0]
+    y = np.arange(5000.0)
     w = (rng.random(5000) > 0.2).astype(float)
     kept = []
     for seed in range(40):
         whole = RowSample(300, 2, seed)
-        whole.add(X, w, 0)
+        whole.add(Rows(X, y, w, 0, 0))
         sample = whole.training(5000)
         assert len(sample.rows) == 300
         assert (w[sample.rows] > 0).all()
         np.testing.assert_array_equal(sample.X, X[sample.rows])
+        np.testing.assert_array_equal(sample.y, sample.rows)
+        np.testing.assert_array_equal(sample.weights, 1.0)
+        few = whole.training(5000, 50)
+        assert set(few.rows) < set(sample.rows)
+        np.testing.assert_array_equal(few.X, X[few.rows])
         assert len(np.unique(sample.X, axis=0)) == 300
         parts, start = RowSample(300, 2, seed), 0
         for rows in np.split(np.arange(5000), np.sort(rng.integers(0, 5000, 9))):
-            parts.add(X[rows], w[rows], start)
+            parts.add(Rows(X[rows], y[rows], w[rows], start, 0))
             start += len(rows)
         np.testing.assert_array_equal(parts.training(5000).rows, sample.rows)
         order = rng.permutation(5000)
         shuffled = RowSample(300, 2, seed)
-        shuffled.add(X[order], w[order], 0)
+        shuffled.add(Rows(X[order], y[order], w[order], 0, 0))
         found = {tuple(x) for x in shuffled.training(5000).X}
         assert found == {tuple(x) for x in sample.X}
         kept.append(np.isin(np.arange(5000), sample.rows))

@@ -105,7 +105,6 @@ def test_a_number_of_candidates_is_chosen_from_the_first_chunk():
     ("arguments", "remedy"),
     [
         ({}, "candidates must be an integer or an array"),
-        ({"candidates": 5, "optimize_kernel": True}, "learn on a sample"),
         ({"candidates": 5, "kernel": "precomputed"}, "precomputed"),
         (
             {"candidates": 5, "extra_basis": StandardScaler()},

@@ -137,7 +137,8 @@ def test_a_list_of_kernels_is_their_designs_side_by_side(surface):
     # All in the core, all in NumPy: the same too.
     centre = X.mean(axis=0)
     callables = ["rbf", lambda A, B: (A - centre) @ (B - centre).T]
-    same_predictions(RVR(["rbf", "linear"], gamma="scale").fit(X, y), RVR(callables).fit(X, y), X, X)
+    in_core, in_numpy = (RVR(given, gamma="scale").fit(X, y) for given in (["rbf", "linear"], callables))
+    same_predictions(in_core, in_numpy, X, X)
 
 
 # --- weights --------------------------------------------------------------------------------------

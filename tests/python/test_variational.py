@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import variational_reference as reference
 from problems import PROBLEMS, assert_certified, columns, standardised
-from sparsebayes import RVC, RVR, SparseBayesClassifier, SparseBayesRegressor
+from sparsebayes import RVC, SparseBayesClassifier, SparseBayesRegressor
 from sparsebayes.inspection import certificate
 from sparsebayes.kernels import Gaussian
 
@@ -252,7 +252,6 @@ REFUSED = {
         "likelihood='gaussian'",
     ),
     "outputs": (SparseBayesRegressor(fit_intercept=False), np.ones((4, 2)), "scheme must be 'sequential'"),
-    "learning": (RVR(optimize_kernel=True), [0, 1, 2, 0], "given kernel parameters"),
 }
 
 
