@@ -299,7 +299,7 @@ def test_copies_of_rows_stay_in_one_fold():
         fits = [RVR(gamma="ard").fit(np.tile(X[:50], (n, 1)), np.tile(y[:50], n)) for n in (1, 3)]
         once, thrice = (fit.score(X[50:], y[50:]) for fit in fits)
         losses.append(once - thrice)
-    assert np.mean(losses) < 0.1
+    assert np.mean(losses) < 0.08  # 0.10 where the folds divide them
 
 
 def test_weights_count_rows(surface):
