@@ -3,8 +3,8 @@
 1. A Gaussian process on a sample of the rows proposes parameters (`CovarianceEvidence`). Its evidence is
    smooth in the parameters and, as it selects no basis functions, does not favour narrow kernels.
 2. Sequential fits with the proposal and with equal lengths, multiplied by several factors, predict held-out
-   rows. Kernels that predict worse are dropped after the first fold, and more after the second. The
-   proposal is chosen if it predicts better than equal lengths by two standard errors.
+   rows. The best of both after one fold predict more folds, and the proposal is chosen if it predicts better
+   than equal lengths by two standard errors.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_solve, cholesky
+from scipy.linalg.blas import dsyrk
 from scipy.linalg.lapack import dpotri
 from scipy.optimize import minimize
 
@@ -93,13 +94,13 @@ class CovarianceEvidence:
         A = cho_solve((factor, True), self._Y)
         log_det = 2.0 * float(np.log(np.diag(factor)).sum()) + self._excess_weight * log_noise
         value = -0.5 * (float(np.sum(self._Y * A)) + n_outputs * (log_det + n * np.log(2.0 * np.pi)))
-        # dL/dC, but with the sums of opposite elements in the lower triangle of C^-1: C is symmetric.
+        # dL/dC, but with the sums of opposite elements in the lower triangle: C is symmetric.
         inverse = dpotri(factor, lower=1, overwrite_c=True)[0]
-        inverse[np.diag_indices(n)] *= 0.5
-        G = 0.5 * (A @ A.T)
-        G -= n_outputs * inverse.T
-        slopes = [pull(a * G) for a, (_, pull) in zip(np.exp(log_a), parts, strict=True)]
-        slopes.append([a * np.vdot(G, K) for a, (K, _) in zip(np.exp(log_a), parts, strict=True)])
+        G = dsyrk(1.0, A, beta=-n_outputs, c=inverse, lower=1, overwrite_c=True).T
+        G[np.diag_indices(n)] *= 0.5
+        a = np.exp(log_a)
+        slopes = [a_k * pull(G) for a_k, (_, pull) in zip(a, parts, strict=True)]
+        slopes.append([a_k * np.vdot(G, K) for a_k, (K, _) in zip(a, parts, strict=True)])
         slopes.append(np.exp(log_v) * np.sum((G @ self._fixed) * self._fixed, axis=0))
         if estimated:
             slopes.append([noise @ np.diag(G) - 0.5 * n_outputs * self._excess_weight])
@@ -154,24 +155,19 @@ def _square(K: FloatArray, pull: Any) -> tuple[FloatArray, Any]:
 #: Rows and L-BFGS iterations of the Gaussian process.
 _PROCESS_ROWS: Final = 300
 _PROCESS_ITERATIONS: Final = 40
-#: Rows, divided into folds; stages of the comparison, with one fold each or, of few rows, several; most
-#: centres of the trial fits.
+#: Rows, divided into folds; folds that are predicted, of few rows several times as many; most centres of the
+#: trial fits.
 _FOLD_ROWS: Final = 600
 _FOLDS: Final = 5
-_STAGES: Final = 3
+_PREDICTED: Final = 3
 _TRIAL_CENTRES: Final = 200
 #: Most centres of the trial fits with all rows, if there are more.
 _LARGE_CENTRES: Final = 1000
-#: Factors of the lengths that are tried, in this order: of the proposal, of equal lengths, and with all rows.
-_FACTORS: Final = (2.0, 1.4, 1.0, 0.7, 0.5)
-_EQUAL_FACTORS: Final = (1.4, 1.0, 0.7, 0.5, 0.35)
-_LARGE_FACTORS: Final = (1.0, 0.7, 0.5)
-#: Fraction of the way from equal lengths to the proposal that is tried, too.
-_SHRINKAGE: Final = 0.6
-#: Candidates of either kind, with equal lengths and others, in the second and third stage.
-_KEPT: Final = (3, 2)
+#: Factors of the lengths that are tried: shorter ones, then longer ones if none of those is best.
+_SHORTER: Final = (0.7, 0.5)
+_LONGER: Final = (1.4,)
 #: Standard errors by which lengths that differ have to predict better than equal ones, and by which
-#: predictions have to get worse to end the search for shorter lengths.
+#: predictions have to get worse to end the search in one direction.
 _STANDARD_ERRORS: Final = 2.0
 #: Kernels within this log density per row of the best replace it if its fit does not converge.
 _MAX_DENSITY_LOSS: Final = 0.2
@@ -282,14 +278,14 @@ _Split: TypeAlias = tuple[LearningData, LearningData]
 
 @dataclass
 class _Candidate:
-    """Kernels, and the log densities of the rows held out so far, -inf if a fit was abandoned."""
+    """Kernels, and the log densities of the rows held out, -inf if a fit was abandoned."""
 
     kernels: list[Kernel]
     densities: FloatArray
 
     @property
     def score(self) -> float:
-        return float(self.densities.sum())
+        return float(self.densities.mean())
 
 
 @dataclass(frozen=True)
@@ -301,54 +297,51 @@ class _Learner:
     def run(self) -> list[list[Kernel]]:
         """Propose parameters and compare variants on held-out rows; return the kernels, the best first."""
         rows = _draw(len(self.data.X), _FOLD_ROWS)
-        # Few rows are divided into folds several times, to predict enough of them in each stage.
+        # Few rows are divided into folds several times, to predict enough of them.
         n_repeats = int(np.clip(_FOLD_ROWS // len(rows), 1, _FOLDS))
-        splits = self._splits(rows, n_repeats * _STAGES, _TRIAL_CENTRES)
-        stages = [splits[stage::_STAGES] for stage in range(_STAGES)]
-        equal = self._walk(self._natural, _EQUAL_FACTORS, stages[0])
+        splits = self._splits(rows, n_repeats * _PREDICTED, _TRIAL_CENTRES)
+        first, others = splits[:n_repeats], splits[n_repeats:]
+        equal = self._walk(self._natural, (_SHORTER, _LONGER), first)
         if not np.allclose(given := _parameters(self.kernels), self._natural):
-            equal.append(self._candidate(given, stages[0]))
-        equal = self._compare(equal, stages)
-        proposal = self._proposal()
-        shrunk = self._natural + _SHRINKAGE * (proposal - self._natural)
-        found = [one for theta in (proposal, shrunk) for one in self._walk(theta, _FACTORS, stages[0])]
-        proposed = self._compare(found, stages)
+            equal = _ranked([*equal, self._candidate(given, first)])
+        proposed = self._walk(self._proposal(), (_SHORTER, _LONGER), first)
+        for best in (equal[0], proposed[0]):
+            best.densities = np.concatenate([best.densities, self._densities(best.kernels, others)])
         # Lengths of their own overfit few rows.
         n_errors = _STANDARD_ERRORS if any(len(leaf._log_parameters()) > 1 for leaf in self._leaves) else 0.0
         if self.data.likelihood != "gaussian":
             # Labels say little about lengths: a row that is predicted several times counts once.
-            n_errors *= max(1.0, n_repeats * _STAGES / _FOLDS) ** 0.5
+            n_errors *= max(1.0, n_repeats * _PREDICTED / _FOLDS) ** 0.5
         is_better = _exceeds(proposed[0], equal[0], n_errors)
         ranked = [*proposed, *equal] if is_better else [*equal, *proposed]
         if len(rows) < len(self.data.X):
             # More rows allow narrower kernels.
             splits = self._splits(np.arange(len(self.data.X)), 1, _LARGE_CENTRES)
-            ranked = self._walk(_parameters(ranked[0].kernels), _LARGE_FACTORS, splits)
-            ranked.sort(key=_score, reverse=True)
-        least = ranked[0].score - _MAX_DENSITY_LOSS * len(ranked[0].densities)
-        return [one.kernels for one in ranked if one.score >= least]
+            ranked = self._walk(_parameters(ranked[0].kernels), (_SHORTER,), splits)
+        return [one.kernels for one in ranked if one.score >= ranked[0].score - _MAX_DENSITY_LOSS]
 
-    def _walk(self, theta: FloatArray, factors: tuple[float, ...], stage: list[_Split]) -> list[_Candidate]:
-        """Return candidates with all lengths multiplied by falling factors, until predictions get worse."""
+    def _walk(
+        self, theta: FloatArray, directions: tuple[tuple[float, ...], ...], folds: list[_Split]
+    ) -> list[_Candidate]:
+        """Return candidates with all lengths multiplied by factors, the best first.
+
+        One direction ends when predictions get worse; another follows if the lengths as given are the best.
+        """
         powers = np.concatenate([kernel._length_powers() for kernel in self.kernels])
-        found: list[_Candidate] = []
-        for factor in factors if powers.any() else (1.0,):
-            found.append(self._candidate(theta + np.log(factor) * powers, stage))
-            if _exceeds(max(found, key=_score), found[-1], _STANDARD_ERRORS):
+        ranked = [given := self._candidate(theta, folds)]
+        for factors in directions if powers.any() else ():
+            for factor in factors:
+                last = self._candidate(theta + np.log(factor) * powers, folds)
+                ranked = _ranked([*ranked, last])
+                if _exceeds(ranked[0], last, _STANDARD_ERRORS):
+                    break
+            if ranked[0] is not given:
                 break
-        return found
+        return ranked
 
     def _candidate(self, theta: FloatArray, stage: list[_Split]) -> _Candidate:
         kernels = with_all_log_parameters(self.kernels, theta)
         return _Candidate(kernels, self._densities(kernels, stage))
-
-    def _compare(self, found: list[_Candidate], stages: list[list[_Split]]) -> list[_Candidate]:
-        """Return the best of the candidates, which have passed the first stage, after all stages."""
-        for stage, kept in zip(stages[1:], _KEPT, strict=True):
-            found = sorted(found, key=_score, reverse=True)[:kept]
-            for one in found:
-                one.densities = np.concatenate([one.densities, self._densities(one.kernels, stage)])
-        return sorted(found, key=_score, reverse=True)
 
     @cached_property
     def _leaves(self) -> list[Kernel]:
@@ -433,8 +426,8 @@ class _Learner:
         return posteriors
 
 
-def _score(one: _Candidate) -> float:
-    return one.score
+def _ranked(found: list[_Candidate]) -> list[_Candidate]:
+    return sorted(found, key=lambda one: one.score, reverse=True)
 
 
 def _exceeds(one: _Candidate, other: _Candidate, n_errors: float) -> bool:
@@ -442,7 +435,7 @@ def _exceeds(one: _Candidate, other: _Candidate, n_errors: float) -> bool:
     if not np.isfinite([one.score, other.score]).all():
         return one.score > other.score
     gain = one.densities - other.densities
-    return bool(gain.sum() > n_errors * gain.std() * np.sqrt(len(gain)))
+    return bool(gain.mean() > n_errors * gain.std() / np.sqrt(len(gain)))
 
 
 def _draw(n: int, most: int) -> IntArray:

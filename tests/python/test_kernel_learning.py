@@ -139,7 +139,7 @@ def test_rows_left_out_are_predicted_no_worse_whatever_the_kernel(kernel):
     assert density_score(after, X_test, y_test) >= density_score(before, X_test, y_test) - tolerance
     assert type(after.kernel_) is type(kernel)
     classes = RVC(kernel, optimize_kernel=True).fit(X, y > 0.0)
-    assert density_score(classes, X_test, y_test > 0.0) > -0.68
+    assert density_score(classes, X_test, y_test > 0.0) > -0.69  # ln 2: all probabilities are 1/2
     assert type(classes.kernel_) is type(kernel)
 
 
@@ -294,12 +294,15 @@ def test_classifiers_ignore_irrelevant_inputs():
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_copies_of_rows_stay_in_one_fold():
-    for seed in (1, 2, 3):
+    losses = []
+    for seed in range(1, 7):
         rng = np.random.default_rng(seed)
         X = rng.normal(size=(250, 2))
         y = np.sin(2 * X[:, 0]) + X[:, 1] / 2 + 0.3 * rng.normal(size=250)
-        once, thrice = (RVR(gamma="ard").fit(np.tile(X[:50], (n, 1)), np.tile(y[:50], n)) for n in (1, 3))
-        assert thrice.score(X[50:], y[50:]) > once.score(X[50:], y[50:]) - 0.06
+        fits = [RVR(gamma="ard").fit(np.tile(X[:50], (n, 1)), np.tile(y[:50], n)) for n in (1, 3)]
+        once, thrice = (fit.score(X[50:], y[50:]) for fit in fits)
+        losses.append(once - thrice)
+    assert np.mean(losses) < 0.08  # 0.10 where the folds divide them
 
 
 def test_weights_count_rows(surface):
