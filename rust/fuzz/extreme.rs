@@ -105,7 +105,7 @@ impl From<Recipe> for Extreme {
                     [Search::Greedy, Search::Greedy, Search::Exchange],
                     scheme / 6,
                 ),
-                flat_intercept: false,
+                unpenalized: Vec::new(),
                 complexity: Complexity::default(),
             },
         }
@@ -125,7 +125,7 @@ impl Extreme {
     }
 
     fn solve(&self) -> Result<Status> {
-        let rules = &self.settings.check()?;
+        let rules = &self.settings.clone().check()?;
         let (n, k) = (self.targets.len(), self.columns.len());
         let design = &DenseDesign::new(self.columns.concat(), n, k)?;
         let (targets, weights) = (self.targets.clone(), self.weights.clone());

@@ -49,7 +49,7 @@ optimize_kernel : bool, default=False
 {degree_coef0}
 fit_intercept : bool, default=True
     Whether the dictionary includes a constant function, the bias.""",
-    "centre_parameters": "{extra_basis}\n{candidates}\n{random_state}\n{checkpoint}",
+    "centre_parameters": "{extra_basis}\n{unpenalized}\n{candidates}\n{random_state}\n{checkpoint}",
     "noise_parameters": "{noise_variance}\n{shared_noise}\n{noise_prior}",
     "fit_parameters": "{penalize_intercept}\n{complexity}\n{scheme}\n{alpha_prior}\n{memory_limit}\n"
     "{search}\n{tol}\n{run_parameters}",
@@ -134,6 +134,10 @@ coef0 : float, default=0.0
     "extra_basis": r"""extra_basis : {"linear"}, transformer or callable, optional
     Functions besides the kernels: the columns of X; those of a scikit-learn transformer, cloned and fitted to
     X; or those of a callable ``f(X) -> (n, p)``.""",
+    "unpenalized": r"""unpenalized : "all", or list of int or str, optional
+    Columns of ``extra_basis`` whose weights have a flat prior, like the intercept: always in the model, with
+    ``alpha_`` 0. Adding such a column to y changes nothing but its weight. ``"all"``, positions, or, with
+    ``"linear"``, names. Not with a softmax and ``scheme="variational"``.""",
     "scheme": r"""scheme : {"sequential", "mackay", "em", "variational"}, default="sequential"
     Algorithm for the precisions. ``"sequential"`` changes one function at a time (Tipping & Faul 2003).
     ``"mackay"`` and ``"em"`` prune the full basis in N^3 time (Tipping 2001, appendix A).

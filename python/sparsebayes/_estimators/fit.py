@@ -33,6 +33,7 @@ from .._hyper import LearningData, check_learnable, check_model, learn
 from .._progress import ReadReporter
 from .._types import FloatArray, Settings
 from .._types import Likelihood as Name
+from ..kernels._columns import check_columns, positions
 from ..kernels._resolve import is_precomputed, measures_inputs
 from ..providers import PyStatistics, RowPart, SummedStatistics
 from .likelihoods import Classes, Likelihood, Numbers, check_single, fit_of_outputs
@@ -151,6 +152,7 @@ def of_sums(est: Any, basis: Basis, stats: SufficientStatistics, settings: Setti
     check_variational(settings, "gaussian", learning=False)
     # Centres may have been chosen among more rows than the callback let the sums read.
     basis = basis.whole(est, without_rows(est.n_features_in_, max(sums.n_rows, basis.size)))
+    settings = with_unpenalized(est, basis, settings, "gaussian")
     fit = partial(sums.fit, bias=basis.bias, n_centred=basis.n_centred, **settings.of_one_target())
     summary = RowSummary(sums.n_rows, sums.weight)
     return Task(basis, Numbers(), settings, [fit], basis.n_basis, summary, shift=0.0)
@@ -195,23 +197,43 @@ def _in_memory(est: Any, training: Training, settings: Settings) -> Iterator[Tas
         rows = replace(training, y=training.y - shift) if np.any(shift) else training
         for basis, learned in _bases(est, rows, likelihood, settings):
             design = basis.design(rows, settings.n_threads)
+            own = with_unpenalized(est, basis, settings, likelihood.name)
             if training.y.ndim == 2:
-                fits = [fit_of_outputs(est, design, rows, settings)]
+                fits = [fit_of_outputs(est, design, rows, own)]
             else:
                 fits = [
                     design.bind(
                         target,
                         rows.weights,
                         likelihood.name,
-                        settings,
+                        own,
                         # The checkpoint belongs to a single fit; the fits that learn a kernel are short.
                         None if learned else partial(_checkpoint, est, rows, basis, target, len(targets)),
                     )
                     for target in (targets if rows is training else [rows.y])
                 ]
             yield Task(
-                basis, likelihood, settings, fits, design.n_basis, summary, training, shift, learned=learned
+                basis, likelihood, own, fits, design.n_basis, summary, training, shift, learned=learned
             )
+
+
+def with_unpenalized(est: Any, basis: Basis, settings: Settings, likelihood: Name) -> Settings:
+    """Return the settings of a fit of this dictionary, with the flat priors that ``unpenalized`` asks for."""
+    if (given := getattr(est, "unpenalized", None)) is None:
+        return settings
+    if est.extra_basis is None:
+        raise ValueError("unpenalized needs columns besides the kernels; set extra_basis, such as 'linear'")
+    if settings.scheme == "variational":
+        raise ValueError("unpenalized needs a scheme other than 'variational', such as 'sequential'")
+    if likelihood == "multinomial":
+        raise ValueError("unpenalized needs multi_class='ovr' for more than two classes, got 'softmax'")
+    columns: Iterable[int] = range(basis.n_columns)
+    if not (isinstance(given, str) and given == "all"):
+        names = getattr(est, "feature_names_in_", None) if isinstance(est.extra_basis, str) else None
+        with naming("unpenalized"):
+            columns = positions(check_columns(given), basis.n_columns, names, "extra_basis").tolist()
+    first = basis.n_basis - basis.n_columns
+    return replace(settings, unpenalized=(*settings.unpenalized, *(first + j for j in sorted(set(columns)))))
 
 
 def _checkpoint(
@@ -355,6 +377,7 @@ def _by_passes(est: Any, chunks: Chunks, settings: Settings) -> Task:
     for block in reading.passing("looking at classes", chunks.blocks(block_rows(d, _MAX_BLOCK_VALUES))):
         survey.add(block)
     functions = ClassBasis.after(est, survey, d)
+    settings = with_unpenalized(est, functions.basis, settings, "bernoulli")
     basis, n_basis = functions.basis, functions.basis.n_basis
     # Values of a row in memory while its block is processed.
     width = d if basis.n_columns == 0 and core_kernels(basis.kernels) else max(d, n_basis)
@@ -420,6 +443,7 @@ def of_providers(
         n_samples = getattr(providers[0], "n_samples", None)
     n_samples = None if n_samples is None else check_integer("n_samples", n_samples, least=1)
     basis = _basis(est, n_basis)
+    settings = with_unpenalized(est, basis, settings, likelihood.name)
     providers, shift = _near_zero(providers, basis.n_centred)
     options = settings.of_one_target() | {"n_centred": basis.n_centred}
     fits: list[Any] = [partial(_core.fit_provider, provider, **options) for provider in providers]

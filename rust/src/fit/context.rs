@@ -88,24 +88,21 @@ impl<'w> Fit<'_, 'w> {
             .collect()
     }
 
-    /// Adds the intercept to an empty model, if it has a flat prior.
-    pub(crate) fn add_flat_intercept(&mut self) -> crate::Result<()> {
-        if self.has_flat_prior(0) && self.stats.facts().norms[0] > 0.0 {
-            self.fill(&[0], &[0.0])?;
+    /// Adds the functions that have a flat prior to an empty model.
+    pub(crate) fn add_unpenalized(&mut self) -> crate::Result<()> {
+        let functions = self.rules.unpenalized_among(self.stats.facts()).to_vec();
+        if !functions.is_empty() {
+            self.fill(&functions, &vec![0.0; functions.len()])?;
             self.recorder.amend(self.model);
         }
         Ok(())
     }
 
-    /// Whether function `j` of the dictionary has a flat prior.
-    fn has_flat_prior(&self, j: usize) -> bool {
-        j == 0 && self.rules.flat_intercept && self.stats.facts().n_predictors == 1
-    }
-
     /// The alphas with which schemes start from a model of these functions.
     pub(crate) fn initial_alphas(&self, functions: &[usize]) -> Vec<f64> {
-        let initial = |&j: &usize| {
-            if self.has_flat_prior(j) {
+        let flat = self.rules.unpenalized_among(self.stats.facts());
+        let initial = |j: &usize| {
+            if flat.contains(j) {
                 0.0
             } else {
                 Tuning::INITIAL_ALPHA

@@ -74,10 +74,11 @@ pub fn fit_in_blocks(
         return Err(Error::Invalid { what: what.into() });
     }
     blocks.check()?;
+    stats.lengths_of(&rules.unpenalized)?;
     let initial = Model::initial(stats, rules)?;
     let mut checkpoint = match resume {
         Some(checkpoint) => checkpoint.checked(stats.facts().n_basis())?,
-        None => BlockCheckpoint::first(stats.facts().n_basis(), blocks, initial.beta()),
+        None => BlockCheckpoint::first(stats.facts().n_basis(), rules, blocks, initial.beta()),
     };
     let mut recorder = Recorder::new(&initial, rules.max_iter, stats.facts().target_scale, watch);
     if checkpoint.trace.is_empty() {
@@ -110,15 +111,19 @@ pub fn fit_in_blocks(
 }
 
 impl BlockCheckpoint {
-    /// An empty model, and a working set at even distances in the dictionary.
-    fn first(n_basis: usize, blocks: &Blocks, beta: f64) -> Self {
+    /// An empty model, and a working set at even distances in the dictionary, with the functions that have a flat prior.
+    fn first(n_basis: usize, rules: &Rules, blocks: &Blocks, beta: f64) -> Self {
         let size = blocks.sample.min(n_basis);
         let mut stride = 1;
         while n_basis / (stride * Tuning::STRIDE_FACTOR) >= 2 * size.max(1) {
             stride *= Tuning::STRIDE_FACTOR;
         }
+        let mut working: Vec<usize> = (0..size).map(|k| k * n_basis / size).collect();
+        working.extend(&rules.unpenalized);
+        working.sort_unstable();
+        working.dedup();
         Self {
-            working: (0..size).map(|k| k * n_basis / size).collect(),
+            working,
             beta,
             stride,
             ..Self::default()
@@ -228,7 +233,7 @@ impl Run<'_> {
             stats,
             model: &mut self.model,
             dictionary,
-            rules: self.rules,
+            rules: &self.rules.among(&checkpoint.working),
             recorder,
         };
         let is_linear = fit.stats.facts().is_linear;
