@@ -180,8 +180,8 @@ class RVC(Classification):
     {classes_}
     {kernel_functions}
     alpha_ : ndarray of shape (n_active,) or (n_active, n_classes)
-        Prior precisions of the weights; 0 of the intercept and of columns with a flat prior. With more than two classes a
-        column for each; inf if a class does not use a function.
+        Prior precisions of the weights; 0 of those with a flat prior. With more than two classes a column for
+        each; inf if a class does not use a function.
     mu_ : ndarray of shape (n_active,) or (n_active, n_classes)
         Posterior mode of the weights; 0 if a class does not use a function.
     sigma_ : ndarray of shape (n_active, n_active) or (n_classes, n_active, n_active)

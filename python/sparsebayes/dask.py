@@ -40,7 +40,7 @@ from ._data.out_of_core import Moments, Survey, basis_after
 from ._data.statistics import SufficientStatistics
 from ._estimators.base import Estimator, atomic
 from ._estimators.docs import documented
-from ._estimators.fit import ClassBasis, check_scheme, of_sums
+from ._estimators.fit import ClassBasis, check_scheme, of_sums, with_unpenalized
 from ._estimators.posterior import problems
 from ._estimators.run import publish, run
 from ._types import FloatArray

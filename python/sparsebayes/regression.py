@@ -315,7 +315,7 @@ class RVR(Regression):
     ----------
     {kernel_functions}
     alpha_ : ndarray of shape (n_active,)
-        Prior precisions of the weights; 0 of the intercept and of columns with a flat prior.
+        Prior precisions of the weights; 0 of those with a flat prior.
     mu_ : ndarray of shape (n_active,)
         Posterior mean of the weights.
     sigma_ : ndarray of shape (n_active, n_active)

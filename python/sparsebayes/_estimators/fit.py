@@ -219,21 +219,26 @@ def _in_memory(est: Any, training: Training, settings: Settings) -> Iterator[Tas
 
 def with_unpenalized(est: Any, basis: Basis, settings: Settings, likelihood: Name) -> Settings:
     """Return the settings of a fit of this dictionary, with the flat priors that ``unpenalized`` asks for."""
+    first = basis.n_basis - basis.n_columns
+    flat = (first + j for j in _flat_columns(est, basis, settings, likelihood))
+    return replace(settings, unpenalized=(*settings.unpenalized, *flat))
+
+
+def _flat_columns(est: Any, basis: Basis, settings: Settings, likelihood: Name) -> list[int]:
+    """Return the positions of the columns that ``unpenalized`` names, ascending."""
     if (given := getattr(est, "unpenalized", None)) is None:
-        return settings
+        return []
     if est.extra_basis is None:
         raise ValueError("unpenalized needs columns besides the kernels; set extra_basis, such as 'linear'")
     if settings.scheme == "variational":
         raise ValueError("unpenalized needs a scheme other than 'variational', such as 'sequential'")
     if likelihood == "multinomial":
         raise ValueError("unpenalized needs multi_class='ovr' for more than two classes, got 'softmax'")
-    columns: Iterable[int] = range(basis.n_columns)
-    if not (isinstance(given, str) and given == "all"):
-        names = getattr(est, "feature_names_in_", None) if isinstance(est.extra_basis, str) else None
-        with naming("unpenalized"):
-            columns = positions(check_columns(given), basis.n_columns, names, "extra_basis").tolist()
-    first = basis.n_basis - basis.n_columns
-    return replace(settings, unpenalized=(*settings.unpenalized, *(first + j for j in sorted(set(columns)))))
+    if isinstance(given, str) and given == "all":
+        return list(range(basis.n_columns))
+    names = getattr(est, "feature_names_in_", None) if isinstance(est.extra_basis, str) else None
+    with naming("unpenalized"):
+        return sorted(set(positions(check_columns(given), basis.n_columns, names, "extra_basis").tolist()))
 
 
 def _checkpoint(
@@ -291,14 +296,21 @@ def _bases(
     assert basis.columns is not None
     check_learnable(basis.kernels)
     given, columns = _candidates.are_given(est), centre(basis.columns.copy(), basis.offset)
+    weights = np.ones(len(training.X)) if training.weights is None else training.weights
+    targets = likelihood.targets(training.y)
+    if (flat := _flat_columns(est, basis, settings, likelihood.name)) and likelihood.name == "gaussian":
+        # A trend along these columns must not change the kernel.
+        root, F = np.sqrt(weights), columns[:, flat]
+        trends = (F @ np.linalg.lstsq(root[:, np.newaxis] * F, root * t, rcond=None)[0] for t in targets)
+        targets = [t - trend for t, trend in zip(targets, trends, strict=True)]
     data = LearningData(
         X=training.X,
         centres=basis.centres,
         fixed=np.hstack([np.ones((len(training.X), int(basis.bias))), columns]),
         n_before=int(basis.bias),
         centre_rows=None if given else np.searchsorted(training.rows, basis.kept),
-        targets=likelihood.targets(training.y),
-        weights=np.ones(len(training.X)) if training.weights is None else training.weights,
+        targets=targets,
+        weights=weights,
         likelihood=likelihood.name,
         noise_variance=settings.noise_variance,
     )

@@ -148,7 +148,9 @@ def positions(
             )
         known = list(feature_names)
         if missing := [name for name in names if name not in known]:
-            raise ValueError(f"columns {_listed(missing)} are not in {of}, whose columns are {_listed(known)}")
+            raise ValueError(
+                f"columns {_listed(missing)} are not in {of}, whose columns are {_listed(known)}"
+            )
         if double := [name for name in names if known.count(name) > 1]:
             raise ValueError(f"columns {_listed(double)} are in {of} more than once; give positions")
         return np.array([known.index(name) for name in names])

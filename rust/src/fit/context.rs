@@ -1,5 +1,6 @@
 //! The context of a fit: data, model, dictionary, rules and record, which every scheme shares.
 
+use crate::Error;
 use crate::data::{Facts, Statistics};
 use crate::fit::dictionary::Dictionary;
 use crate::fit::evidence::Gamma;
@@ -167,7 +168,25 @@ impl<'w> Fit<'_, 'w> {
     pub(crate) fn fill(&mut self, functions: &[usize], alpha: &[f64]) -> crate::Result<()> {
         self.model
             .start(self.stats, functions, alpha, self.dictionary.priors())?;
-        self.settle()
+        self.settle()?;
+        self.check_bounded()
+    }
+
+    /// Checks that there is a mode: without a prior the weight of a column that separates classes, or that is zero in every row with a
+    /// count, grows without bound. Where Newton's method then ends, the likelihood is flat, and its next step would still change
+    /// predictors by 1. (The intercept alone has such a weight if all counts are 0; predictions bear that.)
+    fn check_bounded(&self) -> crate::Result<()> {
+        let facts = self.stats.facts();
+        if facts.is_linear || self.rules.unpenalized_among(facts) == [0] {
+            return Ok(());
+        }
+        let (model, steps) = (&*self.model, &self.model.outputs[0].offset);
+        if !(0..model.len()).any(|k| model.is_unpenalized(k) && steps[k].abs() > 0.05) {
+            return Ok(());
+        }
+        let what = "unpenalized names columns that separate classes, or rows without counts from others: without a prior their weights \
+                    would be infinite; leave them out";
+        Err(Error::Invalid { what: what.into() })
     }
 
     /// Moves the quadratic model of the data to the posterior mean where round-off matters, or to the posterior mode.

@@ -921,13 +921,23 @@ impl Model {
     }
 
     /// This empty model with the numbers that rules and data determine.
-    fn with_rules(self, stats: &mut dyn Statistics, rules: &Rules) -> Result<Self> {
-        let flat = rules.unpenalized_among(stats.facts()).to_vec();
-        Ok(Self {
-            complexity: rules.complexity.weight(stats.facts()),
-            ln_volume: ln_volume(stats, &flat)?,
-            ..self
-        })
+    ///
+    /// The variance of the targets, which the range of the noise depends on, is that of what the functions with a flat prior leave:
+    /// otherwise the model would depend on the size of a trend.
+    fn with_rules(mut self, stats: &mut dyn Statistics, rules: &Rules) -> Result<Self> {
+        self.complexity = rules.complexity.weight(stats.facts());
+        let functions = rules.unpenalized_among(stats.facts()).to_vec();
+        let Some(flat) = Flat::of(stats, &functions)? else {
+            return Ok(self);
+        };
+        self.ln_volume = flat.chol.ln_det();
+        for l in 0..self.levels.len() {
+            let rest = |c: usize| self.outputs[c].deviance - flat.explained(c);
+            let rest = self.outputs_of(l).map(rest).sum::<f64>();
+            let variance = rest / self.n_targets(l).max(f64::MIN_POSITIVE);
+            self.levels[l].noise = self.levels[l].noise.of_rest(variance);
+        }
+        Ok(self)
     }
 
     /// The levels whose precision is to be moved: estimated, and not held at the noise floor by a rising evidence.
@@ -967,39 +977,55 @@ impl Model {
     }
 }
 
-/// ln |F^T F| of these functions, as columns of unit length.
-///
-/// # Errors
-/// [`Error::Invalid`] if one of them is zero or a combination of the others: the data would not determine its weight.
-fn ln_volume(stats: &mut dyn Statistics, functions: &[usize]) -> Result<f64> {
-    let dependent = || {
-        Error::Invalid {
-        what: "unpenalized must name columns whose weights the rows determine without a prior: leave out constant columns if there \
-               is an intercept, and columns that are sums of multiples of the others"
-            .into(),
+/// Several functions F that have a flat prior, as columns of unit length: the factor of F^T F, and F^T t of each output.
+struct Flat {
+    chol: Cholesky,
+    products: Vec<f64>,
+}
+
+impl Flat {
+    /// `None` for fewer than two functions, where all is known: the unit of the targets is their deviation from a constant.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if one of them is zero or a combination of the others: the data would not determine its weight.
+    fn of(stats: &mut dyn Statistics, functions: &[usize]) -> Result<Option<Self>> {
+        let dependent = || {
+            Error::Invalid {
+            what: "unpenalized must name columns whose weights the rows determine without a prior: leave out columns of zeros, constant \
+                   ones if there is an intercept, and sums of multiples of the others"
+                .into(),
+        }
+        };
+        let norms = &stats.facts().norms;
+        let is_zero = |&j: &usize| norms.get(j).is_none_or(|&norm| norm <= 0.0);
+        if functions.iter().any(is_zero) {
+            return Err(dependent());
+        }
+        let n = functions.len();
+        if n < 2 {
+            return Ok(None);
+        }
+        // At weights of 0 all working weights are the same multiple of the sample weights, which cancels.
+        let (gram, mut products) = stats.among(&[], &[], functions)?;
+        let (gram, mut chol) = (mirrored(gram), Cholesky::with_capacity(n));
+        let length = |k: usize| gram[(k, k)].sqrt();
+        let factored = chol.refactor(n, |i, j| gram[(i, j)] / (length(i) * length(j)));
+        let is_lost = |k: usize| chol.get(k, k).powi(2) <= Tuning::MIN_ORTHOGONAL_PART;
+        if factored.is_err() || (0..n).any(is_lost) {
+            return Err(dependent());
+        }
+        let each = products.iter_mut().enumerate();
+        each.for_each(|(k, product)| *product /= length(k % n));
+        Ok(Some(Self { chol, products }))
     }
-    };
-    let norms = &stats.facts().norms;
-    if !functions
-        .iter()
-        .all(|&j| norms.get(j).is_some_and(|norm| *norm > 0.0))
-    {
-        return Err(dependent());
+
+    /// The square of the projection of output `c` on these functions.
+    fn explained(&self, c: usize) -> f64 {
+        let n = self.chol.len();
+        let mut part = self.products[c * n..][..n].to_vec();
+        self.chol.solve_lower_in_place(&mut part);
+        dot(&part, &part)
     }
-    if functions.len() < 2 {
-        return Ok(0.0);
-    }
-    // At weights of 0 all working weights are the same multiple of the sample weights, which cancels here.
-    let gram = mirrored(stats.among(&[], &[], functions)?.0);
-    let mut chol = Cholesky::with_capacity(functions.len());
-    let cosine = |i: usize, j: usize| gram[(i, j)] / (gram[(i, i)].sqrt() * gram[(j, j)].sqrt());
-    chol.refactor(functions.len(), cosine)
-        .map_err(|_| dependent())?;
-    let is_resolved = |k: usize| chol.get(k, k).powi(2) > Tuning::MIN_ORTHOGONAL_PART;
-    if !(0..functions.len()).all(is_resolved) {
-        return Err(dependent());
-    }
-    Ok(chol.ln_det())
 }
 
 #[inline]

@@ -147,6 +147,9 @@ impl Settings {
         if self.complexity != Complexity::default() && self.scheme != Scheme::Sequential {
             return invalid("complexity other than 'none' needs the sequential scheme");
         }
+        if !self.unpenalized.is_empty() && self.scheme == Scheme::Variational {
+            return invalid("unpenalized needs a scheme other than 'variational'");
+        }
         if self.search != Search::Greedy && self.scheme != Scheme::Sequential {
             return invalid("search other than 'greedy' needs the sequential scheme");
         }
@@ -276,6 +279,21 @@ impl NoisePrecision {
                 start,
                 max: Some(1.0 / (Tuning::NOISE_FLOOR * variance)),
             },
+        }
+    }
+
+    /// This precision for targets of which only a part of this variance is to be explained.
+    pub(crate) fn of_rest(self, variance: f64) -> Self {
+        let start = self.start;
+        // Below, the rest is round-off of the targets.
+        let least = Tuning::ROUNDING / (Tuning::INITIAL_NOISE * start);
+        let share = Tuning::INITIAL_NOISE * start * variance.max(least);
+        let max = self.max.map(|max| max / share);
+        let start = start / share;
+        Self {
+            beta: max.map_or(self.beta, |_| start),
+            start,
+            max,
         }
     }
 
