@@ -5,6 +5,7 @@
 2. Sequential fits with the proposal and with equal lengths, multiplied by several factors, predict held-out
    rows. Kernels that predict worse are dropped after the first fold, and more after the second. The
    proposal is chosen if it predicts better than equal lengths by two standard errors.
+3. Inputs whose length is far longer than they vary leave the kernel, unless held-out rows need them.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from ._data.design import Design, kernel_design
 from ._estimators.posterior import log_normalised, moderated_logits
 from ._types import FloatArray, IntArray, Likelihood, Settings
 from .kernels import Kernel
-from .kernels._base import bounds, with_all_log_parameters
+from .kernels._base import bounds, column_stds, with_all_log_parameters
 from .kernels._resolve import is_precomputed
+from .kernels._stationary import Radial
 
 #: Bound of the change of log variances from their start.
 _VARIANCE_RANGE: Final = 12.0
@@ -174,6 +176,9 @@ _KEPT: Final = (3, 2)
 _STANDARD_ERRORS: Final = 2.0
 #: Kernels within this log density per row of the best replace it if its fit does not converge.
 _MAX_DENSITY_LOSS: Final = 0.2
+#: Most that an input adds to the squared distance of two rows in widths, on average, for its width to become
+#: infinite. That may cost a nat of the density of all rows left out, what one parameter gains (Akaike 1974).
+_MAX_IRRELEVANT: Final = 1e-5
 #: A trial fit is abandoned with more active functions than this fraction of the rows, or after so many steps.
 _MAX_ACTIVE_FRACTION: Final = 0.5
 _MAX_STEPS: Final = 2000
@@ -239,7 +244,9 @@ def check_model(
 
 
 def check_learnable(kernels: list[Kernel]) -> None:
-    """Raise ValueError if no kernel has a continuous parameter."""
+    """Raise ValueError if no kernel has a continuous parameter, or one is infinite."""
+    if not np.isfinite(_parameters(kernels)).all():
+        raise ValueError("optimize_kernel=True needs finite widths to start from; got an infinite one")
     if len(_parameters(kernels)) == 0:
         raise ValueError(
             "optimize_kernel=True needs a kernel with continuous parameters, which callables, Linear and "
@@ -303,11 +310,13 @@ class _Learner:
         n_errors = _STANDARD_ERRORS if any(len(leaf._log_parameters()) > 1 for leaf in self._leaves) else 0.0
         is_better = _exceeds(proposed[0], equal[0], n_errors)
         ranked = [*proposed, *equal] if is_better else [*equal, *proposed]
+        splits = [split for stage in stages for split in stage]
         if len(rows) < len(self.data.X):
             # More rows allow narrower kernels.
             splits = self._splits(np.arange(len(self.data.X)), 1, _LARGE_CENTRES)
             ranked = self._walk(_parameters(ranked[0].kernels), _LARGE_FACTORS, splits)
             ranked.sort(key=_score, reverse=True)
+        ranked[:0] = self._without_irrelevant(ranked[0], splits)
         least = ranked[0].score - _MAX_DENSITY_LOSS * len(ranked[0].densities)
         return [one.kernels for one in ranked if one.score >= least]
 
@@ -320,6 +329,21 @@ class _Learner:
             if _exceeds(max(found, key=_score), found[-1], _STANDARD_ERRORS):
                 break
         return found
+
+    def _without_irrelevant(self, best: _Candidate, splits: list[_Split]) -> list[_Candidate]:
+        """Return the kernel with infinite widths of inputs that hardly change it, if it predicts as well."""
+        (kernel, *others), data = best.kernels, self.data
+        if others or not isinstance(kernel, Radial) or not isinstance(kernel.width, tuple):
+            return []
+        widths = np.array(kernel.width)
+        # The mean of (x_d - z_d)^2 / width_d^2 over two rows.
+        irrelevant = 2.0 * (column_stds(data.X, data.weights) / widths) ** 2 <= _MAX_IRRELEVANT
+        if not irrelevant.any() or irrelevant.all():
+            return []
+        widths[irrelevant] = np.inf
+        kernels: list[Kernel] = [replace(kernel, width=tuple(widths.tolist()))]
+        found = _Candidate(kernels, self._densities(kernels, splits))
+        return [found] if found.score > best.score - irrelevant.sum() else []
 
     def _candidate(self, theta: FloatArray, stage: list[_Split]) -> _Candidate:
         kernels = with_all_log_parameters(self.kernels, theta)

@@ -46,7 +46,10 @@ class Radial(Kernel):
         if shape == ():
             value: float | tuple[float, ...] = _length("width", width)
         elif len(shape) == 1 and shape[0] > 0:
-            value = tuple(_length("width", w) for w in width)  # type: ignore[union-attr] # a sequence, by its shape
+            # An input of infinite width does not count.
+            value = tuple(
+                np.inf if isinstance(w, float) and w == np.inf else _length("width", w) for w in width
+            )  # type: ignore[union-attr] # a sequence, by its shape
         else:
             raise ValueError(f"width must be a number or a sequence of one per input, got {width!r}")
         object.__setattr__(self, "width", value)
@@ -112,8 +115,8 @@ class Radial(Kernel):
 class Gaussian(Radial):
     """The Gaussian (radial basis function) kernel, ``exp(-|x - z|^2 / width^2)``.
 
-    With one width per input, ``exp(-sum_d (x_d - z_d)^2 / width_d^2)``. In scikit-learn's terms gamma = 1 /
-    width^2.
+    With one width per input, ``exp(-sum_d (x_d - z_d)^2 / width_d^2)``; an input of infinite width does not
+    count. In scikit-learn's terms gamma = 1 / width^2.
 
     Parameters
     ----------
