@@ -74,7 +74,10 @@ pub fn fit_in_blocks(
         return Err(Error::Invalid { what: what.into() });
     }
     blocks.check()?;
-    stats.lengths_of(&rules.unpenalized)?;
+    // Their lengths decide, like those of all functions elsewhere, whether these rules are possible.
+    let (n, mut flat) = (stats.facts().n_basis(), rules.unpenalized.clone());
+    flat.retain(|&j| j < n);
+    stats.lengths_of(&flat)?;
     let initial = Model::initial(stats, rules)?;
     let mut checkpoint = match resume {
         Some(checkpoint) => checkpoint.checked(stats.facts().n_basis())?,
