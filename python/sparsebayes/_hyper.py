@@ -341,7 +341,8 @@ class _Learner:
         if not irrelevant.any() or irrelevant.all():
             return []
         widths[irrelevant] = np.inf
-        kernels: list[Kernel] = [replace(kernel, width=tuple(widths.tolist()))]
+        params = kernel.get_params(deep=False) | {"width": widths.tolist()}
+        kernels: list[Kernel] = [type(kernel)(**params)]
         found = _Candidate(kernels, self._densities(kernels, splits))
         return [found] if found.score > best.score - irrelevant.sum() else []
 

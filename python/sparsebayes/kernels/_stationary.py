@@ -46,10 +46,7 @@ class Radial(Kernel):
         if shape == ():
             value: float | tuple[float, ...] = _length("width", width)
         elif len(shape) == 1 and shape[0] > 0:
-            # An input of infinite width does not count.
-            value = tuple(
-                np.inf if isinstance(w, float) and w == np.inf else _length("width", w) for w in width
-            )  # type: ignore[union-attr] # a sequence, by its shape
+            value = tuple(_width_of_input(w) for w in width)  # type: ignore[union-attr] # a sequence, by its shape
         else:
             raise ValueError(f"width must be a number or a sequence of one per input, got {width!r}")
         object.__setattr__(self, "width", value)
@@ -336,3 +333,8 @@ def _length(name: str, value: object) -> float:
     if not 1e-150 <= length <= 1e150:  # so that its square and the inverse of the square are finite
         raise ValueError(f"{name} must be between 1e-150 and 1e150, got {length}; rescale X")
     return length
+
+
+def _width_of_input(value: object) -> float:
+    """Return a length, or infinity: the input then does not count."""
+    return np.inf if isinstance(value, float) and value == np.inf else _length("width", value)
