@@ -131,7 +131,7 @@ def check_settings(estimator: Any) -> Settings:
         noise_prior=check_prior("noise_prior", getattr(estimator, "noise_prior", (0.0, 0.0))),
         search=search,
         n_threads=check_n_jobs(estimator.n_jobs),
-        flat_intercept=has_flat_intercept(estimator),
+        unpenalized=(0,) if has_flat_intercept(estimator) else (),
         complexity=_complexity(estimator, scheme),
     )
 

@@ -111,7 +111,7 @@ class _Settings(TypedDict, total=False):
     alpha_prior: Sequence[float]
     noise_prior: Sequence[float]
     search: str
-    flat_intercept: bool
+    unpenalized: Sequence[int]
     complexity: float | str
 
 # iteration, action, column index (-1: none), gain, log evidence, number of active functions, beta
@@ -166,7 +166,7 @@ def fit_dense_outputs(
     *,
     noise_variance: Sequence[float] | None = None,
     shared_noise: bool = False,
-    flat_intercept: bool = False,
+    unpenalized: Sequence[int] = ...,
     complexity: float | str | None = None,
     tol: float = 1e-6,
     max_iter: int = 100_000,
@@ -184,7 +184,7 @@ def fit_kernel_outputs(
     extra: _Reals | None = None,
     noise_variance: Sequence[float] | None = None,
     shared_noise: bool = False,
-    flat_intercept: bool = False,
+    unpenalized: Sequence[int] = ...,
     complexity: float | str | None = None,
     tol: float = 1e-6,
     max_iter: int = 100_000,

@@ -5,6 +5,7 @@
 2. Sequential fits with the proposal and with equal lengths, multiplied by several factors, predict held-out
    rows. The best of both after one fold predict more folds, and the proposal is chosen if it predicts better
    than equal lengths by two standard errors.
+3. Inputs whose length is far longer than they vary leave the kernel, unless held-out rows need them.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from ._data.design import Design, columns_at, kernel_design
 from ._estimators.posterior import log_normalised, moderated_logits
 from ._types import FloatArray, IntArray, Likelihood, Settings
 from .kernels import Kernel
-from .kernels._base import bounds, with_all_log_parameters
+from .kernels._base import bounds, column_stds, with_all_log_parameters
+from .kernels._stationary import Radial
 
 #: Bound of the change of log variances from their start.
 _VARIANCE_RANGE: Final = 12.0
@@ -171,6 +173,9 @@ _LONGER: Final = (1.4,)
 _STANDARD_ERRORS: Final = 2.0
 #: Kernels within this log density per row of the best replace it if its fit does not converge.
 _MAX_DENSITY_LOSS: Final = 0.2
+#: Most that an input adds to the squared distance of two rows in widths, on average, for its width to become
+#: infinite. That may cost a nat of the density of all rows left out, what one parameter gains (Akaike 1974).
+_MAX_IRRELEVANT: Final = 1e-5
 #: A trial fit is abandoned with more active functions than this fraction of the rows, or after so many steps.
 _MAX_ACTIVE_FRACTION: Final = 0.5
 _MAX_STEPS: Final = 2000
@@ -203,8 +208,12 @@ class LearningData:
         likelihood: Any,
         settings: Settings,
         centre_rows: IntArray | None,
+        flat: list[int],
     ) -> LearningData:
-        """Return training rows and the dictionary of a basis; classes are learned one against the rest."""
+        """Return training rows and the dictionary of a basis; classes are learned one against the rest.
+
+        ``flat``: columns without a prior; a trend along them does not change the kernel.
+        """
         columns = basis.columns
         if columns is None:
             columns = columns_at(basis.extra, training.X, basis.n_columns)
@@ -215,6 +224,10 @@ class LearningData:
             likelihood = replace(likelihood, name="bernoulli")
         targets = [column for target in likelihood.targets(training.y) for column in np.atleast_2d(target.T)]
         if likelihood.name == "gaussian":
+            if flat:
+                root, F = np.sqrt(weights), columns[:, flat]
+                G = root[:, np.newaxis] * F
+                targets = [t - F @ np.linalg.lstsq(G, root * t, rcond=None)[0] for t in targets]
             targets = [target.copy() for target in targets if np.ptp(target) > 0.0]
         return cls(
             X=training.X,
@@ -249,7 +262,9 @@ class LearningData:
 
 
 def check_learnable(kernels: list[Kernel]) -> None:
-    """Raise ValueError if no kernel has a continuous parameter."""
+    """Raise ValueError if no kernel has a continuous parameter, or one is infinite."""
+    if not all(np.isfinite(kernel._log_parameters()).all() for kernel in kernels):
+        raise ValueError("optimize_kernel=True needs finite widths to start from; got an infinite one")
     if not any(len(kernel._log_parameters()) > 0 for kernel in kernels):
         raise ValueError(
             "optimize_kernel=True needs a kernel with continuous parameters, which 'precomputed', callables, "
@@ -318,6 +333,7 @@ class _Learner:
             # More rows allow narrower kernels.
             splits = self._splits(np.arange(len(self.data.X)), 1, _LARGE_CENTRES)
             ranked = self._walk(_parameters(ranked[0].kernels), (_SHORTER,), splits)
+        ranked[:0] = self._without_irrelevant(ranked[0], splits)
         return [one.kernels for one in ranked if one.score >= ranked[0].score - _MAX_DENSITY_LOSS]
 
     def _walk(
@@ -338,6 +354,22 @@ class _Learner:
             if ranked[0] is not given:
                 break
         return ranked
+
+    def _without_irrelevant(self, best: _Candidate, splits: list[_Split]) -> list[_Candidate]:
+        """Return the kernel with infinite widths of inputs that hardly change it, if it predicts as well."""
+        (kernel, *others), data = best.kernels, self.data
+        if others or not isinstance(kernel, Radial) or not isinstance(kernel.width, tuple):
+            return []
+        widths = np.array(kernel.width)
+        # The mean of (x_d - z_d)^2 / width_d^2 over two rows.
+        irrelevant = 2.0 * (column_stds(data.X, data.weights) / widths) ** 2 <= _MAX_IRRELEVANT
+        if not irrelevant.any() or irrelevant.all():
+            return []
+        widths[irrelevant] = np.inf
+        params = kernel.get_params(deep=False) | {"width": widths.tolist()}
+        kernels: list[Kernel] = [type(kernel)(**params)]
+        found = _Candidate(kernels, self._densities(kernels, splits))
+        return [found] if found.score > best.score - irrelevant.sum() / len(found.densities) else []
 
     def _candidate(self, theta: FloatArray, stage: list[_Split]) -> _Candidate:
         kernels = with_all_log_parameters(self.kernels, theta)

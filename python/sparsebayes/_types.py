@@ -28,6 +28,8 @@ KernelLike: TypeAlias = "str | Kernel | KernelFunction"
 KernelSpec: TypeAlias = "KernelLike | Sequence[KernelLike]"
 #: ``extra_basis``: "linear", a transformer, a callable, or None.
 ExtraBasis: TypeAlias = "str | Any | Callable[[FloatArray], ArrayLike] | None"
+#: ``unpenalized``: columns of ``extra_basis`` without a prior, by position or name.
+Unpenalized: TypeAlias = "str | int | Sequence[int] | Sequence[str] | None"
 #: X and y in ``fit``: arrays; chunks of rows; a path or an Arrow data set, with the names of columns.
 Data: TypeAlias = "ArrayLike | Iterable[Any] | Callable[[], Iterable[Any]] | os.PathLike[str] | Any"
 Target: TypeAlias = "ArrayLike | str | None"
@@ -112,12 +114,17 @@ class Settings:
     #: The search after the sequential scheme.
     search: Search
     n_threads: int | None
-    #: Whether the first function, the intercept, has a flat prior.
-    flat_intercept: bool = False
+    #: Functions of the dictionary with a flat prior, ascending; 0 is the intercept.
+    unpenalized: tuple[int, ...] = ()
     #: The weight of the prior on complexity, or the criterion that it is taken from.
     complexity: float | Literal["bic", "ebic"] = 0.0
     #: One for each output, if they were given as an array.
     noise_variances: tuple[float, ...] | None = None
+
+    @property
+    def flat_intercept(self) -> bool:
+        """Whether the intercept has a flat prior."""
+        return 0 in self.unpenalized
 
     def with_noise_of(self, variance: float) -> Settings:
         """Return the settings with noise in units of this variance."""

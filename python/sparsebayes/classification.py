@@ -29,6 +29,7 @@ from ._types import (
     Scheme,
     Search,
     Target,
+    Unpenalized,
 )
 
 if TYPE_CHECKING:
@@ -179,8 +180,8 @@ class RVC(Classification):
     {classes_}
     {kernel_functions}
     alpha_ : ndarray of shape (n_active,) or (n_active, n_classes)
-        Prior precisions of the weights; 0 of an intercept with a flat prior. With more than two classes a
-        column for each; inf if a class does not use a function.
+        Prior precisions of the weights; 0 of those with a flat prior. With more than two classes a column for
+        each; inf if a class does not use a function.
     mu_ : ndarray of shape (n_active,) or (n_active, n_classes)
         Posterior mode of the weights; 0 if a class does not use a function.
     sigma_ : ndarray of shape (n_active, n_active) or (n_classes, n_active, n_active)
@@ -230,6 +231,7 @@ class RVC(Classification):
     coef0: float = 0.0
     optimize_kernel: bool = False
     extra_basis: ExtraBasis = None
+    unpenalized: Unpenalized = None
     candidates: Candidates = None
     random_state: int | np.random.RandomState | None = None
     checkpoint: str | os.PathLike[str] | None = None

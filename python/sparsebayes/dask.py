@@ -40,7 +40,7 @@ from ._data.out_of_core import Moments, Survey, basis_after
 from ._data.statistics import SufficientStatistics
 from ._estimators.base import Estimator, atomic
 from ._estimators.docs import documented
-from ._estimators.fit import ClassBasis, check_scheme, of_sums
+from ._estimators.fit import ClassBasis, check_scheme, of_sums, with_unpenalized
 from ._estimators.posterior import problems
 from ._estimators.run import publish, run
 from ._types import FloatArray
@@ -377,6 +377,7 @@ class _OnDask(Estimator):
                 rows = engine.keep(on_each(_class_part, parts, sent, label))
                 return Partitions(engine, rows, functions.basis.n_basis)
 
+            settings = with_unpenalized(local, functions.basis, settings, "bernoulli")
             task = functions.task(provider_of, settings)
         else:
             basis = basis_after(local, survey.facts(local), d)
@@ -435,8 +436,8 @@ class DaskRVR(_OnDask):
     client : dask.distributed.Client, optional
         None: the current client, or Dask's configured scheduler. Clones share it; pickles lack it.
     **arguments
-        The other arguments of `RVR`, except ``kernel="precomputed"``, ``memory_limit``, ``checkpoint``, and an
-        ``extra_basis`` that is an unfitted transformer. Kernels are learned from at most 2000 rows.
+        The other arguments of `RVR`, except ``kernel="precomputed"``, ``memory_limit``, ``checkpoint``, and
+        an ``extra_basis`` that is an unfitted transformer. Kernels are learned from at most 2000 rows.
 
     Attributes
     ----------

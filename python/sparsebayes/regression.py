@@ -37,6 +37,7 @@ from ._types import (
     Scheme,
     Search,
     Target,
+    Unpenalized,
 )
 
 if TYPE_CHECKING:
@@ -314,7 +315,7 @@ class RVR(Regression):
     ----------
     {kernel_functions}
     alpha_ : ndarray of shape (n_active,)
-        Prior precisions of the weights; 0 of an intercept with a flat prior.
+        Prior precisions of the weights; 0 of those with a flat prior.
     mu_ : ndarray of shape (n_active,)
         Posterior mean of the weights.
     sigma_ : ndarray of shape (n_active, n_active)
@@ -374,6 +375,7 @@ class RVR(Regression):
     coef0: float = 0.0
     optimize_kernel: bool = False
     extra_basis: ExtraBasis = None
+    unpenalized: Unpenalized = None
     candidates: Candidates = None
     random_state: int | np.random.RandomState | None = None
     std: Literal["plain", "full"] = "full"

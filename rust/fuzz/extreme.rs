@@ -105,7 +105,7 @@ impl From<Recipe> for Extreme {
                     [Search::Greedy, Search::Greedy, Search::Exchange],
                     scheme / 6,
                 ),
-                flat_intercept: false,
+                unpenalized: pick([&[][..], &[], &[0], &[0, 2]], scheme / 18).to_vec(),
                 complexity: Complexity::default(),
             },
         }
@@ -125,7 +125,7 @@ impl Extreme {
     }
 
     fn solve(&self) -> Result<Status> {
-        let rules = &self.settings.check()?;
+        let rules = &self.settings.clone().check()?;
         let (n, k) = (self.targets.len(), self.columns.len());
         let design = &DenseDesign::new(self.columns.concat(), n, k)?;
         let (targets, weights) = (self.targets.clone(), self.weights.clone());
@@ -231,13 +231,13 @@ impl Extreme {
     }
 }
 
-/// Precisions are positive, and all numbers finite.
+/// Precisions are positive, or 0 of functions with a flat prior, and all numbers finite.
 fn check(alpha: &[f64], beta: &[f64], others: &[&[f64]]) {
-    let mut precisions = alpha.iter().chain(beta);
     assert!(
-        precisions.all(|v| v.is_finite() && *v > 0.0),
-        "{alpha:?} {beta:?}"
+        alpha.iter().all(|v| v.is_finite() && *v >= 0.0),
+        "{alpha:?}"
     );
+    assert!(beta.iter().all(|v| v.is_finite() && *v > 0.0), "{beta:?}");
     assert!(
         others.iter().all(|all| all.iter().all(|v| v.is_finite())),
         "{others:?}"

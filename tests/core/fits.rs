@@ -51,14 +51,14 @@ fn steps_with_a_prior_on_complexity_raise_the_objective() {
                     search,
                     ..Settings::default()
                 };
-                let (posterior, _) = columns(60, 30, seed).fit(settings);
+                let (posterior, _) = columns(60, 30, seed).fit(settings.clone());
                 assert_eq!(posterior.status, Status::Converged);
                 let rises = |pair: &[f64]| pair[1] >= pair[0] - 1e-8 * (1.0 + pair[0].abs());
                 assert!(posterior.trace.windows(2).all(rises));
                 let (plain, _) = columns(60, 30, seed).fit(Settings::default());
                 assert!(posterior.active.len() <= plain.active.len());
                 for problem in [labels(80, 30, seed), counts(80, 30, seed)] {
-                    assert_eq!(problem.fit(settings).0.status, Status::Converged);
+                    assert_eq!(problem.fit(settings.clone()).0.status, Status::Converged);
                 }
             }
         }

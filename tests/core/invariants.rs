@@ -103,7 +103,7 @@ proptest! {
         };
         let (design, settings) = (problem.design(), Settings::default());
         let (weighted, _) =
-            fit_design(&design, Likelihood::Gaussian, &problem.t, Some(weights), settings);
+            fit_design(&design, Likelihood::Gaussian, &problem.t, Some(weights), settings.clone());
         let (repeated, _) = repeated.fit(settings);
         prop_assert_eq!(&weighted.active, &repeated.active);
         assert_close(&weighted.mu, &repeated.mu, 1e-6);

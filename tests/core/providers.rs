@@ -47,8 +47,8 @@ fn stored_and_lazy_designs_give_the_same_bits() {
             ..Settings::default()
         };
         for (likelihood, t) in [(Likelihood::Gaussian, &t), (Likelihood::Bernoulli, &labels)] {
-            let (a, _) = fit_design(&lazy, likelihood, t, None, settings);
-            let (b, _) = fit_design(&stored, likelihood, t, None, settings);
+            let (a, _) = fit_design(&lazy, likelihood, t, None, settings.clone());
+            let (b, _) = fit_design(&stored, likelihood, t, None, settings.clone());
             assert_eq!(a.status, Status::Converged);
             assert_same_bits(&a, &b);
         }
@@ -115,7 +115,7 @@ fn a_second_fit_of_the_same_rows_has_the_same_bits() {
         }
         for (design, likelihood, t) in problems {
             let mut rows = Observations::new(design, likelihood, t.clone(), None).unwrap();
-            let rules = settings.check().unwrap();
+            let rules = settings.clone().check().unwrap();
             let mut fit = || fit_rows(&mut rows, &rules, &mut |_| ControlFlow::Continue(()));
             let first = fit().unwrap();
             assert_same_bits(&first, &fit().unwrap());
@@ -185,7 +185,13 @@ fn a_softmax_of_two_classes_is_the_bernoulli_model() {
         let problem = labels(80, 12, seed);
         let design = DenseDesign::new(&problem.phi[..], problem.n, problem.k).unwrap();
         let settings = Settings::default();
-        let (one, _) = fit_design(&design, Likelihood::Bernoulli, &problem.t, None, settings);
+        let (one, _) = fit_design(
+            &design,
+            Likelihood::Bernoulli,
+            &problem.t,
+            None,
+            settings.clone(),
+        );
         let mut stats = SoftmaxStatistics::new(&design, &problem.t, None).unwrap();
         let two = fit_statistics(&mut stats, settings);
         assert_eq!(two.status, Status::Converged);
@@ -270,7 +276,7 @@ fn sums_give_the_model_of_the_rows() {
                 Likelihood::Gaussian,
                 &problem.t,
                 weights.clone(),
-                settings,
+                settings.clone(),
             );
             assert_same_model(&rows, &fit_sums(&sums, false, settings));
         }

@@ -37,6 +37,7 @@ def rows(n=40, seed=7):
 KERNELS = {
     "gaussian": Gaussian(1.5),
     "widths": Gaussian([2.0, 1.0, 5.0]),
+    "unused": Gaussian([2.0, np.inf, 5.0]),
     "matern32": Matern32(1.5),
     "matern52": Matern52([2.0, 1.0, 5.0]),
     "rational-quadratic": RationalQuadratic([2.0, 1.0, 5.0], 0.7),

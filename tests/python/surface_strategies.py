@@ -132,6 +132,7 @@ ARGUMENTS = {
         [None, None, "linear", StandardScaler(), PolynomialFeatures(2), _squares],
         [lambda X: None, _raises, lambda X: X[:1], lambda X: X * np.nan, np.ones((4, 1)), "cubic"],
     ),
+    "unpenalized": ([None, None, None, "all", 0, [0], [0, -1], "x0"], [[9], ["nowhere"], [], 1.5, {0}]),
     "std": (["plain", "full"], [None, "grow", 1]),
     "scheme": (["sequential", "sequential", "mackay", "em", "variational"], ["Sequential", b"em"]),
     "alpha_prior": (

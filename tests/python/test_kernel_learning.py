@@ -495,3 +495,32 @@ def test_widths_are_learned_from_a_sample_of_rows_in_chunks(estimator, candidate
 @parametrize_with_checks([RVR(optimize_kernel=True), RVC(optimize_kernel=True, tol=1e-8)])
 def test_scikit_learn_s_checks(estimator, check):
     check(estimator)
+
+
+@pytest.mark.parametrize("kernel", [Gaussian, Matern32, Matern52, RationalQuadratic])
+def test_an_input_of_infinite_width_does_not_count(kernel):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    y = np.sin(2.0 * X[:, 0]) + 0.3 * X[:, 2] + 0.1 * rng.normal(size=60)
+    model = RVR(kernel([1.5, np.inf, 3.0])).fit(X, y)
+    without = RVR(kernel([1.5, 3.0])).fit(X[:, [0, 2]], y)
+    for found, expected in zip(
+        model.predict(X, return_std=True), without.predict(X[:, [0, 2]], return_std=True), strict=True
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-10)
+    assert model.inputs_[1] == 0.0
+    with pytest.raises(ValueError, match="optimize_kernel=True needs finite widths"):
+        RVR(kernel([1.5, np.inf, 3.0]), optimize_kernel=True).fit(X, y)
+    with pytest.raises(ValueError, match="width must be a positive number"):
+        kernel(np.inf)
+
+
+def test_an_input_that_the_kernel_hardly_uses_leaves_it():
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(200, 5))
+    y = np.sin(2.0 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=200)
+    model = RVR(gamma="ard").fit(X, y)
+    unused = np.isinf(model.kernel_.width)
+    assert not unused[:2].any()
+    assert unused[2:].any()
+    np.testing.assert_array_equal(model.predict(X + 5.0 * unused), model.predict(X))

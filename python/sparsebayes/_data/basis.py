@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from .._arrays import Training, check_sizes, check_square, distinct_rows
+from .._arrays import Training, check_sizes, check_square, distinct_rows, naming
 from .._checks import PLAIN, check_flag, check_n_jobs, column_means
 from .._types import FloatArray, IntArray
 from ..kernels import Kernel, Linear
 from ..kernels._base import column_stds
+from ..kernels._columns import check_columns, positions
 from ..kernels._resolve import is_precomputed, learns_widths, measures_inputs, resolve
 from ..kernels._stationary import Radial
 from . import candidates as _candidates
@@ -291,6 +292,23 @@ def learns_kernel(est: Any) -> bool:
     if not hasattr(est, "optimize_kernel"):
         return False
     return check_flag("optimize_kernel", est.optimize_kernel) or learns_widths(est.kernel, est.gamma)
+
+
+def flat_columns(est: Any, basis: Basis, scheme: str, likelihood: str) -> list[int]:
+    """Return the positions of the columns that ``unpenalized`` names, ascending."""
+    if (given := getattr(est, "unpenalized", None)) is None:
+        return []
+    if est.extra_basis is None:
+        raise ValueError("unpenalized needs columns besides the kernels; set extra_basis, such as 'linear'")
+    if scheme == "variational":
+        raise ValueError("unpenalized needs a scheme other than 'variational', such as 'sequential'")
+    if likelihood == "multinomial":
+        raise ValueError("unpenalized needs multi_class='ovr' for more than two classes, got 'softmax'")
+    if isinstance(given, str) and given == "all":
+        return list(range(basis.n_columns))
+    names = getattr(est, "feature_names_in_", None) if isinstance(est.extra_basis, str) else None
+    with naming("unpenalized"):
+        return sorted(set(positions(check_columns(given), basis.n_columns, names, "extra_basis").tolist()))
 
 
 def check_without_rows(est: Any, doing: str) -> None:

@@ -24,6 +24,7 @@ from .basis import (
     basis_of,
     block_rows,
     first_pass,
+    flat_columns,
     learns_kernel,
     sized,
     without_rows,
@@ -108,8 +109,10 @@ class Survey:
         basis = basis_after(est, facts, training.X.shape[1])
         check_learnable(basis.kernels)
         likelihood = est._likelihood_of(self.classes if self._has_labels else None)
-        data = LearningData.of(basis, training, likelihood, check_settings(est), None)
-        best = learn(basis.kernels, data, check_settings(est))[0]
+        settings = check_settings(est)
+        flat = flat_columns(est, basis, settings.scheme, likelihood.name)
+        data = LearningData.of(basis, training, likelihood, settings, None, flat)
+        best = learn(basis.kernels, data, settings)[0]
         return np.concatenate([kernel._log_parameters() for kernel in best])
 
 

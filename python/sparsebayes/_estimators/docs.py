@@ -50,7 +50,7 @@ optimize_kernel : bool, default=False
 {degree_coef0}
 fit_intercept : bool, default=True
     Whether the dictionary includes a constant function, the bias.""",
-    "centre_parameters": "{extra_basis}\n{candidates}\n{random_state}\n{checkpoint}",
+    "centre_parameters": "{extra_basis}\n{unpenalized}\n{candidates}\n{random_state}\n{checkpoint}",
     "noise_parameters": "{noise_variance}\n{shared_noise}\n{noise_prior}",
     "fit_parameters": "{penalize_intercept}\n{complexity}\n{scheme}\n{alpha_prior}\n{memory_limit}\n"
     "{search}\n{tol}\n{run_parameters}",
@@ -135,6 +135,10 @@ coef0 : float, default=0.0
     "extra_basis": r"""extra_basis : {"linear"}, transformer or callable, optional
     Functions besides the kernels: the columns of X; those of a scikit-learn transformer, cloned and fitted to
     X; or those of a callable ``f(X) -> (n, p)``.""",
+    "unpenalized": r"""unpenalized : "all", or list of int or str, optional
+    Columns of ``extra_basis`` whose weights have a flat prior, like the intercept: always in the model, with
+    ``alpha_`` 0. Adding such a column to y changes nothing but its weight. ``"all"``, positions, or, with
+    ``"linear"``, names. Not with a softmax and ``scheme="variational"``.""",
     "scheme": r"""scheme : {"sequential", "mackay", "em", "variational"}, default="sequential"
     Algorithm for the precisions. ``"sequential"`` changes one function at a time (Tipping & Faul 2003).
     ``"mackay"`` and ``"em"`` prune the full basis in N^3 time (Tipping 2001, appendix A).
@@ -293,9 +297,9 @@ n_relevance_path_ : ndarray of shape (n_iter_ + 1,), int
 To learn a kernel, a Gaussian process on at most 300 rows proposes parameters, and cross-validation on at most
 600 rows chooses among these and variants with shorter, longer or more equal lengths. The evidence, which
 overfits narrow kernels, may fall. Widths start at 2 sqrt(n_features) times the standard deviation of each
-input; those of inputs that do not matter become large. All classes and outputs share one kernel. If rows are
-read in chunks, or come through ``partial_fit``, the kernel is learned from at most 2000 of them, or from those
-of the first call.""",
+input; those of inputs that do not matter become large or infinite. All classes and outputs share one kernel.
+If rows are read in chunks, or come through ``partial_fit``, the kernel is learned from at most 2000 of them,
+or from those of the first call.""",
     "variational_notes": r"""
 With ``scheme="variational"`` the posterior is :math:`q(w) q(\alpha) q(\beta)`: ``alpha_`` (and ``beta_``) are
 expectations, ``mu_`` and ``sigma_`` belong to q(w), and ``log_marginal_likelihood_`` is a lower bound. The

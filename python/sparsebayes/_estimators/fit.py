@@ -28,6 +28,7 @@ from .._data.basis import (
     basis_of,
     block_rows,
     check_without_rows,
+    flat_columns,
     learns_kernel,
     sized,
     without_rows,
@@ -159,6 +160,7 @@ def of_sums(est: Any, basis: Basis, stats: SufficientStatistics, settings: Setti
     check_variational(settings, "gaussian")
     # Centres may have been chosen among more rows than the callback let the sums read.
     basis = basis.whole(est, without_rows(est.n_features_in_, max(sums.n_rows, basis.size)))
+    settings = with_unpenalized(est, basis, settings, "gaussian")
     fit = partial(sums.fit, bias=basis.bias, n_centred=basis.n_centred, **settings.of_one_target())
     summary = RowSummary(sums.n_rows, sums.weight)
     return Task(basis, Numbers(), settings, [fit], basis.n_basis, summary, shift=0.0)
@@ -203,23 +205,31 @@ def _in_memory(est: Any, training: Training, settings: Settings) -> Iterator[Tas
         rows = replace(training, y=training.y - shift) if np.any(shift) else training
         for basis, learned in _bases(est, rows, likelihood, settings):
             design = basis.design(rows, settings.n_threads)
+            own = with_unpenalized(est, basis, settings, likelihood.name)
             if training.y.ndim == 2:
-                fits = [fit_of_outputs(est, design, rows, settings)]
+                fits = [fit_of_outputs(est, design, rows, own)]
             else:
                 fits = [
                     design.bind(
                         target,
                         rows.weights,
                         likelihood.name,
-                        settings,
+                        own,
                         # The checkpoint belongs to a single fit; the fits that learn a kernel are short.
                         None if learned else partial(_checkpoint, est, rows, basis, target, len(targets)),
                     )
                     for target in (targets if rows is training else [rows.y])
                 ]
             yield Task(
-                basis, likelihood, settings, fits, design.n_basis, summary, training, shift, learned=learned
+                basis, likelihood, own, fits, design.n_basis, summary, training, shift, learned=learned
             )
+
+
+def with_unpenalized(est: Any, basis: Basis, settings: Settings, likelihood: Name) -> Settings:
+    """Return the settings of a fit of this dictionary, with the flat priors that ``unpenalized`` asks for."""
+    first = basis.n_basis - basis.n_columns
+    flat = (first + j for j in flat_columns(est, basis, settings.scheme, likelihood))
+    return replace(settings, unpenalized=(*settings.unpenalized, *flat))
 
 
 def _checkpoint(
@@ -276,7 +286,8 @@ def _bases(
     check_learnable(basis.kernels)
     given = _candidates.are_given(est)
     centre_rows = None if given else np.searchsorted(training.rows, basis.kept)
-    data = LearningData.of(basis, training, likelihood, settings, centre_rows)
+    flat = flat_columns(est, basis, settings.scheme, likelihood.name)
+    data = LearningData.of(basis, training, likelihood, settings, centre_rows, flat)
     for kernels in learn(basis.kernels, data, settings)[:_MAX_KERNELS_TRIED]:
         yield replace(basis, kernels=kernels), True
 
@@ -352,6 +363,7 @@ def _by_passes(est: Any, chunks: Chunks, settings: Settings) -> Task:
     for block in reading.passing("looking at classes", chunks.blocks(block_rows(d, _MAX_BLOCK_VALUES))):
         survey.add(block)
     functions = ClassBasis.after(est, survey, d)
+    settings = with_unpenalized(est, functions.basis, settings, "bernoulli")
     basis, n_basis = functions.basis, functions.basis.n_basis
     # Values of a row in memory while its block is processed.
     width = d if basis.n_columns == 0 and core_kernels(basis.kernels) else max(d, n_basis)
@@ -417,6 +429,7 @@ def of_providers(
         n_samples = getattr(providers[0], "n_samples", None)
     n_samples = None if n_samples is None else check_integer("n_samples", n_samples, least=1)
     basis = _basis(est, n_basis)
+    settings = with_unpenalized(est, basis, settings, likelihood.name)
     providers, shift = _near_zero(providers, basis.n_centred)
     options = settings.of_one_target() | {"n_centred": basis.n_centred}
     fits: list[Any] = [partial(_core.fit_provider, provider, **options) for provider in providers]

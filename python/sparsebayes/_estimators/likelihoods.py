@@ -253,7 +253,7 @@ def fit_of_outputs(est: Any, design: Design, training: Training, settings: Setti
         training.weights,
         noise_variance=noise,
         shared_noise=shared,
-        flat_intercept=settings.flat_intercept,
+        unpenalized=settings.unpenalized,
         complexity=settings.complexity,
         tol=settings.tol,
         max_iter=settings.max_iter,

@@ -142,7 +142,7 @@ def fit_regression(
         freedom=n_rows - determined + 2.0 * prior[0],
         misfit=float(residual @ residual) + 2.0 * prior[1] * beta,
         flat_mean=solve(corner, span.T @ rest),
-        flat_precision=np.diag(corner) ** 2,
+        flat_precision=np.sum(corner**2, axis=0),
     )
 
 
@@ -227,7 +227,7 @@ def fit_laplace(
     """Return mode and Laplace evidence (Tipping & Faul 2003, section 2.2; Tipping 2001, section 3).
 
     The mode, in units of the prior deviations, is found from zero by Newton's method with step halving.
-    Functions ``flat`` have a flat prior over the weight of the function divided by its length.
+    Functions ``flat`` have a flat prior over the coordinates of an orthonormal basis of their span.
     """
     n_proper = len(active)
     active, shrinks = np.append(active, flat), np.arange(n_proper + len(flat)) < n_proper
@@ -270,7 +270,9 @@ def fit_laplace(
     left, singular, right = svd(_split(psi[:, :n_proper], span)[1], full_matrices=False)
     # ln|H| - sum ln alpha = ln|1 + psi^T psi|; a flat weight contributes (2 pi / curvature)^1/2.
     log_evidence = objective(mode) - 0.5 * float(np.log1p(singular**2).sum())
-    log_evidence += float(np.sum(0.5 * np.log(2.0 * np.pi) - np.log(np.abs(np.diag(corner)))))
+    volume = qr(np.sqrt(rows.w)[:, np.newaxis] * rows.Phi[:, flat] * scale[n_proper:])[1]
+    ratios = np.abs(np.diag(volume) / np.diag(corner))
+    log_evidence += float(np.sum(0.5 * np.log(2.0 * np.pi) + np.log(ratios)))
     return DenseFit(
         left,
         singular,
@@ -280,7 +282,7 @@ def fit_laplace(
         whitened=whitened,
         log_evidence=log_evidence,
         flat_mean=scale[n_proper:] * mode[n_proper:],
-        flat_precision=(np.diag(corner) / scale[n_proper:]) ** 2,
+        flat_precision=np.sum((corner / scale[n_proper:]) ** 2, axis=0),
     )
 
 

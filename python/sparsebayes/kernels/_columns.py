@@ -135,24 +135,28 @@ def check_columns(columns: Any) -> Columns:
     )
 
 
-def positions(columns: Columns, n_features: int, feature_names: Sequence[str] | None = None) -> IntArray:
-    """Return the positions among ``n_features`` columns with these names, counted from 0."""
+def positions(
+    columns: Columns, n_features: int, feature_names: Sequence[str] | None = None, of: str = "X"
+) -> IntArray:
+    """Return the positions among the ``n_features`` columns ``of`` a matrix, counted from 0."""
     check_integer("n_features", n_features, least=0)
     if names := [column for column in columns if isinstance(column, str)]:
         if feature_names is None:
             raise ValueError(
-                f"columns are given by name, {_listed(names)}, but X has no names of columns; fit a "
+                f"columns are given by name, {_listed(names)}, but {of} has no names of columns; fit a "
                 "DataFrame whose column names are all strings, or give positions"
             )
         known = list(feature_names)
         if missing := [name for name in names if name not in known]:
-            raise ValueError(f"columns {_listed(missing)} are not in X, whose columns are {_listed(known)}")
+            raise ValueError(
+                f"columns {_listed(missing)} are not in {of}, whose columns are {_listed(known)}"
+            )
         if double := [name for name in names if known.count(name) > 1]:
-            raise ValueError(f"columns {_listed(double)} are in X more than once; give positions")
+            raise ValueError(f"columns {_listed(double)} are in {of} more than once; give positions")
         return np.array([known.index(name) for name in names])
     numbered = [int(column) for column in columns]
     if outside := [column for column in numbered if not -n_features <= column < n_features]:
-        raise ValueError(f"columns must lie among the {n_features} columns of X; got {_listed(outside)}")
+        raise ValueError(f"columns must lie among the {n_features} columns of {of}; got {_listed(outside)}")
     return np.arange(n_features)[numbered]
 
 

@@ -46,7 +46,7 @@ class Radial(Kernel):
         if shape == ():
             value: float | tuple[float, ...] = _length("width", width)
         elif len(shape) == 1 and shape[0] > 0:
-            value = tuple(_length("width", w) for w in width)  # type: ignore[union-attr] # a sequence, by its shape
+            value = tuple(_width_of_input(w) for w in width)  # type: ignore[union-attr] # a sequence, by its shape
         else:
             raise ValueError(f"width must be a number or a sequence of one per input, got {width!r}")
         object.__setattr__(self, "width", value)
@@ -112,8 +112,8 @@ class Radial(Kernel):
 class Gaussian(Radial):
     """The Gaussian (radial basis function) kernel, ``exp(-|x - z|^2 / width^2)``.
 
-    With one width per input, ``exp(-sum_d (x_d - z_d)^2 / width_d^2)``. In scikit-learn's terms gamma = 1 /
-    width^2.
+    With one width per input, ``exp(-sum_d (x_d - z_d)^2 / width_d^2)``; an input of infinite width does not
+    count. In scikit-learn's terms gamma = 1 / width^2.
 
     Parameters
     ----------
@@ -333,3 +333,8 @@ def _length(name: str, value: object) -> float:
     if not 1e-150 <= length <= 1e150:  # so that its square and the inverse of the square are finite
         raise ValueError(f"{name} must be between 1e-150 and 1e150, got {length}; rescale X")
     return length
+
+
+def _width_of_input(value: object) -> float:
+    """Return a length, or infinity: the input then does not count."""
+    return np.inf if isinstance(value, float) and value == np.inf else _length("width", value)

@@ -113,7 +113,7 @@ pub(crate) fn rules(arguments: Option<&Bound<'_, PyDict>>) -> PyResult<Rules> {
             "scheme" => settings.scheme = scheme(&value.extract::<String>()?)?,
             "alpha_prior" => settings.alpha_prior = value.extract()?,
             "noise_prior" => settings.noise_prior = value.extract()?,
-            "flat_intercept" => settings.flat_intercept = value.extract()?,
+            "unpenalized" => settings.unpenalized = value.extract()?,
             "complexity" => settings.complexity = complexity(Some(&value))?,
             "search" => settings.search = search(&value.extract::<String>()?)?,
             other => {
@@ -129,13 +129,13 @@ pub(crate) fn rules(arguments: Option<&Bound<'_, PyDict>>) -> PyResult<Rules> {
 pub(crate) fn plain_rules(
     tol: f64,
     max_iter: usize,
-    flat_intercept: bool,
+    unpenalized: Vec<usize>,
     weight: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Rules> {
     let settings = Settings {
         tol,
         max_iter,
-        flat_intercept,
+        unpenalized,
         complexity: complexity(weight)?,
         ..Settings::default()
     };
@@ -220,7 +220,9 @@ pub(crate) fn fit_dense(
     let posterior = run(py, task.n_threads, callback.as_ref(), |reporter| {
         let design = phi.design()?;
         let (first, mut stats) = task.statistics(&design, &reporter.cancel)?;
-        fit_from(first, &mut *stats, &rules, &mut |step| reporter.step(step))
+        fit_from(first, &mut *stats, &task.rules, &mut |step| {
+            reporter.step(step)
+        })
     })?;
     Ok(posterior.into())
 }
@@ -252,7 +254,9 @@ pub(crate) fn fit_kernel(
     let posterior = run(py, task.n_threads, callback.as_ref(), |reporter| {
         dictionary.solve(lazy, Some(&reporter.cancel), |design| {
             let (first, mut stats) = task.statistics(design, &reporter.cancel)?;
-            fit_from(first, &mut *stats, &rules, &mut |step| reporter.step(step))
+            fit_from(first, &mut *stats, &task.rules, &mut |step| {
+                reporter.step(step)
+            })
         })
     })?;
     Ok(posterior.into())

@@ -80,7 +80,7 @@ impl<'a> Task<'a> {
 
 /// Fits several outputs of one model whose basis functions are the columns of `Phi`.
 #[pyfunction]
-#[pyo3(signature = (Phi, targets, weights=None, *, noise_variance=None, shared_noise=false, flat_intercept=false, complexity=None,
+#[pyo3(signature = (Phi, targets, weights=None, *, noise_variance=None, shared_noise=false, unpenalized=vec![], complexity=None,
     tol=1e-6, max_iter=100_000, n_threads=None, callback=None))]
 pub(crate) fn fit_dense_outputs(
     py: Python<'_>,
@@ -89,7 +89,7 @@ pub(crate) fn fit_dense_outputs(
     weights: Option<PyReadonlyArray1<'_, f64>>,
     noise_variance: Option<Vec<f64>>,
     shared_noise: bool,
-    flat_intercept: bool,
+    unpenalized: Vec<usize>,
     complexity: Option<Bound<'_, PyAny>>,
     tol: f64,
     max_iter: usize,
@@ -97,7 +97,7 @@ pub(crate) fn fit_dense_outputs(
     callback: Option<Bound<'_, PyAny>>,
 ) -> PyResult<PyOutputPosterior> {
     let phi = BasisValues::new("Phi", &Phi)?;
-    let rules = plain_rules(tol, max_iter, flat_intercept, complexity.as_ref())?;
+    let rules = plain_rules(tol, max_iter, unpenalized, complexity.as_ref())?;
     let noise_variance = noise_variance.as_deref();
     let task = Task::new(
         &targets,
@@ -116,7 +116,7 @@ pub(crate) fn fit_dense_outputs(
 /// of `extra`.
 #[pyfunction]
 #[pyo3(signature = (X, centres, kernels, targets, weights=None, *, bias=true, extra=None, noise_variance=None,
-    shared_noise=false, flat_intercept=false, complexity=None, tol=1e-6, max_iter=100_000, n_threads=None, callback=None))]
+    shared_noise=false, unpenalized=vec![], complexity=None, tol=1e-6, max_iter=100_000, n_threads=None, callback=None))]
 pub(crate) fn fit_kernel_outputs(
     py: Python<'_>,
     X: PyReadonlyArray2<'_, f64>,
@@ -128,7 +128,7 @@ pub(crate) fn fit_kernel_outputs(
     extra: Option<PyReadonlyArray2<'_, f64>>,
     noise_variance: Option<Vec<f64>>,
     shared_noise: bool,
-    flat_intercept: bool,
+    unpenalized: Vec<usize>,
     complexity: Option<Bound<'_, PyAny>>,
     tol: f64,
     max_iter: usize,
@@ -136,7 +136,7 @@ pub(crate) fn fit_kernel_outputs(
     callback: Option<Bound<'_, PyAny>>,
 ) -> PyResult<PyOutputPosterior> {
     let dictionary = KernelDictionary::new(&X, &centres, &kernels, bias, extra.as_ref())?;
-    let rules = plain_rules(tol, max_iter, flat_intercept, complexity.as_ref())?;
+    let rules = plain_rules(tol, max_iter, unpenalized, complexity.as_ref())?;
     let noise_variance = noise_variance.as_deref();
     let task = Task::new(
         &targets,

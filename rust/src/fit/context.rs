@@ -1,5 +1,6 @@
 //! The context of a fit: data, model, dictionary, rules and record, which every scheme shares.
 
+use crate::Error;
 use crate::data::{Facts, Statistics};
 use crate::fit::dictionary::Dictionary;
 use crate::fit::evidence::Gamma;
@@ -88,24 +89,21 @@ impl<'w> Fit<'_, 'w> {
             .collect()
     }
 
-    /// Adds the intercept to an empty model, if it has a flat prior.
-    pub(crate) fn add_flat_intercept(&mut self) -> crate::Result<()> {
-        if self.has_flat_prior(0) && self.stats.facts().norms[0] > 0.0 {
-            self.fill(&[0], &[0.0])?;
+    /// Adds the functions that have a flat prior to an empty model.
+    pub(crate) fn add_unpenalized(&mut self) -> crate::Result<()> {
+        let functions = self.rules.unpenalized_among(self.stats.facts()).to_vec();
+        if !functions.is_empty() {
+            self.fill(&functions, &vec![0.0; functions.len()])?;
             self.recorder.amend(self.model);
         }
         Ok(())
     }
 
-    /// Whether function `j` of the dictionary has a flat prior.
-    fn has_flat_prior(&self, j: usize) -> bool {
-        j == 0 && self.rules.flat_intercept && self.stats.facts().n_predictors == 1
-    }
-
     /// The alphas with which schemes start from a model of these functions.
     pub(crate) fn initial_alphas(&self, functions: &[usize]) -> Vec<f64> {
-        let initial = |&j: &usize| {
-            if self.has_flat_prior(j) {
+        let flat = self.rules.unpenalized_among(self.stats.facts());
+        let initial = |j: &usize| {
+            if flat.contains(j) {
                 0.0
             } else {
                 Tuning::INITIAL_ALPHA
@@ -170,7 +168,25 @@ impl<'w> Fit<'_, 'w> {
     pub(crate) fn fill(&mut self, functions: &[usize], alpha: &[f64]) -> crate::Result<()> {
         self.model
             .start(self.stats, functions, alpha, self.dictionary.priors())?;
-        self.settle()
+        self.settle()?;
+        self.check_bounded()
+    }
+
+    /// Checks that there is a mode: without a prior the weight of a column that separates classes, or that is zero in every row with a
+    /// count, grows without bound. Where Newton's method then ends, the likelihood is flat, and its next step would still change
+    /// predictors by 1. (The intercept alone has such a weight if all counts are 0; predictions bear that.)
+    fn check_bounded(&self) -> crate::Result<()> {
+        let facts = self.stats.facts();
+        if facts.is_linear || self.rules.unpenalized_among(facts) == [0] {
+            return Ok(());
+        }
+        let (model, steps) = (&*self.model, &self.model.outputs[0].offset);
+        if !(0..model.len()).any(|k| model.is_unpenalized(k) && steps[k].abs() > 0.05) {
+            return Ok(());
+        }
+        let what = "unpenalized names columns that separate classes, or rows without counts from others: without a prior their weights \
+                    would be infinite; leave them out";
+        Err(Error::Invalid { what: what.into() })
     }
 
     /// Moves the quadratic model of the data to the posterior mean where round-off matters, or to the posterior mode.

@@ -133,7 +133,7 @@ pub fn fit_outputs(
     noise: &OutputNoise,
     watch: &mut StepCallback<'_>,
 ) -> Result<OutputPosterior> {
-    let mut model = Model::of_outputs(stats, noise, rules.complexity)?;
+    let mut model = Model::of_outputs(stats, noise, rules)?;
     let mut recorder = Recorder::new(&model, rules.max_iter, stats.facts().target_scale, watch);
     let mut fit = Fit {
         dictionary: &mut Dictionary::new(stats.facts().n_basis(), Priors::default()),

@@ -4,16 +4,16 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use crate::Result;
 use crate::data::{Observations, Statistics};
 use crate::fit::evidence::{Factors, Gamma, Priors, Term};
-use crate::fit::settings::{Complexity, NoisePrecision, OutputNoise};
+use crate::fit::settings::{NoisePrecision, OutputNoise};
 use crate::fit::settings::{Rules, check_noise_scale, check_scale, check_units};
 use crate::fit::tuning::{Effort, Tuning};
 use crate::linalg::columns::stride;
 use crate::linalg::vector::weighted_square;
 use crate::linalg::vector::{axpy, bilinear, dot, head, leading, mirrored, rank_one, sum_of_ln};
 use crate::linalg::{Cholesky, Matrix};
+use crate::{Error, Result};
 
 /// Active functions, hyperparameters and the Gaussian posterior over the weights of C outputs.
 ///
@@ -23,9 +23,9 @@ use crate::linalg::{Cholesky, Matrix};
 /// exact for any r, and an r close to the mean keeps the residual free of cancellation. For other likelihoods C = 1, and it is
 /// the Laplace approximation about r, with beta = 1: Tipping & Faul (2003), section 2.2.
 ///
-/// A function with alpha = 0, the intercept, has a flat prior. It is always in the model: no scheme moves its alpha or deletes it. The
-/// evidence is then the density of the n - 1 contrasts of the targets that do not depend on its weight (restricted maximum likelihood,
-/// Harville 1974), since columns have unit length.
+/// A function with alpha = 0, such as the intercept, has a flat prior. It is always in the model: no scheme moves its alpha or deletes it.
+/// The evidence is then the density of the contrasts of the targets that do not depend on such weights (restricted maximum likelihood,
+/// Harville 1974).
 ///
 /// Between calls, with m active functions: `chol` of a noise level factors H = diag(alpha) + beta G, `sigma` is its inverse, and for
 /// each of its outputs `mu = r + sigma (beta gradient - alpha r)`. `gradient` belongs to r, not to mu. Matrices have spare capacity;
@@ -44,6 +44,8 @@ pub(crate) struct Model {
     pub(crate) noise_prior: Gamma,
     /// The weight c of the prior exp(-c tr S), with S the matrix that maps targets to fitted values: Schmolck & Everson (2007).
     pub(crate) complexity: f64,
+    /// ln |F^T F| of the functions F that have a flat prior, as columns of unit length under the sample weights.
+    pub(crate) ln_volume: f64,
     gram: Matrix,
     /// Targets of one output with noise precision beta: sum of sample weights for a Gaussian; 0 for other likelihoods.
     n_noise: f64,
@@ -137,6 +139,7 @@ impl Clone for Model {
             outputs: self.outputs.clone(),
             noise_prior: self.noise_prior,
             complexity: self.complexity,
+            ln_volume: self.ln_volume,
             gram: leading(&self.gram, self.len(), capacity),
             n_noise: self.n_noise,
             max_round_off: self.max_round_off,
@@ -167,16 +170,12 @@ impl Model {
             outputs: deviances.iter().copied().map(Output::empty).collect(),
             noise_prior,
             complexity: 0.0,
+            ln_volume: 0.0,
             gram: Matrix::zeros(0, 0),
             n_noise,
             max_round_off: 1e-3 * Tuning::MIN_GAIN,
             work: Vec::new(),
         }
-    }
-
-    /// This model with another weight of the prior on complexity.
-    pub(crate) fn with_complexity(self, complexity: f64) -> Self {
-        Self { complexity, ..self }
     }
 
     /// Allows round-off up to a small fraction of the smallest gain of any step.
@@ -552,8 +551,9 @@ impl Model {
     ///
     /// `t^T C^-1 t = beta ||t - Phi mu||^2 + mu^T A mu` is stationary in mu, so round-off of mu enters squared.
     pub(crate) fn log_evidence(&self) -> f64 {
-        // A flat prior lacks the factor (alpha / 2 pi)^1/2 of a proper one.
-        let flat = self.unpenalized().count() as f64 * std::f64::consts::TAU.ln();
+        // A flat prior lacks the factor (alpha / 2 pi)^1/2 of a proper one. |F^T F|^1/2 is the volume that a change of the weights by one
+        // spans: without it the evidence would depend on the coordinates in the span of these functions.
+        let flat = self.unpenalized().count() as f64 * std::f64::consts::TAU.ln() + self.ln_volume;
         let ln_alpha = self.sum_of_ln_alpha() + flat;
         let of_output = |c: usize| {
             let level = &self.levels[self.level_of(c)];
@@ -893,15 +893,15 @@ impl Model {
             rate: rate / (scale * scale),
         };
         let deviance = stats.deviance(&[], &[])?;
-        let complexity = rules.complexity.weight(stats.facts());
-        Ok(Self::empty(&[noise], prior, &[deviance], n_noise).with_complexity(complexity))
+        let empty = Self::empty(&[noise], prior, &[deviance], n_noise);
+        empty.with_rules(stats, rules)
     }
 
     /// The empty model of several outputs.
     pub(crate) fn of_outputs(
         stats: &mut Observations<'_>,
         noise: &OutputNoise,
-        complexity: Complexity,
+        rules: &Rules,
     ) -> Result<Self> {
         let scale = stats.facts().target_scale;
         check_scale(scale)?;
@@ -917,8 +917,27 @@ impl Model {
             levels.push(NoisePrecision::new(noise, variance, scale));
         }
         let (deviances, n) = (stats.gradient(&[], &[], &mut [])?, stats.facts().n_obs);
-        let empty = Self::empty(&levels, Gamma::FLAT, &deviances, n);
-        Ok(empty.with_complexity(complexity.weight(stats.facts())))
+        Self::empty(&levels, Gamma::FLAT, &deviances, n).with_rules(stats, rules)
+    }
+
+    /// This empty model with the numbers that rules and data determine.
+    ///
+    /// The variance of the targets, which the range of the noise depends on, is that of what the functions with a flat prior leave:
+    /// otherwise the model would depend on the size of a trend.
+    fn with_rules(mut self, stats: &mut dyn Statistics, rules: &Rules) -> Result<Self> {
+        self.complexity = rules.complexity.weight(stats.facts());
+        let functions = rules.unpenalized_among(stats.facts()).to_vec();
+        let Some(flat) = Flat::of(stats, &functions)? else {
+            return Ok(self);
+        };
+        self.ln_volume = flat.chol.ln_det();
+        for l in 0..self.levels.len() {
+            let rest = |c: usize| self.outputs[c].deviance - flat.explained(c);
+            let rest = self.outputs_of(l).map(rest).sum::<f64>();
+            let variance = rest / self.n_targets(l).max(f64::MIN_POSITIVE);
+            self.levels[l].noise = self.levels[l].noise.of_rest(variance);
+        }
+        Ok(self)
     }
 
     /// The levels whose precision is to be moved: estimated, and not held at the noise floor by a rising evidence.
@@ -955,6 +974,57 @@ impl Model {
         let degrees = self.n_targets(l) - fitted + 2.0 * prior.shape;
         let residual = self.deviance_at_mean(l).max(0.0) + 2.0 * prior.rate;
         (noise.ratio(degrees.max(f64::MIN_POSITIVE), residual) / noise.beta).ln()
+    }
+}
+
+/// Several functions F that have a flat prior, as columns of unit length: the factor of F^T F, and F^T t of each output.
+struct Flat {
+    chol: Cholesky,
+    products: Vec<f64>,
+}
+
+impl Flat {
+    /// `None` for fewer than two functions, where all is known: the unit of the targets is their deviation from a constant.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if one of them is zero or a combination of the others: the data would not determine its weight.
+    fn of(stats: &mut dyn Statistics, functions: &[usize]) -> Result<Option<Self>> {
+        let dependent = || {
+            Error::Invalid {
+            what: "unpenalized must name columns whose weights the rows determine without a prior: leave out columns of zeros, constant \
+                   ones if there is an intercept, and sums of multiples of the others"
+                .into(),
+        }
+        };
+        let norms = &stats.facts().norms;
+        let is_zero = |&j: &usize| norms.get(j).is_none_or(|&norm| norm <= 0.0);
+        if functions.iter().any(is_zero) {
+            return Err(dependent());
+        }
+        let n = functions.len();
+        if n < 2 {
+            return Ok(None);
+        }
+        // At weights of 0 all working weights are the same multiple of the sample weights, which cancels.
+        let (gram, mut products) = stats.among(&[], &[], functions)?;
+        let (gram, mut chol) = (mirrored(gram), Cholesky::with_capacity(n));
+        let length = |k: usize| gram[(k, k)].sqrt();
+        let factored = chol.refactor(n, |i, j| gram[(i, j)] / (length(i) * length(j)));
+        let is_lost = |k: usize| chol.get(k, k).powi(2) <= Tuning::MIN_ORTHOGONAL_PART;
+        if factored.is_err() || (0..n).any(is_lost) {
+            return Err(dependent());
+        }
+        let each = products.iter_mut().enumerate();
+        each.for_each(|(k, product)| *product /= length(k % n));
+        Ok(Some(Self { chol, products }))
+    }
+
+    /// The square of the projection of output `c` on these functions.
+    fn explained(&self, c: usize) -> f64 {
+        let n = self.chol.len();
+        let mut part = self.products[c * n..][..n].to_vec();
+        self.chol.solve_lower_in_place(&mut part);
+        dot(&part, &part)
     }
 }
 
@@ -1057,7 +1127,10 @@ mod tests {
 
     fn data_for(values: &[f64], noise: usize, complexity: f64) -> (Data, Model) {
         let data = Data::new(values, if noise == 0 { 1 } else { OUTPUTS });
-        let model = data.empty(NOISE[noise]).with_complexity(complexity);
+        let model = Model {
+            complexity,
+            ..data.empty(NOISE[noise])
+        };
         (data, model)
     }
 

@@ -146,7 +146,7 @@ impl Fit<'_, '_> {
 
     /// [`Fit::first_model`] without the passes that follow the first working set, which it returns.
     pub(crate) fn model_of_sample(&mut self) -> Result<WorkingSet, Stop> {
-        self.add_flat_intercept()?;
+        self.add_unpenalized()?;
         self.refresh()?;
         let (size, max_whole) = (Tuning::SAMPLE_SIZE, Tuning::MAX_WHOLE_DICTIONARY);
         let members = self.dictionary.sample(size, max_whole);

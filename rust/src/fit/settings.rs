@@ -15,7 +15,7 @@ pub enum Noise {
 }
 
 /// Settings of a fit, unchecked.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     /// Noise variance of a Gaussian likelihood; others ignore it.
     pub noise: Noise,
@@ -31,9 +31,9 @@ pub struct Settings {
     pub noise_prior: [f64; 2],
     /// The search for a better optimum after the sequential scheme.
     pub search: Search,
-    /// Whether the first function of the dictionary, the intercept, has a flat prior: alpha = 0, always in the model. Ignored where a
-    /// row has several linear predictors.
-    pub flat_intercept: bool,
+    /// Functions of the dictionary that have a flat prior, ascending: alpha = 0, always in the model. Mostly 0, the intercept. Ignored
+    /// where a row has several linear predictors.
+    pub unpenalized: Vec<usize>,
     /// The prior on the complexity of the model.
     pub complexity: Complexity,
 }
@@ -104,14 +104,14 @@ impl Default for Settings {
             alpha_prior: [0.0; 2],
             noise_prior: [0.0; 2],
             search: Search::Greedy,
-            flat_intercept: false,
+            unpenalized: Vec::new(),
             complexity: Complexity::default(),
         }
     }
 }
 
 /// Checked settings.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Rules {
     settings: Settings,
 }
@@ -146,6 +146,9 @@ impl Settings {
         }
         if self.complexity != Complexity::default() && self.scheme != Scheme::Sequential {
             return invalid("complexity other than 'none' needs the sequential scheme");
+        }
+        if !self.unpenalized.is_empty() && self.scheme == Scheme::Variational {
+            return invalid("unpenalized needs a scheme other than 'variational'");
         }
         if self.search != Search::Greedy && self.scheme != Scheme::Sequential {
             return invalid("search other than 'greedy' needs the sequential scheme");
@@ -195,12 +198,27 @@ impl Rules {
 
     /// These rules with a looser tolerance, for all but the last of several fits.
     pub(crate) fn loosened(&self) -> Self {
-        let tol = self.tol.max(Tuning::LOOSE_TOL);
-        let settings = Settings {
-            tol,
-            ..self.settings
-        };
-        Self { settings }
+        let mut rules = self.clone();
+        rules.settings.tol = self.tol.max(Tuning::LOOSE_TOL);
+        rules
+    }
+
+    /// The functions that have a flat prior in a fit of data with these facts.
+    pub(crate) fn unpenalized_among(&self, facts: &Facts) -> &[usize] {
+        if facts.n_predictors == 1 {
+            &self.unpenalized
+        } else {
+            &[]
+        }
+    }
+
+    /// These rules for a dictionary of the functions `members` only, which ascend and include those with a flat prior.
+    pub(crate) fn among(&self, members: &[usize]) -> Self {
+        let mut rules = self.clone();
+        for j in &mut rules.settings.unpenalized {
+            *j = members.partition_point(|member| member < j);
+        }
+        rules
     }
 }
 
@@ -261,6 +279,21 @@ impl NoisePrecision {
                 start,
                 max: Some(1.0 / (Tuning::NOISE_FLOOR * variance)),
             },
+        }
+    }
+
+    /// This precision for targets of which only a part of this variance is to be explained.
+    pub(crate) fn of_rest(self, variance: f64) -> Self {
+        let start = self.start;
+        // Below, the rest is round-off of the targets.
+        let least = Tuning::ROUNDING / (Tuning::INITIAL_NOISE * start);
+        let share = Tuning::INITIAL_NOISE * start * variance.max(least);
+        let max = self.max.map(|max| max / share);
+        let start = start / share;
+        Self {
+            beta: max.map_or(self.beta, |_| start),
+            start,
+            max,
         }
     }
 

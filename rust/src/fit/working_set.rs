@@ -108,8 +108,9 @@ impl WorkingSet {
     /// An empty model with the noise levels of `model`, whose functions are numbered as in this set.
     pub(crate) fn empty_model(&self, model: &Model) -> Model {
         let noise: Vec<_> = model.levels.iter().map(|level| level.noise).collect();
-        let empty = Model::empty(&noise, model.noise_prior, &self.target_sq, self.facts.n_obs);
-        empty.with_complexity(model.complexity)
+        let mut empty = Model::empty(&noise, model.noise_prior, &self.target_sq, self.facts.n_obs);
+        (empty.complexity, empty.ln_volume) = (model.complexity, model.ln_volume);
+        empty
     }
 
     /// [`WorkingSet::empty_model`], with the functions of `model` that have a flat prior.

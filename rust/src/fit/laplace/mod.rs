@@ -32,7 +32,7 @@ impl Fit<'_, '_> {
     /// it. If working sets lead to such a set, the fit restarts without working sets, unless it stalled at round-off.
     pub(crate) fn laplace(&mut self) -> Result<Status, Stop> {
         let empty = self.model.clone();
-        self.add_flat_intercept()?;
+        self.add_unpenalized()?;
         self.refresh()?;
         self.first_model_at_modes()?;
         let status = self.complete_at_modes(Tuning::MAX_WORKING_SETS)?;
@@ -41,7 +41,7 @@ impl Fit<'_, '_> {
         }
         let stalled = self.model.clone();
         self.model.clone_from(&empty);
-        self.add_flat_intercept()?;
+        self.add_unpenalized()?;
         self.clear_dictionary();
         let status = self.complete_at_modes(0)?;
         if status != Status::Converged && stalled.log_posterior() > self.model.log_posterior() {

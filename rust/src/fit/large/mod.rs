@@ -74,10 +74,14 @@ pub fn fit_in_blocks(
         return Err(Error::Invalid { what: what.into() });
     }
     blocks.check()?;
+    // Their lengths decide, like those of all functions elsewhere, whether these rules are possible.
+    let (n, mut flat) = (stats.facts().n_basis(), rules.unpenalized.clone());
+    flat.retain(|&j| j < n);
+    stats.lengths_of(&flat)?;
     let initial = Model::initial(stats, rules)?;
     let mut checkpoint = match resume {
         Some(checkpoint) => checkpoint.checked(stats.facts().n_basis())?,
-        None => BlockCheckpoint::first(stats.facts().n_basis(), blocks, initial.beta()),
+        None => BlockCheckpoint::first(stats.facts().n_basis(), rules, blocks, initial.beta()),
     };
     let mut recorder = Recorder::new(&initial, rules.max_iter, stats.facts().target_scale, watch);
     if checkpoint.trace.is_empty() {
@@ -110,15 +114,19 @@ pub fn fit_in_blocks(
 }
 
 impl BlockCheckpoint {
-    /// An empty model, and a working set at even distances in the dictionary.
-    fn first(n_basis: usize, blocks: &Blocks, beta: f64) -> Self {
+    /// An empty model, and a working set at even distances in the dictionary, with the functions that have a flat prior.
+    fn first(n_basis: usize, rules: &Rules, blocks: &Blocks, beta: f64) -> Self {
         let size = blocks.sample.min(n_basis);
         let mut stride = 1;
         while n_basis / (stride * Tuning::STRIDE_FACTOR) >= 2 * size.max(1) {
             stride *= Tuning::STRIDE_FACTOR;
         }
+        let mut working: Vec<usize> = (0..size).map(|k| k * n_basis / size).collect();
+        working.extend(&rules.unpenalized);
+        working.sort_unstable();
+        working.dedup();
         Self {
-            working: (0..size).map(|k| k * n_basis / size).collect(),
+            working,
             beta,
             stride,
             ..Self::default()
@@ -228,7 +236,7 @@ impl Run<'_> {
             stats,
             model: &mut self.model,
             dictionary,
-            rules: self.rules,
+            rules: &self.rules.among(&checkpoint.working),
             recorder,
         };
         let is_linear = fit.stats.facts().is_linear;

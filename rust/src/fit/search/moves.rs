@@ -308,8 +308,9 @@ mod tests {
     #[test]
     fn predicted_gains_of_moves_are_achieved() {
         for (prior, complexity) in [([0.0, 0.0], 0.0), ([0.5, 0.02], 0.0), ([0.0, 0.0], 0.3)] {
-            let (set, empty) = bumps(prior);
-            let data = (set, empty.with_complexity(complexity));
+            let (set, mut empty) = bumps(prior);
+            empty.complexity = complexity;
+            let data = (set, empty);
             let mut local = greedy(&data);
             let before = local.evidence();
             let moves = local.moves(Moves::All, f64::NEG_INFINITY).unwrap();
