@@ -2,9 +2,8 @@
 
 1. A Gaussian process on a sample of the rows proposes parameters (`CovarianceEvidence`). Its evidence is
    smooth in the parameters and, as it selects no basis functions, does not favour narrow kernels.
-2. Sequential fits with the proposal and with equal lengths, multiplied by several factors, predict held-out
-   rows. The best of both after one fold predict more folds, and the proposal is chosen if it predicts better
-   than equal lengths by two standard errors.
+2. Sequential fits with these lengths, multiplied by several factors, predict held-out rows, and the best
+   lengths win. For classes, of which labels say less, the proposal has to predict better than equal lengths.
 3. Inputs whose length is far longer than they vary leave the kernel, unless held-out rows need them.
 """
 
@@ -75,8 +74,8 @@ class CovarianceEvidence:
         noise = [np.log(0.1)] if self._log_noise is None else []
         return np.concatenate([_parameters(self._kernels), log_variances, noise])
 
-    def __call__(self, x: FloatArray) -> tuple[float, FloatArray] | None:
-        """Return L and its gradient, or None where C is not positive definite."""
+    def __call__(self, x: FloatArray, *, slope: bool = True) -> tuple[float, FloatArray] | None:
+        """Return L and, unless not asked for, its gradient; None where C is not positive definite."""
         estimated = self._log_noise is None
         n_kernels, n_fixed = len(self._kernels), self._fixed.shape[1]
         n_theta = len(x) - n_kernels - n_fixed - estimated
@@ -96,6 +95,8 @@ class CovarianceEvidence:
         A = cho_solve((factor, True), self._Y)
         log_det = 2.0 * float(np.log(np.diag(factor)).sum()) + self._excess_weight * log_noise
         value = -0.5 * (float(np.sum(self._Y * A)) + n_outputs * (log_det + n * np.log(2.0 * np.pi)))
+        if not slope:
+            return value, np.empty(0)
         # dL/dC, but with the sums of opposite elements in the lower triangle: C is symmetric.
         inverse = dpotri(factor, lower=1, overwrite_c=True)[0]
         G = dsyrk(1.0, A, beta=-n_outputs, c=inverse, lower=1, overwrite_c=True).T
@@ -134,10 +135,33 @@ class CovarianceEvidence:
             return -found[0], -found[1]
 
         options: dict[str, Any] = {"maxiter": _PROCESS_ITERATIONS, "maxcor": 20}
-        result = minimize(negative, x0, jac=True, method="L-BFGS-B", bounds=box, options=options)
-        finite = np.isfinite(result.fun) and np.isfinite(result.x).all()
-        theta: FloatArray = (result.x if finite else x0)[:n]
+        x, log_evidence = x0, -np.inf
+        start: FloatArray | None = x0
+        while start is not None:
+            result = minimize(negative, start, jac=True, method="L-BFGS-B", bounds=box, options=options)
+            if not (-result.fun > log_evidence and np.isfinite(result.x).all()):
+                break
+            x, log_evidence = result.x, -result.fun
+            start = self._with_an_input(x, x0, log_evidence)
+        theta: FloatArray = x[:n]
         return theta
+
+    def _with_an_input(self, x: FloatArray, x0: FloatArray, log_evidence: float) -> FloatArray | None:
+        """Return x with a short length of the input that gains most by it, of those that hardly matter.
+
+        A function that changes several times along an input shows at short lengths only; at long ones the
+        input seems not to matter. None: no input gains.
+        """
+        best = None
+        powers = np.concatenate([kernel._length_powers() for kernel in self._kernels])
+        short = x0[: len(powers)] - 0.5 * np.log(max(len(powers), 1)) + np.log(_SHORT)
+        for j in np.flatnonzero((powers > 0.0) & (x[: len(powers)] > x0[: len(powers)] + np.log(_LONG))):
+            moved = x.copy()
+            moved[j] = short[j]
+            found = self(moved, slope=False)
+            if found is not None and found[0] > log_evidence:
+                best, log_evidence = moved, found[0]
+        return best
 
 
 def _is_positive_definite(K: FloatArray) -> bool:
@@ -157,21 +181,25 @@ def _square(K: FloatArray, pull: Any) -> tuple[FloatArray, Any]:
 #: Rows and L-BFGS iterations of the Gaussian process.
 _PROCESS_ROWS: Final = 300
 _PROCESS_ITERATIONS: Final = 40
-#: Rows, divided into folds; folds that are predicted, of few rows several times as many; most centres of the
-#: trial fits.
+#: Lengths relative to the initial ones: longer ones of inputs that hardly matter, and the short ones that are
+#: tried instead, times the root of their number.
+_LONG, _SHORT = 3.0, 1.5
+#: Rows, divided into folds; folds that are predicted for classes; most centres of the trial fits.
 _FOLD_ROWS: Final = 600
 _FOLDS: Final = 5
 _PREDICTED: Final = 3
 _TRIAL_CENTRES: Final = 200
-#: Most centres of the trial fits with all rows, if there are more.
+#: Most rows and centres of the trial fits with more rows, if there are more.
+_LARGE_ROWS: Final = 5000
 _LARGE_CENTRES: Final = 1000
 #: Factors of the lengths that are tried: shorter ones, then longer ones if none of those is best.
 _SHORTER: Final = (0.7, 0.5)
 _LONGER: Final = (1.4,)
-#: Standard errors by which lengths that differ have to predict better than equal ones, and by which
-#: predictions have to get worse to end the search in one direction.
+#: Standard errors by which predictions have to get worse to end the search in one direction, and by which
+#: lengths that differ have to predict classes better than equal ones.
 _STANDARD_ERRORS: Final = 2.0
-#: Kernels within this log density per row of the best replace it if its fit does not converge.
+#: Kernels within this log density per row of the best replace it if its fit does not converge, or has so much
+#: less log evidence per row than its trial fits.
 _MAX_DENSITY_LOSS: Final = 0.2
 #: Most that an input adds to the squared distance of two rows in widths, on average, for its width to become
 #: infinite. That may cost a nat of the density of all rows left out, what one parameter gains (Akaike 1974).
@@ -273,7 +301,15 @@ def check_learnable(kernels: list[Kernel]) -> None:
         )
 
 
-def learn(kernels: list[Kernel], data: LearningData, settings: Settings) -> list[list[Kernel]]:
+@dataclass(frozen=True)
+class Learned:
+    """Kernels with learned parameters, and a log evidence that a fit to all rows exceeds unless it fails."""
+
+    kernels: list[Kernel]
+    least_evidence: float = -np.inf
+
+
+def learn(kernels: list[Kernel], data: LearningData, settings: Settings) -> list[Learned]:
     """Return the kernels with learned parameters, and the next best ones; as given if nothing can be learned.
 
     The work is bounded by numbers of rows, iterations and functions; the result is deterministic.
@@ -281,7 +317,7 @@ def learn(kernels: list[Kernel], data: LearningData, settings: Settings) -> list
     varies = len(data.targets) > 0 and all(np.ptp(target) > 0.0 for target in data.targets)
     few = len(first_of_equal(data.X)) < 2 * _FOLDS
     if not varies or few or len(data.centres) == 0:
-        return [kernels]
+        return [Learned(kernels)]
     # The matrices are too small for several threads.
     with one_blas_thread():
         return _Learner(kernels, data, settings).run()
@@ -293,10 +329,14 @@ _Split: TypeAlias = tuple[LearningData, LearningData]
 
 @dataclass
 class _Candidate:
-    """Kernels, and the log densities of the rows held out, -inf if a fit was abandoned."""
+    """Kernels, and the log densities of the rows held out, -inf if a fit was abandoned.
+
+    ``log_evidence``: of the fits to the other rows, on average, by the sum of their weights.
+    """
 
     kernels: list[Kernel]
     densities: FloatArray
+    log_evidence: float
 
     @property
     def score(self) -> float:
@@ -309,32 +349,48 @@ class _Learner:
     data: LearningData
     settings: Settings
 
-    def run(self) -> list[list[Kernel]]:
+    def run(self) -> list[Learned]:
         """Propose parameters and compare variants on held-out rows; return the kernels, the best first."""
-        rows = _draw(len(self.data.X), _FOLD_ROWS)
+        n_rows = len(self.data.X)
+        rows = _draw(n_rows, _FOLD_ROWS)
         # Few rows are divided into folds several times, to predict enough of them.
         n_repeats = int(np.clip(_FOLD_ROWS // len(rows), 1, _FOLDS))
-        splits = self._splits(rows, n_repeats * _PREDICTED, _TRIAL_CENTRES)
-        first, others = splits[:n_repeats], splits[n_repeats:]
-        equal = self._walk(self._natural, (_SHORTER, _LONGER), first)
-        if not np.allclose(given := _parameters(self.kernels), self._natural):
-            equal = _ranked([*equal, self._candidate(given, first)])
-        proposed = self._walk(self._proposal(), (_SHORTER, _LONGER), first)
-        for best in (equal[0], proposed[0]):
-            best.densities = np.concatenate([best.densities, self._densities(best.kernels, others)])
-        # Lengths of their own overfit few rows.
-        n_errors = _STANDARD_ERRORS if any(len(leaf._log_parameters()) > 1 for leaf in self._leaves) else 0.0
-        if self.data.likelihood != "gaussian":
-            # Labels say little about lengths: a row that is predicted several times counts once.
-            n_errors *= max(1.0, n_repeats * _PREDICTED / _FOLDS) ** 0.5
-        is_better = _exceeds(proposed[0], equal[0], n_errors)
-        ranked = [*proposed, *equal] if is_better else [*equal, *proposed]
-        if len(rows) < len(self.data.X):
+        classes = self.data.likelihood != "gaussian"
+        folds = self._splits(rows, n_repeats * (_PREDICTED if classes else 1), _TRIAL_CENTRES)
+        first, others = folds[:n_repeats], folds[n_repeats:]
+        ranked = self._walk(self._proposal(), (_SHORTER, _LONGER), first)
+        given = _parameters(self.kernels)
+        if not classes and not np.allclose(given, self._natural):
+            ranked = _ranked([*ranked, self._candidate(given, first)])
+        if classes:
+            ranked = self._compare_with_equal(ranked, given, first, others)
+        if _FOLD_ROWS < n_rows:
             # More rows allow narrower kernels.
-            splits = self._splits(np.arange(len(self.data.X)), 1, _LARGE_CENTRES)
-            ranked = self._walk(_parameters(ranked[0].kernels), (_SHORTER,), splits)
-        ranked[:0] = self._without_irrelevant(ranked[0], splits)
-        return [one.kernels for one in ranked if one.score >= ranked[0].score - _MAX_DENSITY_LOSS]
+            folds = self._splits(_draw(n_rows, _LARGE_ROWS), 1, _LARGE_CENTRES)
+            ranked = self._walk(_parameters(ranked[0].kernels), (_SHORTER,), folds)
+        ranked[:0] = self._without_irrelevant(ranked[0], folds)
+        least = ranked[0].score - _MAX_DENSITY_LOSS
+        weight = self.data.weights.sum()
+        return [
+            Learned(one.kernels, weight * (one.log_evidence - _MAX_DENSITY_LOSS))
+            for one in ranked
+            if one.score >= least
+        ]
+
+    def _compare_with_equal(
+        self, proposed: list[_Candidate], given: FloatArray, first: list[_Split], others: list[_Split]
+    ) -> list[_Candidate]:
+        """Return the candidates with the proposal, or those with equal lengths, first."""
+        equal = self._walk(self._natural, (_SHORTER, _LONGER), first)
+        if not np.allclose(given, self._natural):
+            equal = _ranked([*equal, self._candidate(given, first)])
+        for best in (equal[0], proposed[0]):
+            best.densities = np.concatenate([best.densities, self._predict(best.kernels, others).densities])
+        # Labels say little about lengths. A row that is predicted several times counts once.
+        several = any(len(leaf._log_parameters()) > 1 for leaf in self._leaves)
+        n_errors = _STANDARD_ERRORS * max(1.0, len(first) * _PREDICTED / _FOLDS) ** 0.5 if several else 0.0
+        is_better = _exceeds(proposed[0], equal[0], n_errors)
+        return [*proposed, *equal] if is_better else [*equal, *proposed]
 
     def _walk(
         self, theta: FloatArray, directions: tuple[tuple[float, ...], ...], folds: list[_Split]
@@ -368,12 +424,11 @@ class _Learner:
         widths[irrelevant] = np.inf
         params = kernel.get_params(deep=False) | {"width": widths.tolist()}
         kernels: list[Kernel] = [type(kernel)(**params)]
-        found = _Candidate(kernels, self._densities(kernels, splits))
+        found = self._predict(kernels, splits)
         return [found] if found.score > best.score - irrelevant.sum() / len(found.densities) else []
 
-    def _candidate(self, theta: FloatArray, stage: list[_Split]) -> _Candidate:
-        kernels = with_all_log_parameters(self.kernels, theta)
-        return _Candidate(kernels, self._densities(kernels, stage))
+    def _candidate(self, theta: FloatArray, folds: list[_Split]) -> _Candidate:
+        return self._predict(with_all_log_parameters(self.kernels, theta), folds)
 
     @cached_property
     def _leaves(self) -> list[Kernel]:
@@ -431,14 +486,15 @@ class _Learner:
         centres = centres[_draw(len(centres), most_centres)]
         return data.at(kept, centres), data.at(held_out, centres)
 
-    def _densities(self, kernels: list[Kernel], stage: list[_Split]) -> FloatArray:
-        """Return the log densities of held-out rows times their weights; -inf if a fit was abandoned."""
-        densities = []
-        for data, held_out in stage:
+    def _predict(self, kernels: list[Kernel], folds: list[_Split]) -> _Candidate:
+        """Fit these kernels without each fold, and predict it."""
+        densities, evidences = [], []
+        for data, held_out in folds:
             if (posteriors := self._fit(kernels, data)) is None:
-                return np.full(sum(len(out.X) for _, out in stage), -np.inf)
+                return _Candidate(kernels, np.full(sum(len(out.X) for _, out in folds), -np.inf), -np.inf)
             densities.append(_log_density(kernels, held_out, posteriors))
-        return np.concatenate(densities)
+            evidences.append(sum(one.log_evidence for one in posteriors) / data.weights.sum())
+        return _Candidate(kernels, np.concatenate(densities), float(np.mean(evidences)))
 
     def _fit(self, kernels: list[Kernel], data: LearningData) -> list[_core.Posterior] | None:
         """Fit each output sequentially; None if a fit is abandoned or fails."""

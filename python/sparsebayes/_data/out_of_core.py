@@ -113,7 +113,7 @@ class Survey:
         flat = flat_columns(est, basis, settings.scheme, likelihood.name)
         data = LearningData.of(basis, training, likelihood, settings, None, flat)
         best = learn(basis.kernels, data, settings)[0]
-        return np.concatenate([kernel._log_parameters() for kernel in best])
+        return np.concatenate([kernel._log_parameters() for kernel in best.kernels])
 
 
 def basis_after(est: Any, facts: Facts, n_features: int) -> Basis:

@@ -203,7 +203,7 @@ def _in_memory(est: Any, training: Training, settings: Settings) -> Iterator[Tas
     shifts = [offset, 0.0] if np.any(offset) and not settings.flat_intercept else [offset]
     for shift in shifts:
         rows = replace(training, y=training.y - shift) if np.any(shift) else training
-        for basis, learned in _bases(est, rows, likelihood, settings):
+        for basis, least_evidence in _bases(est, rows, likelihood, settings):
             design = basis.design(rows, settings.n_threads)
             own = with_unpenalized(est, basis, settings, likelihood.name)
             if training.y.ndim == 2:
@@ -215,14 +215,12 @@ def _in_memory(est: Any, training: Training, settings: Settings) -> Iterator[Tas
                         rows.weights,
                         likelihood.name,
                         own,
-                        # The checkpoint belongs to a single fit; the fits that learn a kernel are short.
-                        None if learned else partial(_checkpoint, est, rows, basis, target, len(targets)),
+                        partial(_checkpoint, est, rows, basis, target, len(targets)),
                     )
                     for target in (targets if rows is training else [rows.y])
                 ]
-            yield Task(
-                basis, likelihood, own, fits, design.n_basis, summary, training, shift, learned=learned
-            )
+            of_rows = (design.n_basis, summary, training, shift)
+            yield Task(basis, likelihood, own, fits, *of_rows, least_evidence=least_evidence)
 
 
 def with_unpenalized(est: Any, basis: Basis, settings: Settings, likelihood: Name) -> Settings:
@@ -239,7 +237,8 @@ def _checkpoint(
     if est.checkpoint is None:
         return None
     suffix = f".{digest(target)[:8]}" if n_targets > 1 else ""
-    data = (rows.X, basis.centres, basis.columns, target, rows.weights)
+    parameters = np.concatenate([kernel._log_parameters() for kernel in basis.kernels])
+    data = (rows.X, basis.centres, basis.columns, target, rows.weights, parameters)
     return open_checkpoint(est, *data, suffix=suffix)
 
 
@@ -277,19 +276,23 @@ def _offset_of(
 
 def _bases(
     est: Any, training: Training, likelihood: Likelihood, settings: Settings
-) -> Iterator[tuple[Basis, bool]]:
-    """Yield the basis of an estimator, or those of learned kernels, and whether kernels were learned."""
+) -> Iterator[tuple[Basis, float | None]]:
+    """Yield the basis of an estimator, or those of learned kernels and the least log evidence of their fits."""
     basis = basis_of(est, training)
     if not learns_kernel(est):
-        yield basis, False
+        yield basis, None
         return
     check_learnable(basis.kernels)
     given = _candidates.are_given(est)
     centre_rows = None if given else np.searchsorted(training.rows, basis.kept)
     flat = flat_columns(est, basis, settings.scheme, likelihood.name)
     data = LearningData.of(basis, training, likelihood, settings, centre_rows, flat)
-    for kernels in learn(basis.kernels, data, settings)[:_MAX_KERNELS_TRIED]:
-        yield replace(basis, kernels=kernels), True
+    # A checkpoint belongs to a single fit.
+    most = _MAX_KERNELS_TRIED if getattr(est, "checkpoint", None) is None else 1
+    for learned in learn(basis.kernels, data, settings)[:most]:
+        # Other schemes have other optima.
+        least = learned.least_evidence if settings.scheme == "sequential" else -np.inf
+        yield replace(basis, kernels=learned.kernels), least
 
 
 # --- classifications of rows in chunks, which are read again at each step of the fit -------------------

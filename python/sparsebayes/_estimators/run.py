@@ -38,8 +38,8 @@ class Task:
     offset: FloatArray | float = 0.0
     #: Without rows: what was subtracted from the columns before the fit, which subtracts their means too.
     shift: FloatArray | float | None = None
-    #: Whether the kernels were learned.
-    learned: bool = False
+    #: Of a learned kernel, the log evidence below which its fit has failed.
+    least_evidence: float | None = None
     #: Whether the callback has stopped the passes over the rows, and the file of their sums.
     stopped: bool = False
     checkpoint: Checkpoint | None = None
@@ -48,7 +48,10 @@ class Task:
         """Tell whether no other task need be tried."""
         if np.any(self.offset) and 0 not in posteriors[0].active:
             return False  # the bias was pruned, so the offset cannot be added to it
-        return not self.learned or all(one.status in ("converged", "stopped") for one in posteriors)
+        if self.least_evidence is None or any(one.status == "stopped" for one in posteriors):
+            return True
+        log_evidence = sum(one.log_evidence for one in posteriors)
+        return log_evidence >= self.least_evidence and all(one.status == "converged" for one in posteriors)
 
 
 def run(est: Any, tasks: Iterable[Task]) -> tuple[Task, list[Any]]:

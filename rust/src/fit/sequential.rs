@@ -48,7 +48,7 @@ impl Fit<'_, '_> {
                 let set = if start.whole.is_some() {
                     start.whole.as_ref()
                 } else if start.searches > 0 || fit.dictionary.has_gain(fit.model) {
-                    next = fit.next_working_set(start.searches > 0)?;
+                    next = fit.next_working_set(start.searches > 0, start.opening)?;
                     Some(&next)
                 } else {
                     None
@@ -178,7 +178,7 @@ impl Fit<'_, '_> {
         for _ in 0..Tuning::MAX_WORKING_SETS {
             let largest = self.dictionary.largest_gain(self.model);
             let searching = searches > 0 && largest <= Tuning::MAX_INITIAL_GAIN;
-            let set = self.next_working_set(searching)?;
+            let set = self.next_working_set(searching, opening)?;
             if searching {
                 let found = self.search(&set, std::mem::take(&mut opening))?;
                 searches = if found { searches - 1 } else { 0 };
@@ -196,10 +196,17 @@ impl Fit<'_, '_> {
     }
 
     /// The next working set: candidates that gain, and for a search substitutes of the active functions, otherwise candidates that nearly
-    /// gain.
-    pub(crate) fn next_working_set(&mut self, searching: bool) -> Result<WorkingSet, Stop> {
+    /// gain. For a restart there is a sample of the dictionary, since candidates that gain beside the present model are alike.
+    pub(crate) fn next_working_set(
+        &mut self,
+        searching: bool,
+        opening: Opening,
+    ) -> Result<WorkingSet, Stop> {
         let (dictionary, size) = (&mut *self.dictionary, Tuning::SAMPLE_SIZE);
         let mut members = dictionary.best_candidates(self.model, size);
+        if searching && opening == Opening::Restart {
+            members.extend(dictionary.sample(size, size));
+        }
         if searching {
             members.extend(dictionary.substitutes(self.model));
         } else {
