@@ -256,7 +256,7 @@ class LearningData:
                 root, F = np.sqrt(weights), columns[:, flat]
                 G = root[:, np.newaxis] * F
                 targets = [t - F @ np.linalg.lstsq(G, root * t, rcond=None)[0] for t in targets]
-            targets = [target.copy() for target in targets if np.ptp(target) > 0.0]
+            targets = [target.copy() for target in targets if _varies(target)]
         return cls(
             X=training.X,
             centres=basis.centres,
@@ -314,7 +314,7 @@ def learn(kernels: list[Kernel], data: LearningData, settings: Settings) -> list
 
     The work is bounded by numbers of rows, iterations and functions; the result is deterministic.
     """
-    varies = len(data.targets) > 0 and all(np.ptp(target) > 0.0 for target in data.targets)
+    varies = len(data.targets) > 0 and all(_varies(target) for target in data.targets)
     few = len(first_of_equal(data.X)) < 2 * _FOLDS
     if not varies or few or len(data.centres) == 0:
         return [Learned(kernels)]
@@ -364,6 +364,8 @@ class _Learner:
             ranked = _ranked([*ranked, self._candidate(given, first)])
         if classes:
             ranked = self._compare_with_equal(ranked, given, first, others)
+        elif not np.isfinite(ranked[0].score):
+            ranked = self._walk(self._natural, (_SHORTER, _LONGER), first)
         if _FOLD_ROWS < n_rows:
             # More rows allow narrower kernels.
             folds = self._splits(_draw(n_rows, _LARGE_ROWS), 1, _LARGE_CENTRES)
@@ -512,6 +514,12 @@ class _Learner:
                 return None
             posteriors.append(posterior)
         return posteriors
+
+
+def _varies(target: FloatArray) -> bool:
+    """Tell whether a target has a variance; squares may underflow or overflow."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return 0.0 < float(np.var(target)) < np.inf
 
 
 def _ranked(found: list[_Candidate]) -> list[_Candidate]:

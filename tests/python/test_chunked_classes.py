@@ -13,7 +13,7 @@ from test_providers import same_bits
 
 KINDS = {
     "columns": lambda **o: SparseBayesClassifier(fit_intercept=True, **o),
-    "number": lambda **o: RVC(candidates=30, random_state=2, **o),
+    "number": lambda **o: RVC(gamma=0.7, candidates=30, random_state=2, **o),
     "given": lambda **o: RVC(gamma=0.7, candidates=np.random.default_rng(1).normal(size=(25, 3)), **o),
     "beside": lambda **o: RVC(gamma=0.7, candidates=20, random_state=1, extra_basis="linear", **o),
     "python": lambda **o: RVC(lambda X, Z: np.tanh(X @ Z.T), candidates=20, random_state=1, **o),

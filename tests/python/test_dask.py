@@ -154,7 +154,7 @@ def test_gamma_is_scaled_to_the_variance_of_all_rows():
     X = X * [1.0, 3.0] + [1000.0, -20.0]
     chunks = (100, 0, 250, 350)
     for kernel in ["rbf", OnColumns("rbf", [1]), OnColumns("laplacian", [0]) * Gaussian(4.0)]:
-        settings = {"kernel": kernel, "candidates": X[::50], "max_iter": 1}
+        settings = {"kernel": kernel, "gamma": "scale", "candidates": X[::50], "max_iter": 1}
         with pytest.warns(ConvergenceWarning):
             expected = RVR(**settings).fit(X, y, w)
         with pytest.warns(ConvergenceWarning):

@@ -160,8 +160,8 @@ def test_error_bars_cover_new_rows(arguments):
         assert len(model.active_) < 34
         mean, std = model.predict(X_test, return_std=True)
         covered.append(np.mean(np.abs(y_test - mean) < 1.96 * std))
-    # The error bars ignore the uncertainty of the six widths learned from 100 rows.
-    assert (0.87 if arguments == {"gamma": "ard"} else 0.9) < np.mean(covered) < 0.98
+    # The error bars ignore the uncertainty of widths learned from 100 rows.
+    assert 0.87 < np.mean(covered) < 0.98
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -463,7 +463,7 @@ def test_several_outputs_share_learned_widths():
         warnings.simplefilter("ignore")  # the constant column
         model = RVR().fit(X, Y)
     assert model.score(X_test, Y_test) > 0.9
-    assert list(model.inputs_)[:2] == [0, 1]
+    assert set(list(model.inputs_)[:2]) == {0, 1}
 
 
 def test_the_classes_of_a_softmax_share_learned_widths():

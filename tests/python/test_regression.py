@@ -338,7 +338,7 @@ def test_problems_hold_all_the_evidence_depends_on(surface, kernel, noise):
     X, y = surface
     data = Gaussian(2.0)(X, X) if kernel == "precomputed" else X
     weights = np.arange(90) % 4 / 2.0
-    model = RVR(kernel, noise_variance=noise, **PAPERS).fit(data, y, weights)
+    model = RVR(kernel, gamma="scale", noise_variance=noise, **PAPERS).fit(data, y, weights)
     (problem,) = model._problems(data, y, weights)
     n = np.count_nonzero(weights)
     assert problem.Phi.shape == (n, 1 + n * (2 if isinstance(kernel, list) else 1))

@@ -263,7 +263,7 @@ def test_the_core_refuses_numbers_that_are_not_classes(bad):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks(
-    [softly(tol=1e-8), softly(SparseBayesClassifier)],
+    [softly(gamma="scale", tol=1e-8), softly(SparseBayesClassifier)],
     expected_failed_checks=lambda estimator: {
         "check_decision_proba_consistency": "moderated probabilities rank differently, by design"
     },

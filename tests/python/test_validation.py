@@ -334,6 +334,7 @@ def test_precomputed_kernels_have_to_be_square(kind):
         kind("precomputed").fit(X, Y)
 
 
+@pytest.mark.filterwarnings("ignore:RVC ended with status 'empty'")
 @pytest.mark.parametrize("kind", ESTIMATORS)
 def test_another_number_of_features_is_refused(kind):
     model = kind(**PAPERS).fit(X, Y)

@@ -277,7 +277,7 @@ def _offset_of(
 def _bases(
     est: Any, training: Training, likelihood: Likelihood, settings: Settings
 ) -> Iterator[tuple[Basis, float | None]]:
-    """Yield the basis of an estimator, or those of learned kernels and the least log evidence of their fits."""
+    """Yield the basis, or those of learned kernels and the log evidence below which a fit has failed."""
     basis = basis_of(est, training)
     if not learns_kernel(est):
         yield basis, None

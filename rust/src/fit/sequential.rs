@@ -196,7 +196,7 @@ impl Fit<'_, '_> {
     }
 
     /// The next working set: candidates that gain, and for a search substitutes of the active functions, otherwise candidates that nearly
-    /// gain. For a restart there is a sample of the dictionary, since candidates that gain beside the present model are alike.
+    /// gain. A restart beside a poor model has a sample of the dictionary as well, since candidates that gain beside that model are alike.
     pub(crate) fn next_working_set(
         &mut self,
         searching: bool,
@@ -204,7 +204,12 @@ impl Fit<'_, '_> {
     ) -> Result<WorkingSet, Stop> {
         let (dictionary, size) = (&mut *self.dictionary, Tuning::SAMPLE_SIZE);
         let mut members = dictionary.best_candidates(self.model, size);
-        if searching && opening == Opening::Restart {
+        // The model explains less than half of the variance.
+        let is_poor = |level: &Level| {
+            level.noise.is_estimated()
+                && level.noise.beta < 2.0 * Tuning::INITIAL_NOISE * level.noise.start
+        };
+        if searching && opening == Opening::Restart && self.model.levels.iter().any(is_poor) {
             members.extend(dictionary.sample(size, size));
         }
         if searching {

@@ -280,7 +280,8 @@ fn radial(
         let square = |_, x: f64, z: f64| (x - z) * (x - z);
         accumulate(x, z, out, square, |v| value(scale * v));
     } else {
-        let square = |d: usize, x: f64, z: f64| w[d] * ((x - z) * (x - z));
+        // An input of infinite width, w = 0, counts nothing, even if its square overflows.
+        let square = |d: usize, x: f64, z: f64| (w[d] * (x - z)) * (x - z);
         accumulate(x, z, out, square, value);
     }
 }
