@@ -117,15 +117,15 @@ class CovarianceEvidence:
             parts.append(_square(K, pull) if squared else (K, pull))
         return parts
 
-    def maximise(self, X: FloatArray) -> FloatArray:
-        """Maximise L by L-BFGS and return the log kernel parameters; ``X`` are the rows for their bounds."""
+    def maximise(self, X: FloatArray, start: FloatArray | None, iterations: int) -> FloatArray:
+        """Maximise L by L-BFGS, from ``start`` or the natural one; ``X`` are the rows for the bounds."""
         x0 = self.start()
         limits = np.vstack([bounds(kernel, X) for kernel in self._kernels])
         n = len(limits)
         box = np.column_stack([x0 - _VARIANCE_RANGE, x0 + _VARIANCE_RANGE])
         box[:n, 0], box[:n, 1] = np.minimum(limits[:, 0], x0[:n]), np.maximum(limits[:, 1], x0[:n])
         if not np.isfinite(box).all():
-            return x0[:n]
+            return x0
 
         def negative(x: FloatArray) -> tuple[float, FloatArray]:
             with np.errstate(over="ignore", invalid="ignore"):
@@ -134,17 +134,16 @@ class CovarianceEvidence:
                 return np.inf, np.zeros_like(x)
             return -found[0], -found[1]
 
-        options: dict[str, Any] = {"maxiter": _PROCESS_ITERATIONS, "maxcor": 20}
-        x, log_evidence = x0, -np.inf
-        start: FloatArray | None = x0
-        while start is not None:
-            result = minimize(negative, start, jac=True, method="L-BFGS-B", bounds=box, options=options)
+        options: dict[str, Any] = {"maxiter": iterations, "maxcor": 20}
+        x, log_evidence = x0 if start is None else np.clip(start, *box.T), -np.inf
+        begin: FloatArray | None = x
+        while begin is not None:
+            result = minimize(negative, begin, jac=True, method="L-BFGS-B", bounds=box, options=options)
             if not (-result.fun > log_evidence and np.isfinite(result.x).all()):
                 break
             x, log_evidence = result.x, -result.fun
-            start = self._with_an_input(x, x0, log_evidence)
-        theta: FloatArray = x[:n]
-        return theta
+            begin = self._with_an_input(x, x0, log_evidence) if start is None else None
+        return x
 
     def _with_an_input(self, x: FloatArray, x0: FloatArray, log_evidence: float) -> FloatArray | None:
         """Return x with a short length of the input that gains most by it, of those that hardly matter.
@@ -178,9 +177,8 @@ def _square(K: FloatArray, pull: Any) -> tuple[FloatArray, Any]:
 
 
 # The constants are measured in docs/notebook/kernel-learning.md.
-#: Rows and L-BFGS iterations of the Gaussian process.
-_PROCESS_ROWS: Final = 300
-_PROCESS_ITERATIONS: Final = 40
+#: Rows and L-BFGS iterations of the Gaussian process; from there the same for numbers.
+_PROCESS: Final = ((300, 40), (450, 10))
 #: Lengths relative to the initial ones: longer ones of inputs that hardly matter, and the short ones that are
 #: tried instead, times the root of their number.
 _LONG, _SHORT = 3.0, 1.5
@@ -452,14 +450,21 @@ class _Learner:
     def _proposal(self) -> FloatArray:
         """Return log parameters that maximise the evidence of a Gaussian process."""
         data = self.data
-        rows = _draw(len(data.X), _PROCESS_ROWS)
         Y, std = data.standardised()
         # Several outputs share one noise level here, in units of their variances.
         given = data.noise_variance if Y.shape[1] == 1 else None
         noise = None if given is None else given / std**2
-        weights, kernels = data.weights[rows], with_all_log_parameters(self.kernels, self._natural)
-        evidence = CovarianceEvidence(kernels, data.X[rows], data.fixed[rows], Y[rows], weights, noise)
-        return evidence.maximise(data.X)
+        kernels = with_all_log_parameters(self.kernels, self._natural)
+        x: FloatArray | None = None
+        for n_rows, iterations in _PROCESS if data.likelihood == "gaussian" else _PROCESS[:1]:
+            rows = _draw(len(data.X), n_rows)
+            X, fixed, weights = data.X[rows], data.fixed[rows], data.weights[rows]
+            evidence = CovarianceEvidence(kernels, X, fixed, Y[rows], weights, noise)
+            x = evidence.maximise(data.X, x, iterations)
+            if len(rows) == len(data.X):
+                break
+        assert x is not None
+        return x[: len(self._natural)]
 
     def _splits(self, rows: IntArray, n_splits: int, most_centres: int) -> list[_Split]:
         """Return the rows without each of several folds and that fold, to be predicted."""
