@@ -137,12 +137,14 @@ class CovarianceEvidence:
         options: dict[str, Any] = {"maxiter": iterations, "maxcor": 20}
         x, log_evidence = x0 if start is None else np.clip(start, *box.T), -np.inf
         begin: FloatArray | None = x
-        while begin is not None:
+        for _ in range(_MAX_ASCENTS):
             result = minimize(negative, begin, jac=True, method="L-BFGS-B", bounds=box, options=options)
             if not (-result.fun > log_evidence and np.isfinite(result.x).all()):
                 break
             x, log_evidence = result.x, -result.fun
             begin = self._with_an_input(x, x0, log_evidence) if start is None else None
+            if begin is None:
+                break
         return x
 
     def _with_an_input(self, x: FloatArray, x0: FloatArray, log_evidence: float) -> FloatArray | None:
@@ -157,7 +159,8 @@ class CovarianceEvidence:
         for j in np.flatnonzero((powers > 0.0) & (x[: len(powers)] > x0[: len(powers)] + np.log(_LONG))):
             moved = x.copy()
             moved[j] = short[j]
-            found = self(moved, slope=False)
+            with np.errstate(over="ignore", invalid="ignore"):
+                found = self(moved, slope=False)
             if found is not None and found[0] > log_evidence:
                 best, log_evidence = moved, found[0]
         return best
@@ -180,8 +183,9 @@ def _square(K: FloatArray, pull: Any) -> tuple[FloatArray, Any]:
 #: Rows and L-BFGS iterations of the Gaussian process; from there the same for numbers.
 _PROCESS: Final = ((300, 40), (450, 10))
 #: Lengths relative to the initial ones: longer ones of inputs that hardly matter, and the short ones that are
-#: tried instead, times the root of their number.
+#: tried instead, times the root of their number; and most ascents, each with one more such input.
 _LONG, _SHORT = 3.0, 1.5
+_MAX_ASCENTS: Final = 4
 #: Rows, divided into folds; folds that are predicted for classes; most centres of the trial fits.
 _FOLD_ROWS: Final = 600
 _FOLDS: Final = 5
@@ -202,7 +206,8 @@ _MAX_DENSITY_LOSS: Final = 0.2
 #: Most that an input adds to the squared distance of two rows in widths, on average, for its width to become
 #: infinite. That may cost a nat of the density of all rows left out, what one parameter gains (Akaike 1974).
 _MAX_IRRELEVANT: Final = 1e-5
-#: A trial fit is abandoned with more active functions than this fraction of the rows, or after so many steps.
+#: A trial fit is abandoned with more active functions than this fraction of the rows, and ends after so many
+#: steps.
 _MAX_ACTIVE_FRACTION: Final = 0.5
 _MAX_STEPS: Final = 2000
 
@@ -515,7 +520,7 @@ class _Learner:
                 )
             except _core.NumericalError:
                 return None
-            if posterior.status in ("stopped", "max_iter"):
+            if posterior.status == "stopped":
                 return None
             posteriors.append(posterior)
         return posteriors

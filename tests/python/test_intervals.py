@@ -159,3 +159,21 @@ def test_bad_arguments_are_named(rows):
         model.predict_interval(X, y_std=1.0)
     with pytest.raises(ValueError, match="y_std"):
         model.sample_y(X, y_std=1.0)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "predict",
+    [
+        lambda model, X: model.predict(X),
+        lambda model, X: model.predict(X, return_std=True),
+        lambda model, X: model.predict(X, return_cov=True),
+        lambda model, X: model.predict_interval(X),
+        lambda model, X: model.sample_y(X, 3),
+    ],
+)
+def test_predictions_that_overflow_are_refused(predict):
+    columns = np.random.default_rng(0).normal(size=(30, 2))
+    model = SparseBayesRegressor().fit(columns, columns @ [9.0, -9.0] + 0.1 * np.sin(np.arange(30.0)))
+    with pytest.raises(ValueError, match="X holds rows so large that predictions overflow"):
+        predict(model, np.array([[1e308, 0.0], [0.0, 1.0]]))

@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from problems import PAPERS, named
 from sparsebayes import MRVM1, RVC, RVR
+from sparsebayes._estimators.likelihoods import Numbers
+from sparsebayes._estimators.run import Task
+from sparsebayes._estimators.status import RowSummary
 from sparsebayes._hyper import CovarianceEvidence
 from sparsebayes.inspection import certificate
 from sparsebayes.kernels import (
@@ -464,6 +468,30 @@ def test_several_outputs_share_learned_widths():
         model = RVR().fit(X, Y)
     assert model.score(X_test, Y_test) > 0.9
     assert set(list(model.inputs_)[:2]) == {0, 1}
+
+
+def test_fast_functions_of_one_of_many_inputs_are_found():
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-2.0, 2.0, (600, 30))
+    truth = np.sin(2.5 * X[:, 0]) + X[:, 1] * X[:, 2] + X[:, 3]
+    y = truth + 0.3 * rng.normal(size=600)
+    model = RVR().fit(X[:400], y[:400])
+    assert set(list(model.inputs_)[:4]) == {0, 1, 2, 3}
+    assert np.isinf(model.kernel_.width).sum() + (np.array(model.kernel_.width) > 100.0).sum() >= 20
+    assert np.mean((model.predict(X[400:]) - truth[400:]) ** 2) < 0.05
+
+
+def test_a_fit_far_below_its_trial_fits_has_failed():
+    basis = SimpleNamespace()
+    task = Task(basis, Numbers(), None, [], 3, RowSummary(), least_evidence=-10.0)
+    for evidence, status, succeeded in [
+        (-9.0, "converged", True),
+        (-11.0, "converged", False),
+        (-9.0, "max_iter", False),
+        (-11.0, "stopped", True),  # by the callback
+    ]:
+        posterior = SimpleNamespace(log_evidence=evidence, status=status)
+        assert task.succeeded([posterior]) == succeeded
 
 
 def test_the_classes_of_a_softmax_share_learned_widths():

@@ -84,21 +84,23 @@ def samples(est: Any, X: ArrayLike, n_samples: int, random: np.random.RandomStat
     """Draw linear predictors from their joint posterior, (n, n_outputs, n_samples)."""
     phi, roots = _functions_and_roots(est, X)
     draws = []
-    for mean, root in zip(output_weights(est), roots, strict=True):
-        z = random.standard_normal((len(mean), n_samples))
-        draws.append(phi @ (mean[:, np.newaxis] + root @ z))
+    with np.errstate(over="ignore", invalid="ignore"):  # `check_predictions` reports it
+        for mean, root in zip(output_weights(est), roots, strict=True):
+            z = random.standard_normal((len(mean), n_samples))
+            draws.append(phi @ (mean[:, np.newaxis] + root @ z))
     eta = np.stack(draws, axis=1)
     if (added := _added_covariance(est, X)) is not None:
         for output, covariance in enumerate(np.moveaxis(added, 2, 0)):
             eta[:, output] += _root(covariance) @ random.standard_normal((len(eta), n_samples))
+    check_predictions(eta)
     return eta
 
 
 def joint_moments(est: Any, X: ArrayLike) -> tuple[FloatArray, FloatArray]:
     """Return the mean of the linear predictors, (n, n_outputs), and their covariance, (n, n, n_outputs)."""
     phi, roots = _functions_and_roots(est, X)
-    factors = [phi @ root for root in roots]
     with np.errstate(over="ignore", invalid="ignore"):
+        factors = [phi @ root for root in roots]
         mean = phi @ output_weights(est).T
         covariance = np.stack([factor @ factor.T for factor in factors], axis=2)
         if (added := _added_covariance(est, X)) is not None:
