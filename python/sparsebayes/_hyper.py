@@ -24,12 +24,12 @@ from . import _core
 from ._arrays import Training, first_of_equal
 from ._cancellable import one_blas_thread
 from ._checks import column_means
-from ._data.basis import Basis
+from ._data.basis import Basis, flat_columns
 from ._data.design import Design, columns_at, kernel_design
 from ._estimators.posterior import log_normalised, moderated_logits
 from ._types import FloatArray, IntArray, Likelihood, Settings
 from .kernels import Kernel
-from .kernels._base import bounds, column_stds, with_all_log_parameters
+from .kernels._base import all_log_parameters, bounds, column_stds, with_all_log_parameters
 from .kernels._stationary import Radial
 
 #: Bound of the change of log variances from their start.
@@ -72,7 +72,7 @@ class CovarianceEvidence:
         sizes = [float(np.mean(np.diag(K))) for K, _ in self._covariances(self._kernels)]
         log_variances = -np.log(np.maximum([*sizes, *np.mean(self._fixed**2, axis=0)], 1e-300))
         noise = [np.log(0.1)] if self._log_noise is None else []
-        return np.concatenate([_parameters(self._kernels), log_variances, noise])
+        return np.concatenate([all_log_parameters(self._kernels), log_variances, noise])
 
     def __call__(self, x: FloatArray, *, slope: bool = True) -> tuple[float, FloatArray] | None:
         """Return L and, unless not asked for, its gradient; None where C is not positive definite."""
@@ -234,17 +234,15 @@ class LearningData:
     @classmethod
     def of(
         cls,
+        est: Any,
         basis: Basis,
         training: Training,
         likelihood: Any,
         settings: Settings,
-        centre_rows: IntArray | None,
-        flat: list[int],
+        centre_rows: IntArray | None = None,
     ) -> LearningData:
-        """Return training rows and the dictionary of a basis; classes are learned one against the rest.
-
-        ``flat``: columns without a prior; a trend along them does not change the kernel.
-        """
+        """Return training rows and the dictionary of a basis; classes are learned one against the rest."""
+        flat = flat_columns(est, basis, settings.scheme, likelihood.name)
         columns = basis.columns
         if columns is None:
             columns = columns_at(basis.extra, training.X, basis.n_columns)
@@ -255,7 +253,7 @@ class LearningData:
             likelihood = replace(likelihood, name="bernoulli")
         targets = [column for target in likelihood.targets(training.y) for column in np.atleast_2d(target.T)]
         if likelihood.name == "gaussian":
-            if flat:
+            if flat:  # a trend along columns without a prior does not change the kernel
                 root, F = np.sqrt(weights), columns[:, flat]
                 G = root[:, np.newaxis] * F
                 targets = [t - F @ np.linalg.lstsq(G, root * t, rcond=None)[0] for t in targets]
@@ -292,7 +290,7 @@ class LearningData:
         )
 
 
-def check_learnable(kernels: list[Kernel]) -> None:
+def _check_learnable(kernels: list[Kernel]) -> None:
     """Raise ValueError if no kernel has a continuous parameter, or one is infinite."""
     if not all(np.isfinite(kernel._log_parameters()).all() for kernel in kernels):
         raise ValueError("optimize_kernel=True needs finite widths to start from; got an infinite one")
@@ -317,6 +315,7 @@ def learn(kernels: list[Kernel], data: LearningData, settings: Settings) -> list
 
     The work is bounded by numbers of rows, iterations and functions; the result is deterministic.
     """
+    _check_learnable(kernels)
     varies = len(data.targets) > 0 and all(_varies(target) for target in data.targets)
     few = len(first_of_equal(data.X)) < 2 * _FOLDS
     if not varies or few or len(data.centres) == 0:
@@ -362,17 +361,18 @@ class _Learner:
         folds = self._splits(rows, n_repeats * (_PREDICTED if classes else 1), _TRIAL_CENTRES)
         first, others = folds[:n_repeats], folds[n_repeats:]
         ranked = self._walk(self._proposal(), (_SHORTER, _LONGER), first)
-        given = _parameters(self.kernels)
-        if not classes and not np.allclose(given, self._natural):
-            ranked = _ranked([*ranked, self._candidate(given, first)])
+        given = all_log_parameters(self.kernels)
+        start = [] if np.allclose(given, self._natural) else [self._candidate(given, first)]
         if classes:
-            ranked = self._compare_with_equal(ranked, given, first, others)
-        elif not np.isfinite(ranked[0].score):
-            ranked = self._walk(self._natural, (_SHORTER, _LONGER), first)
+            ranked = self._compare_with_equal(ranked, start, first, others)
+        else:
+            ranked = _ranked([*ranked, *start])
+            if not np.isfinite(ranked[0].score):
+                ranked = self._walk(self._natural, (_SHORTER, _LONGER), first)
         if _FOLD_ROWS < n_rows:
             # More rows allow narrower kernels.
             folds = self._splits(_draw(n_rows, _LARGE_ROWS), 1, _LARGE_CENTRES)
-            ranked = self._walk(_parameters(ranked[0].kernels), (_SHORTER,), folds)
+            ranked = self._walk(all_log_parameters(ranked[0].kernels), (_SHORTER,), folds)
         ranked[:0] = self._without_irrelevant(ranked[0], folds)
         least = ranked[0].score - _MAX_DENSITY_LOSS
         weight = self.data.weights.sum()
@@ -383,12 +383,14 @@ class _Learner:
         ]
 
     def _compare_with_equal(
-        self, proposed: list[_Candidate], given: FloatArray, first: list[_Split], others: list[_Split]
+        self,
+        proposed: list[_Candidate],
+        start: list[_Candidate],
+        first: list[_Split],
+        others: list[_Split],
     ) -> list[_Candidate]:
-        """Return the candidates with the proposal, or those with equal lengths, first."""
-        equal = self._walk(self._natural, (_SHORTER, _LONGER), first)
-        if not np.allclose(given, self._natural):
-            equal = _ranked([*equal, self._candidate(given, first)])
+        """Return the candidates with the proposal, or those with equal lengths and the given ones, first."""
+        equal = _ranked([*self._walk(self._natural, (_SHORTER, _LONGER), first), *start])
         for best in (equal[0], proposed[0]):
             best.densities = np.concatenate([best.densities, self._predict(best.kernels, others).densities])
         # Labels say little about lengths. A row that is predicted several times counts once.
@@ -586,7 +588,3 @@ def _functions(kernels: list[Kernel], data: LearningData, active: NDArray[np.int
     ]
     after = last - len(kernels) * len(data.centres)
     return np.hstack([data.fixed[:, first], *own, data.fixed[:, after]])
-
-
-def _parameters(kernels: list[Kernel]) -> FloatArray:
-    return np.concatenate([kernel._log_parameters() for kernel in kernels])

@@ -13,10 +13,10 @@ from sklearn.utils import check_random_state
 from .. import _core
 from .._arrays import naming
 from .._checks import check_settings
-from .._hyper import LearningData, check_learnable, learn
+from .._hyper import LearningData, learn
 from .._progress import ReadReporter
 from .._types import FloatArray
-from ..kernels._base import with_all_log_parameters
+from ..kernels._base import all_log_parameters, with_all_log_parameters
 from . import candidates as _candidates
 from .basis import (
     LEARNING_ROWS,
@@ -24,7 +24,6 @@ from .basis import (
     basis_of,
     block_rows,
     first_pass,
-    flat_columns,
     learns_kernel,
     sized,
     without_rows,
@@ -107,13 +106,10 @@ class Survey:
         """Return the log parameters of the kernels learned from a sample of the rows."""
         training = sample.training(self.n_rows, LEARNING_ROWS)
         basis = basis_after(est, facts, training.X.shape[1])
-        check_learnable(basis.kernels)
         likelihood = est._likelihood_of(self.classes if self._has_labels else None)
         settings = check_settings(est)
-        flat = flat_columns(est, basis, settings.scheme, likelihood.name)
-        data = LearningData.of(basis, training, likelihood, settings, None, flat)
-        best = learn(basis.kernels, data, settings)[0]
-        return np.concatenate([kernel._log_parameters() for kernel in best.kernels])
+        data = LearningData.of(est, basis, training, likelihood, settings)
+        return all_log_parameters(learn(basis.kernels, data, settings)[0].kernels)
 
 
 def basis_after(est: Any, facts: Facts, n_features: int) -> Basis:

@@ -38,10 +38,11 @@ from .._data.chunks import Chunks, Rows, are_chunks, located, open_chunks
 from .._data.design import core_kernels
 from .._data.out_of_core import Survey, basis_after, gather
 from .._data.statistics import SufficientStatistics, check_memory_limit, check_room, in_words
-from .._hyper import LearningData, check_learnable, learn
+from .._hyper import LearningData, learn
 from .._progress import ReadReporter
 from .._types import FloatArray, Settings
 from .._types import Likelihood as Name
+from ..kernels._base import all_log_parameters
 from ..kernels._resolve import is_precomputed, measures_inputs
 from ..providers import PyStatistics, RowPart, SummedStatistics
 from .likelihoods import Classes, Likelihood, Numbers, check_single, fit_of_outputs
@@ -237,8 +238,7 @@ def _checkpoint(
     if est.checkpoint is None:
         return None
     suffix = f".{digest(target)[:8]}" if n_targets > 1 else ""
-    parameters = np.concatenate([kernel._log_parameters() for kernel in basis.kernels])
-    data = (rows.X, basis.centres, basis.columns, target, rows.weights, parameters)
+    data = (rows.X, basis.centres, basis.columns, target, rows.weights, all_log_parameters(basis.kernels))
     return open_checkpoint(est, *data, suffix=suffix)
 
 
@@ -282,11 +282,9 @@ def _bases(
     if not learns_kernel(est):
         yield basis, None
         return
-    check_learnable(basis.kernels)
     given = _candidates.are_given(est)
     centre_rows = None if given else np.searchsorted(training.rows, basis.kept)
-    flat = flat_columns(est, basis, settings.scheme, likelihood.name)
-    data = LearningData.of(basis, training, likelihood, settings, centre_rows, flat)
+    data = LearningData.of(est, basis, training, likelihood, settings, centre_rows)
     # A checkpoint belongs to a single fit.
     most = _MAX_KERNELS_TRIED if getattr(est, "checkpoint", None) is None else 1
     for learned in learn(basis.kernels, data, settings)[:most]:

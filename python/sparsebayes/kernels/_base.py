@@ -394,6 +394,11 @@ def _flatten(name: str, kernels: Iterable[Kernel], kind: type[Combination]) -> t
     return tuple(flat)
 
 
+def all_log_parameters(kernels: Sequence[Kernel]) -> FloatArray:
+    """Return the log parameters of all kernels, one kernel after another."""
+    return np.concatenate([kernel._log_parameters() for kernel in kernels])
+
+
 def with_all_log_parameters(kernels: Sequence[Kernel], theta: FloatArray) -> list[Kernel]:
     """Return these kernels with other values of their parameters, given one kernel after another."""
     ends = np.cumsum([len(kernel._log_parameters()) for kernel in kernels], dtype=int)

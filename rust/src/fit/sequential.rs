@@ -48,7 +48,8 @@ impl Fit<'_, '_> {
                 let set = if start.whole.is_some() {
                     start.whole.as_ref()
                 } else if start.searches > 0 || fit.dictionary.has_gain(fit.model) {
-                    next = fit.next_working_set(start.searches > 0, start.opening)?;
+                    let search = (start.searches > 0).then_some(start.opening);
+                    next = fit.next_working_set(search)?;
                     Some(&next)
                 } else {
                     None
@@ -178,7 +179,7 @@ impl Fit<'_, '_> {
         for _ in 0..Tuning::MAX_WORKING_SETS {
             let largest = self.dictionary.largest_gain(self.model);
             let searching = searches > 0 && largest <= Tuning::MAX_INITIAL_GAIN;
-            let set = self.next_working_set(searching, opening)?;
+            let set = self.next_working_set(searching.then_some(opening))?;
             if searching {
                 let found = self.search(&set, std::mem::take(&mut opening))?;
                 searches = if found { searches - 1 } else { 0 };
@@ -197,11 +198,7 @@ impl Fit<'_, '_> {
 
     /// The next working set: candidates that gain, and for a search substitutes of the active functions, otherwise candidates that nearly
     /// gain. A restart beside a poor model has a sample of the dictionary as well, since candidates that gain beside that model are alike.
-    pub(crate) fn next_working_set(
-        &mut self,
-        searching: bool,
-        opening: Opening,
-    ) -> Result<WorkingSet, Stop> {
+    pub(crate) fn next_working_set(&mut self, search: Option<Opening>) -> Result<WorkingSet, Stop> {
         let (dictionary, size) = (&mut *self.dictionary, Tuning::SAMPLE_SIZE);
         let mut members = dictionary.best_candidates(self.model, size);
         // The model explains less than half of the variance.
@@ -209,10 +206,10 @@ impl Fit<'_, '_> {
             level.noise.is_estimated()
                 && level.noise.beta < 2.0 * Tuning::INITIAL_NOISE * level.noise.start
         };
-        if searching && opening == Opening::Restart && self.model.levels.iter().any(is_poor) {
+        if search == Some(Opening::Restart) && self.model.levels.iter().any(is_poor) {
             members.extend(dictionary.sample(size, size));
         }
-        if searching {
+        if search.is_some() {
             members.extend(dictionary.substitutes(self.model));
         } else {
             dictionary.count_entries(&members);

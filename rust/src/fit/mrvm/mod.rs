@@ -22,7 +22,6 @@ use crate::fit::model::Model;
 use crate::fit::mrvm::bound::Bound;
 use crate::fit::record::{Recorder, Step, StepCallback, Stop, unless_indefinite};
 use crate::fit::refine::reestimate_each;
-use crate::fit::search::lns::Opening;
 use crate::fit::settings::{NoisePrecision, Rules};
 use crate::fit::tuning::{Effort, Tuning};
 use crate::fit::working_set::WorkingSet;
@@ -236,7 +235,7 @@ impl Fit<'_, '_> {
             let set = if let Some(whole) = whole {
                 whole
             } else {
-                next = self.next_working_set(false, Opening::Plain)?;
+                next = self.next_working_set(None)?;
                 &next
             };
             let steps = self.recorder.n_iter();
