@@ -8,7 +8,7 @@ use crate::linalg::batched_triangular::{
     LANES, pack_lower, solve_lanes, solve_lanes_transposed, square_lanes,
 };
 use crate::linalg::columns::AlignedColumns;
-use crate::linalg::gemm::add_combination;
+use crate::linalg::gemm::{add_combination, add_combinations};
 use crate::linalg::vector::{axpy, head};
 use crate::parallel::fill_pieces_of;
 
@@ -53,37 +53,37 @@ impl FactorTable {
         fit_to(&mut self.q, model.outputs.len());
         let has_rho = model.complexity > 0.0;
         fit_to(&mut self.rho, if has_rho { model.levels.len() } else { 0 });
-        for (s, level) in self.s.iter_mut().zip(&model.levels) {
+        for (l, level) in model.levels.iter().enumerate() {
             let (beta, lower) = (level.noise.beta, pack_lower(&level.chol));
-            fill_pieces_of(m * m * n, s, Tuning::PIECE, |start, s| {
+            let mut found = vec![[0.0; 2]; n];
+            let work = m * m * n * (1 + usize::from(has_rho));
+            fill_pieces_of(work, &mut found, Tuning::PIECE, |start, found| {
                 let mut lanes = vec![[0.0; LANES]; m];
-                for (k, s) in s.chunks_mut(LANES).enumerate() {
+                for (k, found) in found.chunks_mut(LANES).enumerate() {
                     let first = start + k * LANES;
-                    load_lanes(columns, first..first + s.len(), beta, &mut lanes);
+                    load_lanes(columns, first..first + found.len(), beta, &mut lanes);
                     solve_lanes(&lower, 0, &mut lanes);
                     let terms = diag[first..].iter().zip(square_lanes(&lanes));
-                    for (s, (own, overlap)) in s.iter_mut().zip(terms) {
+                    for ([s, _], (own, overlap)) in found.iter_mut().zip(terms) {
                         *s = beta * own - overlap;
                     }
-                }
-            });
-        }
-        for ((rho, s), level) in self.rho.iter_mut().zip(&self.s).zip(&model.levels) {
-            let (beta, lower) = (level.noise.beta, pack_lower(&level.chol));
-            fill_pieces_of(2 * m * m * n, rho, Tuning::PIECE, |start, rho| {
-                let mut lanes = vec![[0.0; LANES]; m];
-                for (k, rho) in rho.chunks_mut(LANES).enumerate() {
-                    let first = start + k * LANES;
-                    load_lanes(columns, first..first + rho.len(), beta, &mut lanes);
-                    solve_lanes(&lower, 0, &mut lanes);
+                    if !has_rho {
+                        continue;
+                    }
                     solve_lanes_transposed(&lower, &mut lanes);
-                    for (lane, rho) in rho.iter_mut().enumerate() {
+                    for (lane, [s, rho]) in found.iter_mut().enumerate() {
                         let weights = lanes.iter().zip(&model.alpha);
                         let shrunk: f64 = weights.map(|(u, a)| a * u[lane] * u[lane]).sum();
-                        *rho = s[first + lane] - shrunk;
+                        *rho = *s - shrunk;
                     }
                 }
             });
+            let both = self.s[l].iter_mut().zip(&found);
+            both.for_each(|(s, found)| *s = found[0]);
+            if let Some(rho) = self.rho.get_mut(l) {
+                let both = rho.iter_mut().zip(&found);
+                both.for_each(|(rho, found)| *rho = found[1]);
+            }
         }
         for (c, q) in self.q.iter_mut().enumerate() {
             let beta = model.levels[model.level_of(c)].noise.beta;
@@ -183,8 +183,9 @@ pub(crate) struct Candidates {
     open: Vec<bool>,
     /// How often each member was added.
     entries: Vec<u8>,
-    /// w of [`Candidates::shift`].
+    /// w of [`Candidates::shift`], and g^T Sigma A Sigma_k.
     work: AlignedColumns,
+    other_work: AlignedColumns,
 }
 
 impl Candidates {
@@ -194,6 +195,7 @@ impl Candidates {
             open: vec![false; set.len()],
             entries: vec![0; set.len()],
             work: AlignedColumns::zeros(set.len()),
+            other_work: AlignedColumns::zeros(set.len()),
         };
         this.refresh(set, model);
         this
@@ -203,8 +205,7 @@ impl Candidates {
     pub(crate) fn refresh(&mut self, set: &WorkingSet, model: &Model) {
         (0..set.len()).for_each(|i| self.set_open(i, true));
         model.active.iter().for_each(|&j| self.set_open(j, false));
-        let active = model.active.iter();
-        let columns: Vec<&[f64]> = active.map(|&j| set.gram.column(j)).collect();
+        let columns = set.columns(&model.active);
         let weights = |mu: &[f64]| mu.iter().copied().zip(columns.iter().copied()).collect();
         let changes: Vec<Vec<_>> = model.outputs.iter().map(|o| weights(&o.mu)).collect();
         let outputs = 0..model.outputs.len();
@@ -307,10 +308,25 @@ impl Candidates {
     /// x = g^T Sigma A Sigma_k and y = (Sigma A Sigma)_kk it adds `c w^2 + 2 c w x - (c^2 y + d) w^2`, where d is the change of
     /// alpha_k times (1 - c Sigma_kk)^2: see [`Update::bend`].
     pub(crate) fn shift(&mut self, set: &WorkingSet, model: &Model, k: usize, update: Update) {
+        let columns = set.columns(&model.active);
         for (l, level) in model.levels.iter().enumerate() {
             let (beta, variance) = (level.noise.beta, level.sigma[(k, k)]);
             let c = update.coefficient(variance);
-            self.combine(set, model, head(&level.sigma, k, model.len()));
+            let covariances = head(&level.sigma, k, model.len());
+            self.work.fill(0.0);
+            if model.complexity > 0.0 {
+                let shrunk = model.shrunk_covariances(k, l);
+                let bend = c + update.bend(variance, shrunk[k]);
+                self.other_work.fill(0.0);
+                let out: [&mut [f64]; 2] = [&mut self.work, &mut self.other_work];
+                add_combinations(&columns, [covariances, &shrunk], out);
+                let products = self.work.iter().zip(self.other_work.iter());
+                for (rho, (w, x)) in self.factors.rho[l].iter_mut().zip(products) {
+                    *rho += beta * beta * w * (bend * w + 2.0 * c * x);
+                }
+            } else {
+                add_combination(&columns, covariances, &mut self.work);
+            }
             for (s, w) in self.factors.s[l].iter_mut().zip(self.work.iter()) {
                 *s += c * beta * beta * (w * w);
             }
@@ -318,24 +334,13 @@ impl Candidates {
                 let by = c * model.outputs[output].mu[k] * beta;
                 axpy(by, &self.work, &mut self.factors.q[output]);
             }
-            if model.complexity > 0.0 {
-                let (w, shrunk) = (self.work.clone(), model.shrunk_covariances(k, l));
-                let bend = c + update.bend(variance, shrunk[k]);
-                self.combine(set, model, &shrunk);
-                let products = w.iter().zip(self.work.iter());
-                for (rho, (w, x)) in self.factors.rho[l].iter_mut().zip(products) {
-                    *rho += beta * beta * w * (bend * w + 2.0 * c * x);
-                }
-            }
         }
     }
 
     /// `sum_j weights_j phi_j^T W phi_i` of every member i, into `work`.
     fn combine(&mut self, set: &WorkingSet, model: &Model, weights: &[f64]) {
-        let active = model.active.iter();
-        let columns: Vec<&[f64]> = active.map(|&j| set.gram.column(j)).collect();
         self.work.fill(0.0);
-        add_combination(&columns, weights, &mut self.work);
+        add_combination(&set.columns(&model.active), weights, &mut self.work);
     }
 
     /// `beta x^T Phi^T phi_i` of every member i at level `l`, with x given for each active function.

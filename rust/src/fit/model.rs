@@ -10,6 +10,7 @@ use crate::fit::settings::{NoisePrecision, OutputNoise};
 use crate::fit::settings::{Rules, check_noise_scale, check_scale, check_units};
 use crate::fit::tuning::{Effort, Tuning};
 use crate::linalg::columns::stride;
+use crate::linalg::gemm::add_combination;
 use crate::linalg::vector::weighted_square;
 use crate::linalg::vector::{axpy, bilinear, dot, head, leading, mirrored, rank_one, sum_of_ln};
 use crate::linalg::{Cholesky, Matrix};
@@ -372,10 +373,11 @@ impl Model {
     /// Column k of Sigma A Sigma at level `l`.
     pub(crate) fn shrunk_covariances(&self, k: usize, l: usize) -> Vec<f64> {
         let (m, sigma) = (self.len(), &self.levels[l].sigma);
+        let columns: Vec<&[f64]> = (0..m).map(|j| head(sigma, j, m)).collect();
+        let own = head(sigma, k, m).iter().zip(&self.alpha);
+        let weights: Vec<f64> = own.map(|(own, alpha)| own * alpha).collect();
         let mut column = vec![0.0; m];
-        for (j, (own, alpha)) in head(sigma, k, m).iter().zip(&self.alpha).enumerate() {
-            axpy(own * alpha, head(sigma, j, m), &mut column);
-        }
+        add_combination(&columns, &weights, &mut column);
         column
     }
 

@@ -4,7 +4,7 @@
 //! no packing is needed, and a run of rows stays in the cache. Every element goes through the same operations wherever it
 //! lies in the product.
 
-use crate::linalg::simd::{Simd, WithSimd, dispatch, vectorised};
+use crate::linalg::simd::{Simd, WithSimd, dispatch};
 use crate::linalg::vector::axpy;
 use crate::parallel::fill_pieces;
 
@@ -209,34 +209,62 @@ pub(crate) fn product(a: TallMatrix<'_>, weights: &[f64], n: usize, n_right: usi
     out
 }
 
-/// `out += sum_j w_j a_j` for columns at least as long as `out`. The terms of each element are added in order.
+/// `out += sum_j w_j a_j` for columns at least as long as `out`, as many as there are weights or columns. The terms of each element are
+/// added in order.
 pub(crate) fn add_combination(columns: &[&[f64]], weights: &[f64], out: &mut [f64]) {
-    dispatch(Combination {
-        columns,
-        weights,
+    add_combinations(columns, [weights], [out]);
+}
+
+/// [`add_combination`] with several weights, which reads the columns once. All weights, and all of `out`, have the same length.
+pub(crate) fn add_combinations<const C: usize>(
+    columns: &[&[f64]],
+    weights: [&[f64]; C],
+    out: [&mut [f64]; C],
+) {
+    let n_terms = columns.len().min(weights[0].len());
+    dispatch(Combinations {
+        columns: &columns[..n_terms],
+        weights: weights.map(|w| &w[..n_terms]),
         out,
     });
 }
 
-vectorised!(Combination { columns: &'a [&'a [f64]], weights: &'a [f64], out: &'a mut [f64] } -> (), |this| {
-    /// Rows whose sums stay in registers while all columns are added.
-    const STRIP: usize = 64;
-    let terms = || this.columns.iter().zip(this.weights);
-    let (strips, rest) = this.out.as_chunks_mut::<STRIP>();
-    let whole = strips.len() * STRIP;
-    for (k, strip) in strips.iter_mut().enumerate() {
-        let mut sums = *strip;
-        for (column, &w) in terms() {
-            for (sum, x) in sums.iter_mut().zip(&column[k * STRIP..(k + 1) * STRIP]) {
-                *sum += w * x;
+struct Combinations<'a, const C: usize> {
+    columns: &'a [&'a [f64]],
+    weights: [&'a [f64]; C],
+    out: [&'a mut [f64]; C],
+}
+
+impl<const C: usize> WithSimd for Combinations<'_, C> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        /// Rows whose sums stay in registers while all columns are added.
+        const STRIP: usize = 64;
+        let n_strips = self.out[0].len() / STRIP;
+        let mut strips = self.out.map(|out| out.as_chunks_mut::<STRIP>());
+        for k in 0..n_strips {
+            let mut sums: [[f64; STRIP]; C] = std::array::from_fn(|c| strips[c].0[k]);
+            for (j, column) in self.columns.iter().enumerate() {
+                let x = &column[k * STRIP..(k + 1) * STRIP];
+                for (sums, weights) in sums.iter_mut().zip(self.weights) {
+                    for (sum, x) in sums.iter_mut().zip(x) {
+                        *sum += weights[j] * x;
+                    }
+                }
+            }
+            for (strip, sums) in strips.iter_mut().zip(sums) {
+                strip.0[k] = sums;
             }
         }
-        *strip = sums;
+        for ((_, rest), weights) in strips.into_iter().zip(self.weights) {
+            for (column, &w) in self.columns.iter().zip(weights) {
+                axpy(w, &column[n_strips * STRIP..][..rest.len()], rest);
+            }
+        }
     }
-    for (column, &w) in terms() {
-        axpy(w, &column[whole..whole + rest.len()], rest);
-    }
-});
+}
 
 #[cfg(test)]
 mod tests {
