@@ -8,8 +8,7 @@
 //! * d Sigma_jj / d x_k = -alpha_k Sigma_jk^2 + alpha_k mu_k D_jk, where the second term is the change of B with the mode;
 //!   D is [`Statistics::variance_drift`].
 //!
-//! With the prior exp(-c tr S), mu_j^2 becomes mu_j^2 - 2 c (Sigma - Sigma A Sigma)_jj; the Jacobian leaves out how the second term
-//! changes with B, so that Newton's method converges linearly there.
+//! With the prior exp(-c tr S), mu_j^2 becomes mu_j^2 - 2 c (Sigma - Sigma A Sigma)_jj: see [`drift_of_sampling_variances`].
 //!
 //! With a Gamma prior of shape a and rate b, `R_j = ln(gamma_j + 2 a) - ln(mu_j^2 + 2 b) - x_j`.
 //!
@@ -160,6 +159,11 @@ fn jacobian(stats: &mut dyn Statistics, model: &Model) -> Result<Matrix> {
     let columns = 0..if complexity > 0.0 { m } else { 0 };
     let squares: Vec<f64> = columns.clone().map(|j| mean_square(model, j)).collect();
     let shrunk: Vec<Vec<f64>> = columns.map(|k| model.shrunk_covariances(k, 0)).collect();
+    let sampling = if complexity > 0.0 {
+        drift_of_sampling_variances(stats, model, &drift, &shrunk)?
+    } else {
+        Matrix::zeros(0, 0)
+    };
     Ok(Matrix::from_fn(m, m, |j, k| {
         let (size, prior) = (mean_size(model, j), model.priors[j]);
         let own = if j == k { sigma[(j, j)] } else { 0.0 };
@@ -167,7 +171,8 @@ fn jacobian(stats: &mut dyn Statistics, model: &Model) -> Result<Matrix> {
         let d_ln_gamma = -alpha[j] * (own + d_variance) / (gamma[j] + 2.0 * prior.shape);
         let d_ln_square = if complexity > 0.0 {
             let d_mean = -2.0 * mu[j] * alpha[k] * mu[k] * sigma[(j, k)];
-            let d_sampling = -2.0 * alpha[k] * sigma[(j, k)] * (sigma[(j, k)] - shrunk[k][j]);
+            let d_sampling = alpha[k] * mu[k] * sampling[(j, k)]
+                - 2.0 * alpha[k] * sigma[(j, k)] * (sigma[(j, k)] - shrunk[k][j]);
             (d_mean - 2.0 * complexity * d_sampling) / (squares[j] + 2.0 * prior.rate)
         } else {
             // d ln(mu^2 + 2 b) = 2 |mu| d |mu| / (mu^2 + 2 b)
@@ -176,6 +181,27 @@ fn jacobian(stats: &mut dyn Statistics, model: &Model) -> Result<Matrix> {
         };
         d_ln_gamma - d_ln_square - if j == k { 1.0 } else { 0.0 }
     }))
+}
+
+/// For `V = Sigma - Sigma A Sigma`, whose change with B is `d V_jj / d x_k = alpha_k mu_k (D_jk - 2 E_jk)`: D - 2 E.
+///
+/// `D_jk = T(u_j, u_j, u_k)` with u_j = Phi Sigma_j and T, linear in each argument, the change of B with the linear predictor.
+/// `E_jk = T(u_j, w_j, u_k)` with w_j = Phi (Sigma A Sigma)_j. Drifts of Sigma + t Sigma A Sigma are cubic in t, with the first coefficient
+/// `2 T(u_j, w_j, u_k) + T(u_j, u_j, w_k)`, of which the second term is D A Sigma.
+fn drift_of_sampling_variances(
+    stats: &mut dyn Statistics,
+    model: &Model,
+    drift: &Matrix,
+    shrunk: &[Vec<f64>],
+) -> Result<Matrix> {
+    let m = model.len();
+    let sigma = model.sigma().view((0, 0), (m, m)).into_owned();
+    let shrunk = Matrix::from_fn(m, m, |j, k| shrunk[k][j]);
+    let mut of = |s: &Matrix| stats.variance_drift(&model.active, model.reference(), s);
+    let odd = (of(&(&sigma + &shrunk))? - of(&(&sigma - &shrunk))?) * 0.5;
+    let first = odd - of(&shrunk)?;
+    let weighted = Matrix::from_fn(m, m, |j, k| drift[(j, k)] * model.alpha[k]);
+    Ok(drift - first + weighted * sigma)
 }
 
 /// The step d with `R + J d = 0` in the free rows and d = `given` in the others; `None` if that system is singular.
@@ -511,9 +537,10 @@ mod tests {
     }
 
     /// The mode at these alphas of a model with one column for each of three classes, and a second one for the first.
-    fn at(stats: &mut SoftmaxStatistics<'_>, alphas: &[f64]) -> Model {
+    fn at(stats: &mut SoftmaxStatistics<'_>, alphas: &[f64], complexity: f64) -> Model {
         let deviance = stats.deviance(&[], &[]).unwrap();
         let mut model = Model::empty(&[NoisePrecision::fixed(1.0)], Gamma::FLAT, &[deviance], 0.0);
+        model.complexity = complexity;
         let functions = [0, K + 2, 2 * K + 3, 3];
         model.fill(&functions, &[1.0; 4], &Priors::default(), None);
         find_mode(stats, &mut model).unwrap();
@@ -529,14 +556,17 @@ mod tests {
         let target: Vec<f64> = (0..N).map(|i| ((i * i + i / 7) % CLASSES) as f64).collect();
         let mut stats = SoftmaxStatistics::new(&design, &target, None).unwrap();
         let alphas = [0.5, 2.0, 8.0, 1.0];
-        let model = at(&mut stats, &alphas);
-        let expected = jacobian(&mut stats, &model).unwrap();
         let h: f64 = 1e-4;
-        for b in 0..alphas.len() {
+        for (complexity, b) in [0.0, 0.005]
+            .into_iter()
+            .flat_map(|c| (0..4).map(move |b| (c, b)))
+        {
+            let model = at(&mut stats, &alphas, complexity);
+            let expected = jacobian(&mut stats, &model).unwrap();
             let mut moved = |factor: f64| {
                 let mut there = alphas;
                 there[b] *= factor;
-                Residual::of(&at(&mut stats, &there)).values
+                Residual::of(&at(&mut stats, &there, complexity)).values
             };
             let (up, down) = (moved(h.exp()), moved((-h).exp()));
             for a in 0..alphas.len() {
