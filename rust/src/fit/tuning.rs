@@ -194,6 +194,9 @@ impl Tuning {
     pub(crate) const MAX_INITIAL_GAIN: f64 = 2.0;
     /// Working sets of a fit, and linearisations on one of them. Most fits need two or three. Halved or doubled: no change.
     pub(crate) const MAX_WORKING_SETS: usize = 12;
+    /// A working set of another likelihood than the Gaussian that gains more than this many nats is followed by one more, and the fixed
+    /// point is left for later.
+    pub(crate) const MAX_FINAL_GAIN: f64 = 0.5;
     /// Alternations of mode and alphas between two passes over the dictionary. Halved: -4.0 to 0 nats, -2% steps; doubled:
     /// no change.
     pub(crate) const MAX_ALTERNATIONS: usize = 3;

@@ -76,6 +76,7 @@ impl Fit<'_, '_> {
     ) -> Result<Status, Stop> {
         let mut rounds = WorkingSetRounds {
             max: max_working_sets,
+            highest: self.model.log_posterior(),
             ..WorkingSetRounds::default()
         };
         let mut fine = false;
@@ -83,7 +84,9 @@ impl Fit<'_, '_> {
             let refined = if fine {
                 Some(self.solve_fixed_point(self.rules.tol)?)
             } else {
-                self.approach_fixed_point(rounds.made > 0 && rounds.max > 0)?
+                // Otherwise the next pass will find more.
+                let nearly_done = rounds.gained <= Tuning::MAX_FINAL_GAIN;
+                self.approach_fixed_point(rounds.made > 0 && rounds.max > 0 && nearly_done)?
             };
             let in_rounds = !fine && rounds.made < rounds.max;
             let exchanging = in_rounds
@@ -92,6 +95,12 @@ impl Fit<'_, '_> {
             self.refresh()?;
             let gains = self.dictionary.has_gain(self.model);
             self.record(Action::Mode, None)?;
+            let evidence = self.model.log_posterior();
+            rounds.gained = evidence - rounds.highest;
+            rounds.highest = rounds.highest.max(evidence);
+            if in_rounds && rounds.made > 0 && rounds.gained > Tuning::MAX_FINAL_GAIN {
+                rounds.max += 1;
+            }
             good.clone_from(self.model);
             if in_rounds && (gains || exchanging) {
                 fine = self.next_round(&mut rounds, gains, exchanging)?;
@@ -174,7 +183,7 @@ impl Fit<'_, '_> {
         rounds.made += 1;
         let before = self.model.active.clone();
         let searching = rounds.made <= Tuning::MAX_LAPLACE_SEARCHES;
-        let limit = Tuning::SAMPLE_SIZE / 4;
+        let limit = Tuning::SAMPLE_SIZE / 2;
         let mut members = self.dictionary.best_candidates(self.model, limit);
         members.extend(self.dictionary.near_candidates(self.model, limit));
         if searching || exchanging {
@@ -244,7 +253,12 @@ impl Fit<'_, '_> {
 #[derive(Default)]
 struct WorkingSetRounds {
     made: usize,
+    /// Rises by one with each round that gains much.
     max: usize,
+    /// The highest evidence at a pass over the dictionary. One round may lower what another one gains.
+    highest: f64,
+    /// By how many nats the last pass was above those before.
+    gained: f64,
     /// The active set for which the last working set had substitutes.
     substituted: Vec<usize>,
 }
