@@ -11,6 +11,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from sklearn.utils import assert_all_finite, check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -38,8 +39,8 @@ class KnownNoise:
 class Training:
     """Checked training data, without the rows of zero weight."""
 
-    #: N x d, float64, C order.
-    X: FloatArray
+    #: N x d, float64, C order; or a sparse matrix of compressed rows, or a linear operator.
+    X: Any
     #: Length N: floats for regression (N x C with several outputs), labels as given for classification.
     y: NDArray[Any]
     #: Length N and positive, or None if every row counts once.
@@ -58,7 +59,8 @@ class Training:
 
     def at(self, rows: IntArray) -> FloatArray:
         """Return these rows of X, numbered as in the given data."""
-        return self.X[np.searchsorted(self.rows, rows)]
+        found: FloatArray = self.X[np.searchsorted(self.rows, rows)]
+        return found
 
 
 def check_training(
@@ -82,13 +84,13 @@ def check_training(
     with naming("y"):
         outputs = hasattr(estimator, "shared_noise")
         target = _check_target(y, labels=estimator._labels, outputs=outputs)
-    n = len(values)
+    n = values.shape[0]
     if len(target) != n:
         raise ValueError(f"X and y must have the same number of rows, got {n} and {len(target)}")
     weights = check_weights(sample_weight, n)
     rows = np.arange(n) if weights is None else np.flatnonzero(weights)
     if len(rows) < n and weights is not None:
-        values, target, weights = values[rows], target[rows], weights[rows]
+        values, target, weights = _rows_of(values, rows), target[rows], weights[rows]
     if weights is not None and (weights == 1.0).all():
         weights = None
     known = None
@@ -196,8 +198,13 @@ def _columns(name: str, y: ArrayLike, *, several: bool) -> NDArray[Any]:
     return values
 
 
-def check_X(estimator: Any, X: ArrayLike, *, reset: bool) -> FloatArray:
-    """Check X and return it as finite float64 in C order; a view where it already is that."""
+def check_X(estimator: Any, X: ArrayLike, *, reset: bool) -> Any:
+    """Check X and return it as finite float64 in C order; a view where it already is that.
+
+    Of an estimator of columns X may be a sparse matrix or a linear operator, which it stays.
+    """
+    if is_unstored(X):
+        return _check_unstored(estimator, X, reset=reset)
     with naming("X"):
         if _is_checked(X, 2):
             if reset:
@@ -210,6 +217,59 @@ def check_X(estimator: Any, X: ArrayLike, *, reset: bool) -> FloatArray:
         with naming_column("X", X):
             values = validate_data(estimator, X, reset=reset, dtype="numeric", order="C")
             return check_finite("X", values, PLAIN)
+
+
+def is_operator(X: Any) -> bool:
+    """Tell whether X is a `scipy.sparse.linalg.LinearOperator`."""
+    return hasattr(X, "rmatvec") and hasattr(X, "matmat")
+
+
+def is_unstored(X: Any) -> bool:
+    """Tell whether X is a sparse matrix or a linear operator."""
+    return sparse.issparse(X) or is_operator(X)
+
+
+def _check_unstored(est: Any, X: Any, *, reset: bool) -> Any:
+    """Check X and return it as a float64 matrix of compressed rows, or the operator."""
+    if hasattr(est, "kernel"):
+        raise TypeError(
+            "X is a sparse matrix or a linear operator, but kernels need rows: give X.toarray(), or take "
+            "SparseBayesRegressor or SparseBayesClassifier, whose basis functions are the columns of X"
+        )
+    if not is_operator(X):
+        with naming("X"):
+            return validate_data(est, X, reset=reset, accept_sparse="csr", dtype=np.float64)
+    if len(X.shape) != 2 or 0 in X.shape or np.dtype(X.dtype or float).kind not in "fiub":
+        raise ValueError(f"X must be a real linear operator with rows and columns, got {X!r}")
+    if reset:
+        est.n_features_in_ = X.shape[1]
+        est.__dict__.pop("feature_names_in_", None)
+    elif X.shape[1] != est.n_features_in_:
+        raise ValueError(
+            f"X has {X.shape[1]} columns, but {type(est).__name__} was fitted with {est.n_features_in_}"
+        )
+    return X
+
+
+def _rows_of(X: Any, rows: IntArray) -> Any:
+    """Return these rows of a table, a sparse matrix or a linear operator."""
+    if not is_operator(X):
+        return X[rows]
+    from scipy.sparse.linalg import LinearOperator  # slow, and loaded by who has an operator
+
+    def spread(values: FloatArray) -> FloatArray:
+        whole = np.zeros((X.shape[0], *values.shape[1:]))
+        whole[rows] = values
+        return whole
+
+    return LinearOperator(
+        (len(rows), X.shape[1]),
+        matvec=lambda w: X.matvec(w)[rows],
+        rmatvec=lambda r: X.rmatvec(spread(r)),
+        matmat=lambda w: X.matmat(w)[rows],
+        rmatmat=lambda r: X.rmatmat(spread(r)),
+        dtype=X.dtype,
+    )
 
 
 def check_finite(name: str, values: NDArray[Any], requirements: Any = ()) -> FloatArray:

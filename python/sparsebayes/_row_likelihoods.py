@@ -41,7 +41,7 @@ class Targets:
 class RowLikelihood:
     """The distribution of a target t given its linear predictor eta.
 
-    The three functions of (eta, t) are plain NumPy: certificates use them instead of the core.
+    The functions of (eta, t) are plain NumPy: certificates use them instead of the core.
     """
 
     #: Its name in the core and as an argument.
@@ -52,6 +52,8 @@ class RowLikelihood:
     #: First derivative of the log likelihood in eta, and minus the second.
     slope: Callable[[FloatArray, FloatArray], FloatArray]
     curvature: Callable[[FloatArray, FloatArray], FloatArray]
+    #: Derivative of the curvature.
+    skew: Callable[[FloatArray, FloatArray], FloatArray]
     #: Whether ``scheme="variational"`` has a quadratic lower bound of the likelihood.
     has_bound: bool = False
     #: None for the Gaussian, whose noise variance is estimated, and for class labels.
@@ -123,6 +125,7 @@ _LIKELIHOODS = (
         log_likelihood=lambda eta, t: -0.5 * (np.log(2.0 * np.pi) + (t - eta) ** 2),
         slope=lambda eta, t: t - eta,
         curvature=lambda eta, t: np.ones_like(eta),
+        skew=lambda eta, t: np.zeros_like(eta),
         has_bound=True,
     ),
     # P(t = 1) = 1 / (1 + exp(-eta)); t may lie between 0 and 1.
@@ -132,6 +135,7 @@ _LIKELIHOODS = (
         log_likelihood=lambda eta, t: -t * np.logaddexp(0.0, -eta) - (1.0 - t) * np.logaddexp(0.0, eta),
         slope=lambda eta, t: t * expit(-eta) - (1.0 - t) * expit(eta),
         curvature=lambda eta, t: expit(-eta) * expit(eta),
+        skew=lambda eta, t: expit(-eta) * expit(eta) * (expit(-eta) - expit(eta)),
         has_bound=True,
     ),
     # Counts of mean exp(eta).
@@ -141,6 +145,7 @@ _LIKELIHOODS = (
         log_likelihood=lambda eta, t: t * eta - _exp(eta) - gammaln(t + 1.0),
         slope=lambda eta, t: t - _exp(eta),
         curvature=lambda eta, t: _exp(eta),
+        skew=lambda eta, t: _exp(eta),
         targets=Targets(
             must_be="not be negative",
             is_valid=lambda y: bool((y >= 0.0).all()),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from .._arrays import Training, check_sizes, check_square, distinct_rows, naming
+from .._arrays import Training, check_sizes, check_square, distinct_rows, is_operator, naming
 from .._checks import PLAIN, check_flag, check_n_jobs, column_means
 from .._types import FloatArray, IntArray
 from ..kernels import Kernel, Linear
@@ -35,6 +35,7 @@ from .design import (
     kernel_design,
     matrix,
 )
+from .unstored import as_table, with_columns
 
 if TYPE_CHECKING:
     from .statistics import SufficientStatistics
@@ -158,11 +159,11 @@ class Basis:
         self, active: IntArray, X: FloatArray, n_threads: int | None, extra: FloatArray | None = None
     ) -> FloatArray:
         """Return the functions of these names at the rows X, (n, n_active); ``extra``: their columns."""
-        phi, columns = np.ones((len(X), len(active))), self.column_of(active)
+        phi, columns = np.ones((X.shape[0], len(active))), self.column_of(active)
         if self.n_columns > 0:
             used = columns[columns >= 0]
             extra = columns_at(self.extra, X, self.n_columns) if extra is None else extra
-            phi[:, columns >= 0] = extra[:, used] - self.offset[used]
+            phi[:, columns >= 0] = as_table(extra[:, used]) - self.offset[used]
         if self.n_blocks > 0:
             block, row = np.divmod(active, self.size)
         if self.precomputed:
@@ -172,6 +173,11 @@ class Basis:
                 centres = self.centres[np.searchsorted(self.kept, row[inside])]
                 phi[:, inside] = evaluate(kernel, X, centres, n_threads)
         return phi
+
+    def rows(self, active: IntArray, X: Any) -> Any:
+        """Return rows that can be sliced: of a linear operator the columns of these functions."""
+        columns = self.column_of(active)
+        return with_columns(X, columns[columns >= 0]) if is_operator(X) else X
 
     def summed(self, X: FloatArray, shift: FloatArray, n_threads: int | None) -> FloatArray:
         """Return all functions but the bias; ``shift`` is subtracted from the columns."""

@@ -112,6 +112,7 @@ class Estimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = not hasattr(self, "kernel")
         tags.input_tags.pairwise = is_precomputed(getattr(self, "kernel", None))
         return tags
 

@@ -18,6 +18,7 @@ from .._arrays import (
     check_training,
     check_X,
     first_of_equal,
+    is_unstored,
     learn_classes,
     naming,
 )
@@ -38,6 +39,7 @@ from .._data.chunks import Chunks, Rows, are_chunks, located, open_chunks
 from .._data.design import core_kernels
 from .._data.out_of_core import Survey, basis_after, gather
 from .._data.statistics import SufficientStatistics, check_memory_limit, check_room, in_words
+from .._data.unstored import ColumnStatistics
 from .._hyper import LearningData, learn
 from .._progress import ReadReporter
 from .._types import FloatArray, Settings
@@ -136,7 +138,7 @@ def build(est: Any, rows: Training | Chunks) -> Iterable[Task]:
     """Return the dictionary and its fits; if kernels are learned several dictionaries, the best first."""
     settings = check_settings(est)
     if isinstance(rows, Training):
-        return _in_memory(est, rows, settings)
+        return (_of_columns if is_unstored(rows.X) else _in_memory)(est, rows, settings)
     publish_features(est, rows.n_features, rows.names)
     if est._labels:
         return [_by_passes(est, rows, settings)]
@@ -171,6 +173,8 @@ def add_rows(est: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Task, Suffic
     """Return the fit of all rows so far and these, for ``partial_fit``, and their sums."""
     settings = check_settings(est)
     before: SufficientStatistics | None = getattr(est, "_statistics", None)
+    if is_unstored(X):
+        raise TypeError("X must be a table for partial_fit, which keeps the products of all columns; use fit")
     values = check_X(est, X, reset=before is None)
     target, weights = check_chunk_targets("y", y, sample_weight, len(values))
     d = values.shape[1]
@@ -222,6 +226,33 @@ def _in_memory(est: Any, training: Training, settings: Settings) -> Iterator[Tas
                 ]
             of_rows = (design.n_basis, summary, training, shift)
             yield Task(basis, likelihood, own, fits, *of_rows, least_evidence=least_evidence)
+
+
+def _of_columns(est: Any, training: Training, settings: Settings) -> Iterator[Task]:
+    """Return the fits of columns of a sparse matrix or a linear operator."""
+    what = "X is a sparse matrix or a linear operator"
+    likelihood: Likelihood = est._likelihood_of(training.y)
+    if likelihood.name == "multinomial":
+        raise ValueError(f"multi_class must be 'ovr' where {what}; got 'softmax'")
+    if training.noise is not None or training.y.ndim == 2:
+        raise ValueError(f"{what}: y must have one column, and y_std be None; or give X.toarray()")
+    check_single(est, settings)
+    if settings.scheme == "variational":
+        raise ValueError(f"scheme must not be 'variational' where {what}")
+    offset = _offset_of(est, training, likelihood, settings) if settings.flat_intercept else 0.0
+    basis = basis_of(est, without_rows(est.n_features_in_), stored=False)
+    settings = with_unpenalized(est, basis, settings, likelihood.name)
+    options: Any = settings.of_one_target() | {"n_centred": basis.n_centred}
+
+    def fit(target: FloatArray, callback: Any) -> _core.Posterior:
+        rows = ColumnStatistics(
+            training.X, target - offset, training.weights, likelihood.name, bias=basis.bias
+        )
+        return _core.fit_provider(rows, callback=callback, **options)
+
+    fits: list[Any] = [partial(fit, target) for target in likelihood.targets(training.y)]
+    summary = RowSummary.of(training)
+    yield Task(basis, likelihood, settings, fits, basis.n_basis, summary, training, offset, shift=0.0)
 
 
 def with_unpenalized(est: Any, basis: Basis, settings: Settings, likelihood: Name) -> Settings:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax, logsumexp, ndtri
 from sklearn.utils.validation import check_is_fitted
 
-from .._arrays import Training
+from .._arrays import Training, is_unstored
 from .._data.basis import Basis, block_rows
 from .._row_likelihoods import ROW_LIKELIHOODS, RowLikelihood
 from .._types import FloatArray, IntArray
@@ -167,7 +167,7 @@ class LeaveOneOut:
 
 def leave_one_out(est: Any, basis: Basis, training: Training, n_threads: int | None) -> LeaveOneOut:
     """Return the leave-one-out predictions of a fit whose posterior is already published."""
-    X, likelihood, counts = training.X, est._likelihood, training.counts
+    X, likelihood, counts = basis.rows(est.active_, training.X), est._likelihood, training.counts
     classifies, softmax = isinstance(likelihood, Classes), likelihood.name == "multinomial"
     t = np.column_stack(likelihood.targets(training.y)) if classifies else training.y
     noise = getattr(est, "noise_variance_", 1.0)
@@ -176,18 +176,19 @@ def leave_one_out(est: Any, basis: Basis, training: Training, n_threads: int | N
         precisions = _column(training.weights) / _column(counts)
         noise = noise * training.noise.variance / precisions
     parts, height = [], block_rows(basis.n_blocks + est.mu_.size + (est.alpha_.size if softmax else 0))
-    assert basis.columns is not None
+    columns, n = None if is_unstored(X) else basis.columns, X.shape[0]
     with np.errstate(all="ignore"):
-        for start in range(0, len(X), height):
+        for start in range(0, n, height):
             at = slice(start, start + height)
-            phi = basis.functions(est.active_, X[at], n_threads, basis.columns[at])
+            own = None if columns is None else columns[at]
+            phi = basis.functions(est.active_, X[at], n_threads, own)
             parts.append(
                 _softmax(est, phi, t[at], None if counts is None else counts[at])
                 if softmax
                 else moments_at(est, phi)
             )
     m, v = parts[0] if len(parts) == 1 else (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    rows = slice(None) if len(X) == training.n_samples else training.rows
+    rows = slice(None) if n == training.n_samples else training.rows
     return LeaveOneOut(likelihood, est._variational, rows, training.n_samples, counts, t, noise, m, v)
 
 

@@ -15,10 +15,11 @@ from numpy.typing import ArrayLike
 from scipy.special import log_softmax, logsumexp
 from sklearn.utils.validation import check_is_fitted
 
-from .._arrays import check_training, check_X
+from .._arrays import check_training, check_X, is_unstored
 from .._checks import check_choice, check_n_jobs, check_predictions, check_prior, check_settings
 from .._data.basis import output_weights
 from .._data.chunks import located, release
+from .._data.unstored import as_table, columns_of
 from .._types import FloatArray, IntArray, OutputsProblem, PerRow, Problem
 from .growth import growths
 
@@ -39,9 +40,9 @@ def by_blocks(
                 parts.append(by_blocks(est, rows, predict, n_rows))
             release(X)
     else:
-        values = check_X(est, X, reset=False)
+        values = est._basis.rows(est.active_, check_X(est, X, reset=False))
         with np.errstate(over="ignore", invalid="ignore"):  # `check_predictions` reports it
-            for start in range(0, len(values), n_rows):
+            for start in range(0, values.shape[0], n_rows):
                 parts.append(predict(values[start : start + n_rows]))
     found = tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     check_predictions(*found)
@@ -152,10 +153,12 @@ def problems(
         raise ValueError(f"y must be the training data, with {n_outputs[0]} outputs; got {n_outputs[1]}")
     if np.any(est._offset):
         training = replace(training, y=training.y - est._offset)
+    if is_unstored(training.X):  # for certificates of small problems
+        training = replace(training, X=as_table(columns_of(training.X, np.arange(training.X.shape[1]))))
     Phi = est._basis.dense(est, training)
     columns = est._basis.whole(est, training).layout.columns(est.active_)
     likelihood, noise = est._likelihood, training.noise
-    weight = len(training.X) if training.weights is None else float(training.weights.sum())
+    weight = len(training.y) if training.weights is None else float(training.weights.sum())
     complexity = check_settings(est).complexity_for(weight, Phi.shape[1])
     if training.y.ndim == 2:
         yield OutputsProblem(

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from .._arrays import Training
+from .._arrays import Training, is_unstored
 from .._data.basis import learns_kernel
 from .._data.design import evaluate
 from .._types import FloatArray, IntArray
@@ -82,9 +82,9 @@ class RowSummary:
     @classmethod
     def of(cls, training: Training) -> RowSummary:
         """Return the summary of rows in memory."""
-        n_rows = len(training.X)
+        n_rows = len(training.y)
         weight = n_rows if training.weights is None else float(training.weights.sum())
-        return cls(n_rows, weight, training.X, training.y)
+        return cls(n_rows, weight, None if is_unstored(training.X) else training.X, training.y)
 
     @property
     def size(self) -> float | None:

@@ -1,0 +1,165 @@
+"""Sums over rows whose basis functions are the columns of a sparse matrix or of a linear operator.
+
+Neither is stored as a table: columns are made a few at a time, as a fit asks for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from scipy import sparse
+
+from .._arrays import is_operator
+from .._row_likelihoods import ROW_LIKELIHOODS
+from .._types import FloatArray, IntArray, Likelihood
+from ..providers import Functions, PyStatistics
+
+if TYPE_CHECKING:
+    from scipy.sparse.linalg import LinearOperator
+
+#: Numbers in memory for some columns of an operator.
+_BLOCK: Final = 1 << 22
+
+
+def columns_of(X: Any, js: IntArray) -> Any:
+    """Return columns of a sparse matrix, sparse, or of an operator, as a table; finite numbers."""
+    if not is_operator(X):
+        return X[:, js]
+    units = np.zeros((X.shape[1], len(js)))
+    units[js, np.arange(len(js))] = 1.0
+    columns = np.asarray(X.matmat(units), dtype=np.float64)
+    if not np.isfinite(columns).all():
+        raise ValueError("X must be an operator with finite columns; got nan or infinity")
+    return columns
+
+
+def with_columns(X: LinearOperator, js: IntArray) -> Any:
+    """Return a sparse matrix of the shape of an operator that has these of its columns."""
+    columns = columns_of(X, js)
+    n, m = columns.shape
+    rows, places = np.tile(np.arange(n), m), np.repeat(js, n)
+    return sparse.csr_array((columns.T.ravel(), (rows, places)), shape=X.shape)
+
+
+def as_table(values: Any) -> FloatArray:
+    """Return a sparse matrix or a table as a table."""
+    return np.asarray(values.toarray() if sparse.issparse(values) else values, dtype=np.float64)
+
+
+class ColumnStatistics(PyStatistics):
+    """The provider of these rows; the first function is constant with ``bias``."""
+
+    def __init__(
+        self, X: Any, target: FloatArray, weights: FloatArray | None, likelihood: Likelihood, *, bias: bool
+    ) -> None:
+        self.likelihood, self.n_basis = likelihood, X.shape[1] + bias
+        self._row = ROW_LIKELIHOODS[likelihood]
+        self._X = X if is_operator(X) else X.tocsc()
+        self._target = np.asarray(target, np.float64)
+        self._weights = np.ones(len(target)) if weights is None else weights
+        self._bias = int(bias)
+        self._squares: FloatArray | None = None
+
+    def target_moments(self, centre: float) -> FloatArray:
+        v, t = self._weights, self._target - centre
+        return np.array([v.sum(), v @ t, v @ t**2])
+
+    def sweep(
+        self, active: Functions, mu: FloatArray, wanted: Functions
+    ) -> tuple[float, FloatArray, FloatArray, FloatArray]:
+        deviance, r, w = self._at(active, mu)
+        gram = np.empty((self.n_basis, len(wanted)))
+        for part, columns in self._blocks(wanted):
+            gram[:, part] = self._products(self._weighted(columns, w))
+        return deviance, self._products(r), self._diagonal(w), gram
+
+    def among(self, active: Functions, mu: FloatArray, js: Functions) -> tuple[float, FloatArray, FloatArray]:
+        deviance, r, w = self._at(active, mu)
+        columns = self._columns(js)
+        gram = as_table(columns.T @ self._weighted(columns, w))
+        return deviance, np.asarray(columns.T @ r), gram
+
+    def gradient(self, active: Functions, mu: FloatArray) -> tuple[float, FloatArray]:
+        deviance, r, _ = self._at(active, mu)
+        if is_operator(self._X):
+            return deviance, self._products(r)[active]
+        return deviance, np.asarray(self._columns(active).T @ r)
+
+    def deviance(self, active: Functions, mu: FloatArray) -> float:
+        return self._deviance(self._eta(active, mu))
+
+    def variance_drift(self, active: Functions, mu: FloatArray, sigma: FloatArray) -> FloatArray:
+        skew = self._weights * self._row.skew(self._eta(active, mu), self._target)
+        T = np.asarray(self._columns(active) @ sigma)
+        return np.asarray((T**2).T @ (skew[:, np.newaxis] * T))
+
+    def _eta(self, active: Functions, mu: FloatArray) -> FloatArray:
+        if len(active) == 0:
+            return np.zeros(len(self._target))
+        if is_operator(self._X):
+            weights = np.zeros(self.n_basis)
+            weights[active] = mu
+            return np.asarray(self._X.matvec(weights[self._bias :]) + weights[: self._bias].sum())
+        return np.asarray(self._columns(active) @ mu)
+
+    def _at(self, active: Functions, mu: FloatArray) -> tuple[float, FloatArray, FloatArray]:
+        """Return the deviance, and the derivatives r and w."""
+        eta, t, v = self._eta(active, mu), self._target, self._weights
+        return self._deviance(eta), v * self._row.slope(eta, t), v * self._row.curvature(eta, t)
+
+    def _deviance(self, eta: FloatArray) -> float:
+        if self.likelihood == "gaussian":
+            return float(self._weights @ (self._target - eta) ** 2)
+        return -2.0 * float(self._weights @ self._row.log_likelihood(eta, self._target))
+
+    def _columns(self, js: Functions) -> Any:
+        """Return these functions, (n, len(js)), sparse or as a table."""
+        own = js >= self._bias
+        columns = columns_of(self._X, js[own] - self._bias)
+        if own.all():
+            return columns
+        # The constant function comes last, and may be asked for several times.
+        place = np.where(own, np.cumsum(own) - 1, columns.shape[1])
+        ones = np.ones((len(self._target), 1))
+        if not sparse.issparse(columns):
+            return np.hstack([columns, ones])[:, place]
+        return sparse.hstack([columns, sparse.csc_array(ones)], format="csc")[:, place]
+
+    def _blocks(self, js: Functions) -> Iterator[tuple[slice, Any]]:
+        """Yield the functions js, a few at a time."""
+        height = max(1, _BLOCK // max(self._X.shape))
+        for start in range(0, len(js), height):
+            part = slice(start, start + height)
+            yield part, self._columns(js[part])
+
+    @staticmethod
+    def _weighted(columns: Any, w: FloatArray) -> Any:
+        """Return rows multiplied by w."""
+        if sparse.issparse(columns):
+            return sparse.diags_array(w) @ columns
+        return w[:, np.newaxis] * columns
+
+    def _products(self, values: Any) -> FloatArray:
+        """Return the products of all functions with a vector or columns."""
+        if not is_operator(self._X):
+            products = as_table(self._X.T @ values)
+        elif values.ndim == 1:
+            products = np.asarray(self._X.rmatvec(values))
+        else:
+            products = np.asarray(self._X.rmatmat(as_table(values)))
+        if self._bias == 0:
+            return products
+        sums = np.asarray(values.sum(axis=0))
+        return np.concatenate([sums.reshape(1, *products.shape[1:]), products])
+
+    def _diagonal(self, w: FloatArray) -> FloatArray:
+        """Return the sums of squares of all functions with these weights."""
+        if self.likelihood == "gaussian" and self._squares is not None:
+            return self._squares
+        squares = np.empty(self.n_basis)
+        for part, columns in self._blocks(np.arange(self.n_basis)):
+            squares[part] = (columns.multiply(columns) if sparse.issparse(columns) else columns**2).T @ w
+        self._squares = squares
+        return squares
