@@ -139,7 +139,7 @@ bench: ## Run the Rust benchmarks
 bench-peers: install ## Compare time and evidence with libsvm, fastrvm and ARDRegression (docs/notebook/peers.md)
 	$(BIN)/python benches/python/bench_peers.py
 
-bench-grid: install ## Compare time with libsvm for many numbers of rows and inputs
+bench-grid: install ## Compare time with libsvm and oneDAL for many numbers of rows and inputs
 	$(BIN)/python benches/python/bench_grid.py
 
 bench-tipping2001: install ## Reproduce the tables of Tipping (2001); SPARSEBAYES_DATA is the folder of data files

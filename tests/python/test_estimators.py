@@ -79,7 +79,7 @@ def test_tags_describe_the_estimators():
     assert get_tags(SparseBayesRegressor(fit_intercept=False, likelihood="poisson")).target_tags.positive_only
     for kind in ESTIMATORS:
         assert get_tags(kind()).target_tags.required
-        assert not get_tags(kind()).input_tags.sparse
+        assert get_tags(kind()).input_tags.sparse == (not hasattr(kind(), "kernel"))
 
 
 def test_cross_validation_slices_precomputed_kernels(surface):

@@ -153,6 +153,7 @@ def test_what_needs_a_table_says_so(form):
         (lambda: SparseBayesRegressor().partial_fit(form(X), y), TypeError, "partial_fit"),
         (lambda: SparseBayesRegressor().fit(form(X), np.column_stack([y, y])), ValueError, "one column"),
         (lambda: SparseBayesRegressor().fit(form(X), y, y_std=np.ones(N)), ValueError, "y_std"),
+        (lambda: SparseBayesRegressor(checkpoint="x.npz").fit(form(X), y), ValueError, "checkpoint"),
         (lambda: SparseBayesRegressor(scheme="variational").fit(form(X), y), ValueError, "variational"),
         (
             lambda: SparseBayesClassifier(multi_class="softmax").fit(form(X), np.arange(N) % 3),

@@ -112,7 +112,9 @@ class Estimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = not hasattr(self, "kernel")
+        # These need all columns at once.
+        dense = {"variational", "softmax"} & {getattr(self, "scheme", ""), getattr(self, "multi_class", "")}
+        tags.input_tags.sparse = not hasattr(self, "kernel") and not dense
         tags.input_tags.pairwise = is_precomputed(getattr(self, "kernel", None))
         return tags
 

@@ -239,6 +239,8 @@ def _of_columns(est: Any, training: Training, settings: Settings) -> Iterator[Ta
     check_single(est, settings)
     if settings.scheme == "variational":
         raise ValueError(f"scheme must not be 'variational' where {what}")
+    if getattr(est, "checkpoint", None) is not None:
+        raise ValueError(f"checkpoint must be None where {what}; got {est.checkpoint!r}")
     offset = _offset_of(est, training, likelihood, settings) if settings.flat_intercept else 0.0
     basis = basis_of(est, without_rows(est.n_features_in_), stored=False)
     settings = with_unpenalized(est, basis, settings, likelihood.name)

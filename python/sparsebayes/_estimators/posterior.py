@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from scipy.special import log_softmax, logsumexp
 from sklearn.utils.validation import check_is_fitted
 
-from .._arrays import check_training, check_X, is_unstored
+from .._arrays import check_training, check_X, is_operator, is_unstored
 from .._checks import check_choice, check_n_jobs, check_predictions, check_prior, check_settings
 from .._data.basis import output_weights
 from .._data.chunks import located, release
@@ -40,7 +40,9 @@ def by_blocks(
                 parts.append(by_blocks(est, rows, predict, n_rows))
             release(X)
     else:
-        values = est._basis.rows(est.active_, check_X(est, X, reset=False))
+        values = check_X(est, X, reset=False)
+        if is_operator(values):
+            values = est._basis.rows(est.active_, values)
         with np.errstate(over="ignore", invalid="ignore"):  # `check_predictions` reports it
             for start in range(0, values.shape[0], n_rows):
                 parts.append(predict(values[start : start + n_rows]))

@@ -5,7 +5,6 @@ use crate::data::{Facts, GramAndGradient, Statistics, Sweep};
 use crate::fit::evidence::Priors;
 use crate::fit::model::{Candidate, Model};
 use crate::linalg::Matrix;
-use crate::linalg::gemm::add_combination;
 use crate::linalg::symmetric::SymmetricMatrix;
 use crate::linalg::vector::{axpy, dot};
 
@@ -164,14 +163,18 @@ impl WorkingSet {
 
     /// phi_j^T W (t - Phi mu) of members `js`, one output after the other.
     fn residual_products(&self, js: &[usize], active: &[usize], mu: &[f64]) -> Vec<f64> {
-        let (columns, m) = (self.columns(active), active.len());
-        let of_output = |c: usize| {
-            let mut all = self.projections_of(c).to_vec();
-            let minus: Vec<f64> = mu[c * m..][..m].iter().map(|mu| -mu).collect();
-            add_combination(&columns, &minus, &mut all);
-            js.iter().map(move |&j| all[j]).collect::<Vec<f64>>()
-        };
-        (0..self.target_sq.len()).flat_map(of_output).collect()
+        let (n, m) = (js.len(), active.len());
+        let mut found = vec![0.0; n * self.target_sq.len()];
+        let mut products = Vec::with_capacity(m);
+        for (k, &j) in js.iter().enumerate() {
+            let column = self.gram.column(j);
+            products.clear();
+            products.extend(active.iter().map(|&i| column[i]));
+            for (c, found) in found.chunks_exact_mut(n).enumerate() {
+                found[k] = self.projections_of(c)[j] - dot(&products, &mu[c * m..][..m]);
+            }
+        }
+        found
     }
 }
 

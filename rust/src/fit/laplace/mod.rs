@@ -84,9 +84,10 @@ impl Fit<'_, '_> {
             let refined = if fine {
                 Some(self.solve_fixed_point(self.rules.tol)?)
             } else {
-                // Otherwise the next pass will find more.
-                let nearly_done = rounds.gained <= Tuning::MAX_FINAL_GAIN;
-                self.approach_fixed_point(rounds.made > 0 && rounds.max > 0 && nearly_done)?
+                // Newton steps of a large model take time, and the pass after a large gain will find more.
+                let is_large = self.model.len() > Tuning::SAMPLE_SIZE / 4;
+                let is_early = is_large && rounds.gained > Tuning::MAX_FINAL_GAIN;
+                self.approach_fixed_point(rounds.made > 0 && rounds.max > 0 && !is_early)?
             };
             let in_rounds = !fine && rounds.made < rounds.max;
             let exchanging = in_rounds
@@ -183,7 +184,9 @@ impl Fit<'_, '_> {
         rounds.made += 1;
         let before = self.model.active.clone();
         let searching = rounds.made <= Tuning::MAX_LAPLACE_SEARCHES;
-        let limit = Tuning::SAMPLE_SIZE / 2;
+        // A large model takes time for each pass over the dictionary, and gains from many candidates.
+        let size = self.model.len();
+        let limit = size.clamp(Tuning::SAMPLE_SIZE / 4, Tuning::SAMPLE_SIZE);
         let mut members = self.dictionary.best_candidates(self.model, limit);
         members.extend(self.dictionary.near_candidates(self.model, limit));
         if searching || exchanging {

@@ -189,7 +189,7 @@ impl LocalFit<'_> {
             trial.model.set_hyperparameters(&alpha, &betas)?;
             trial.renew();
             let rows = if factor > 1.0 {
-                let most = Tuning::MAX_GROWTH_AT_LOW_NOISE * (self.model.len() as f64 + 30.0);
+                let most = self.model.len() as f64 + Tuning::MAX_GROWTH_AT_LOW_NOISE;
                 Tuning::MIN_ROWS_AT_LOW_NOISE.max(self.set.facts.n_obs / most)
             } else {
                 self.rows_per_function()
