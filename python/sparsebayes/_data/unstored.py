@@ -138,7 +138,7 @@ class ColumnStatistics(PyStatistics):
     def _weighted(columns: Any, w: FloatArray) -> Any:
         """Return rows multiplied by w."""
         if sparse.issparse(columns):
-            return sparse.diags_array(w) @ columns
+            return columns.multiply(w[:, np.newaxis]).tocsc()
         return w[:, np.newaxis] * columns
 
     def _products(self, values: Any) -> FloatArray:

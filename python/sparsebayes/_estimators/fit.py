@@ -22,6 +22,7 @@ from .._arrays import (
     learn_classes,
     naming,
 )
+from .._cancellable import one_blas_thread
 from .._checks import check_flag, check_integer, check_n_jobs, check_settings
 from .._data import candidates as _candidates
 from .._data.basis import (
@@ -250,7 +251,8 @@ def _of_columns(est: Any, training: Training, settings: Settings) -> Iterator[Ta
         rows = ColumnStatistics(
             training.X, target - offset, training.weights, likelihood.name, bias=basis.bias
         )
-        return _core.fit_provider(rows, callback=callback, **options)
+        with one_blas_thread():
+            return _core.fit_provider(rows, callback=callback, **options)
 
     fits: list[Any] = [partial(fit, target) for target in likelihood.targets(training.y)]
     summary = RowSummary.of(training)
