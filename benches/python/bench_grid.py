@@ -5,8 +5,8 @@ paper. Ten and fifty are standard normal, and three of them matter; the kernel i
 ``gamma = 1 / (2 d)``, as a user might take who has not chosen a width. The support vector machine of oneDAL
 is that of scikit-learn-intelex, left out if this is not installed. All methods take turns; the ratio is that
 of our median to the median of the faster peer. Errors are those of 2000 new rows: root mean square, or rate
-of wrong classes. ``--model papers`` has no prior on complexity and a penalized intercept. Three outputs
-together take turns with fits of each output alone.
+of wrong classes. ``--model papers`` has no prior on complexity and a penalized intercept; ``--model learned``
+learns a width for each input. Three outputs together take turns with fits of each output alone.
 
 Run ``make bench-grid``, or this file with ``--help``.
 """
@@ -32,7 +32,7 @@ except ImportError:  # not on all platforms
 
 SIZES = (500, 1000, 2000, 4000, 8000)
 DIMENSIONS = (2, 10, 50)
-MODELS = {"default": {}, "papers": PAPERS}
+MODELS = {"default": {}, "papers": PAPERS, "learned": {"gamma": "ard"}}
 TEST_ROWS = 2000
 #: Fits that take longer than this are timed once.
 SECONDS = 5.0
@@ -75,10 +75,15 @@ def methods(d, model):
     libraries = {"libsvm": (SVR, SVC)} | ({"oneDAL": (onedal.SVR, onedal.SVC)} if onedal else {})
     regressors = [Method(name, lambda c=c: c[0](gamma=surface)) for name, c in libraries.items()]
     classifiers = [Method(name, lambda c=c: c[1](gamma=mixture)) for name, c in libraries.items()]
-    ours = Method("RVR", lambda: RVR(gamma=surface, **model))
-    alone = Method("RVR of each output", lambda: MultiOutputRegressor(RVR(gamma=surface, **model)))
+    ours = Method("RVR", lambda: RVR(**{"gamma": surface} | model))
+    alone = Method("RVR of each output", lambda: MultiOutputRegressor(RVR(**{"gamma": surface} | model)))
     yield "regression", regression, ours, regressors
-    yield "classification", classification, Method("RVC", lambda: RVC(gamma=mixture, **model)), classifiers
+    yield (
+        "classification",
+        classification,
+        Method("RVC", lambda: RVC(**{"gamma": mixture} | model)),
+        classifiers,
+    )
     yield "three outputs", outputs, ours, [alone]
 
 
