@@ -87,7 +87,7 @@ def test_counts_are_those_of_the_table(form):
     assert_same(one, SparseBayesRegressor(likelihood="poisson").fit(form(X), y))
 
 
-@pytest.mark.parametrize("form", [sparse.csr_array, aslinearoperator], ids=["csr", "operator"])
+@pytest.mark.parametrize("form", [sparse.csc_array, aslinearoperator], ids=["csc", "operator"])
 @pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli", "poisson"])
 @pytest.mark.parametrize("bias", [False, True])
 def test_all_sums_are_those_of_rows_in_memory(form, likelihood, bias):

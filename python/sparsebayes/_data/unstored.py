@@ -19,7 +19,7 @@ from ..providers import Functions, PyStatistics
 if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator
 
-#: Numbers in memory for some columns of an operator.
+#: Numbers in memory for some columns at a time, at most.
 _BLOCK: Final = 1 << 22
 
 
@@ -49,14 +49,17 @@ def as_table(values: Any) -> FloatArray:
 
 
 class ColumnStatistics(PyStatistics):
-    """The provider of these rows; the first function is constant with ``bias``."""
+    """The provider of these rows; the first function is constant with ``bias``.
+
+    ``X``: a sparse matrix of compressed columns, or a linear operator.
+    """
 
     def __init__(
         self, X: Any, target: FloatArray, weights: FloatArray | None, likelihood: Likelihood, *, bias: bool
     ) -> None:
         self.likelihood, self.n_basis = likelihood, X.shape[1] + bias
         self._row = ROW_LIKELIHOODS[likelihood]
-        self._X = X if is_operator(X) else X.tocsc()
+        self._X = X
         self._target = np.asarray(target, np.float64)
         self._weights = np.ones(len(target)) if weights is None else weights
         self._bias = int(bias)

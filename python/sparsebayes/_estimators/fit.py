@@ -18,6 +18,7 @@ from .._arrays import (
     check_training,
     check_X,
     first_of_equal,
+    is_operator,
     is_unstored,
     learn_classes,
     naming,
@@ -229,7 +230,7 @@ def _in_memory(est: Any, training: Training, settings: Settings) -> Iterator[Tas
             yield Task(basis, likelihood, own, fits, *of_rows, least_evidence=least_evidence)
 
 
-def _of_columns(est: Any, training: Training, settings: Settings) -> Iterator[Task]:
+def _of_columns(est: Any, training: Training, settings: Settings) -> list[Task]:
     """Return the fits of columns of a sparse matrix or a linear operator."""
     what = "X is a sparse matrix or a linear operator"
     likelihood: Likelihood = est._likelihood_of(training.y)
@@ -243,20 +244,15 @@ def _of_columns(est: Any, training: Training, settings: Settings) -> Iterator[Ta
     if getattr(est, "checkpoint", None) is not None:
         raise ValueError(f"checkpoint must be None where {what}; got {est.checkpoint!r}")
     offset = _offset_of(est, training, likelihood, settings) if settings.flat_intercept else 0.0
-    basis = basis_of(est, without_rows(est.n_features_in_), stored=False)
-    settings = with_unpenalized(est, basis, settings, likelihood.name)
-    options: Any = settings.of_one_target() | {"n_centred": basis.n_centred}
-
-    def fit(target: FloatArray, callback: Any) -> _core.Posterior:
-        rows = ColumnStatistics(
-            training.X, target - offset, training.weights, likelihood.name, bias=basis.bias
-        )
-        with one_blas_thread():
-            return _core.fit_provider(rows, callback=callback, **options)
-
-    fits: list[Any] = [partial(fit, target) for target in likelihood.targets(training.y)]
-    summary = RowSummary.of(training)
-    yield Task(basis, likelihood, settings, fits, basis.n_basis, summary, training, offset, shift=0.0)
+    X = training.X if is_operator(training.X) else training.X.tocsc()
+    bias = check_flag("fit_intercept", est.fit_intercept)
+    providers = [
+        ColumnStatistics(X, target - offset, training.weights, likelihood.name, bias=bias)
+        for target in likelihood.targets(training.y)
+    ]
+    (task,) = of_providers(est, providers, len(training.y), likelihood)
+    fits = [one_blas_thread()(fit) for fit in task.fits]
+    return [replace(task, fits=fits, summary=RowSummary.of(training), training=training, offset=offset)]
 
 
 def with_unpenalized(est: Any, basis: Basis, settings: Settings, likelihood: Name) -> Settings:
