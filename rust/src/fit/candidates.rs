@@ -183,9 +183,8 @@ pub(crate) struct Candidates {
     open: Vec<bool>,
     /// How often each member was added.
     entries: Vec<u8>,
-    /// w of [`Candidates::shift`], and g^T Sigma A Sigma_k.
-    work: AlignedColumns,
-    other_work: AlignedColumns,
+    /// Two columns for [`Candidates::shift`] and [`Candidates::products`].
+    work: [AlignedColumns; 2],
 }
 
 impl Candidates {
@@ -194,8 +193,7 @@ impl Candidates {
             factors: FactorTable::new(set.priors.clone()),
             open: vec![false; set.len()],
             entries: vec![0; set.len()],
-            work: AlignedColumns::zeros(set.len()),
-            other_work: AlignedColumns::zeros(set.len()),
+            work: std::array::from_fn(|_| AlignedColumns::zeros(set.len())),
         };
         this.refresh(set, model);
         this
@@ -309,38 +307,32 @@ impl Candidates {
     /// alpha_k times (1 - c Sigma_kk)^2: see [`Update::bend`].
     pub(crate) fn shift(&mut self, set: &WorkingSet, model: &Model, k: usize, update: Update) {
         let columns = set.columns(&model.active);
+        let [w, x] = &mut self.work;
         for (l, level) in model.levels.iter().enumerate() {
             let (beta, variance) = (level.noise.beta, level.sigma[(k, k)]);
             let c = update.coefficient(variance);
             let covariances = head(&level.sigma, k, model.len());
-            self.work.fill(0.0);
+            w.fill(0.0);
             if model.complexity > 0.0 {
                 let shrunk = model.shrunk_covariances(k, l);
                 let bend = c + update.bend(variance, shrunk[k]);
-                self.other_work.fill(0.0);
-                let out: [&mut [f64]; 2] = [&mut self.work, &mut self.other_work];
-                add_combinations(&columns, [covariances, &shrunk], out);
-                let products = self.work.iter().zip(self.other_work.iter());
+                x.fill(0.0);
+                add_combinations(&columns, [covariances, &shrunk], [&mut **w, &mut **x]);
+                let products = w.iter().zip(x.iter());
                 for (rho, (w, x)) in self.factors.rho[l].iter_mut().zip(products) {
                     *rho += beta * beta * w * (bend * w + 2.0 * c * x);
                 }
             } else {
-                add_combination(&columns, covariances, &mut self.work);
+                add_combination(&columns, covariances, w);
             }
-            for (s, w) in self.factors.s[l].iter_mut().zip(self.work.iter()) {
+            for (s, w) in self.factors.s[l].iter_mut().zip(w.iter()) {
                 *s += c * beta * beta * (w * w);
             }
             for output in model.outputs_of(l) {
                 let by = c * model.outputs[output].mu[k] * beta;
-                axpy(by, &self.work, &mut self.factors.q[output]);
+                axpy(by, w, &mut self.factors.q[output]);
             }
         }
-    }
-
-    /// `sum_j weights_j phi_j^T W phi_i` of every member i, into `work`.
-    fn combine(&mut self, set: &WorkingSet, model: &Model, weights: &[f64]) {
-        self.work.fill(0.0);
-        add_combination(&set.columns(&model.active), weights, &mut self.work);
     }
 
     /// `beta x^T Phi^T phi_i` of every member i at level `l`, with x given for each active function.
@@ -351,9 +343,11 @@ impl Candidates {
         l: usize,
         x: &[f64],
     ) -> Vec<f64> {
-        self.combine(set, model, x);
+        let [work, _] = &mut self.work;
+        work.fill(0.0);
+        add_combination(&set.columns(&model.active), x, work);
         let beta = model.levels[l].noise.beta;
-        self.work.iter().map(|w| beta * w).collect()
+        work.iter().map(|w| beta * w).collect()
     }
 
     /// Whether member `i` may be added: inactive and not excluded.

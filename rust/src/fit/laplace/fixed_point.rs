@@ -158,7 +158,11 @@ fn jacobian(stats: &mut dyn Statistics, model: &Model) -> Result<Matrix> {
     let complexity = model.complexity;
     let columns = 0..if complexity > 0.0 { m } else { 0 };
     let squares: Vec<f64> = columns.clone().map(|j| mean_square(model, j)).collect();
-    let shrunk: Vec<Vec<f64>> = columns.map(|k| model.shrunk_covariances(k, 0)).collect();
+    let (n, values) = (
+        columns.len(),
+        columns.flat_map(|k| model.shrunk_covariances(k, 0)),
+    );
+    let shrunk = Matrix::from_iterator(m, n, values);
     let sampling = if complexity > 0.0 {
         drift_of_sampling_variances(stats, model, &drift, &shrunk)?
     } else {
@@ -172,7 +176,7 @@ fn jacobian(stats: &mut dyn Statistics, model: &Model) -> Result<Matrix> {
         let d_ln_square = if complexity > 0.0 {
             let d_mean = -2.0 * mu[j] * alpha[k] * mu[k] * sigma[(j, k)];
             let d_sampling = alpha[k] * mu[k] * sampling[(j, k)]
-                - 2.0 * alpha[k] * sigma[(j, k)] * (sigma[(j, k)] - shrunk[k][j]);
+                - 2.0 * alpha[k] * sigma[(j, k)] * (sigma[(j, k)] - shrunk[(j, k)]);
             (d_mean - 2.0 * complexity * d_sampling) / (squares[j] + 2.0 * prior.rate)
         } else {
             // d ln(mu^2 + 2 b) = 2 |mu| d |mu| / (mu^2 + 2 b)
@@ -192,14 +196,13 @@ fn drift_of_sampling_variances(
     stats: &mut dyn Statistics,
     model: &Model,
     drift: &Matrix,
-    shrunk: &[Vec<f64>],
+    shrunk: &Matrix,
 ) -> Result<Matrix> {
     let m = model.len();
     let sigma = model.sigma().view((0, 0), (m, m)).into_owned();
-    let shrunk = Matrix::from_fn(m, m, |j, k| shrunk[k][j]);
     let mut of = |s: &Matrix| stats.variance_drift(&model.active, model.reference(), s);
-    let odd = (of(&(&sigma + &shrunk))? - of(&(&sigma - &shrunk))?) * 0.5;
-    let first = odd - of(&shrunk)?;
+    let odd = (of(&(&sigma + shrunk))? - of(&(&sigma - shrunk))?) * 0.5;
+    let first = odd - of(shrunk)?;
     let weighted = Matrix::from_fn(m, m, |j, k| drift[(j, k)] * model.alpha[k]);
     Ok(drift - first + weighted * sigma)
 }
