@@ -19,7 +19,7 @@ import numpy as np
 import peers
 import report
 from peers import PAPERS, Data, Method
-from runs import progress, seconds, warm_up
+from runs import progress, turns
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.svm import SVC, SVR
 
@@ -98,27 +98,18 @@ def measure(options):
 
 
 def compare(ours, others, problem, shape, repeats):
-    data, test = problem(*shape), problem(TEST_ROWS, shape[1], 1)
-    fits = {method.name: method for method in (ours, *others)}
-    times, found = {name: [] for name in fits}, {}
-    for method in fits.values():
-        warm_up(method, data)
-    for _ in range(repeats):
-        for name, method in fits.items():
-            if times[name] and times[name][0] > SECONDS:
-                continue
-            took, found[name] = seconds(method, data)
-            times[name].append(took)
-    medians = {name: float(np.median(values)) for name, values in times.items()}
-    first, *rest = fits
-    fastest = min(rest, key=medians.get)
+    test = problem(TEST_ROWS, shape[1], 1)
+    methods = [ours, *others]
+    times, models = turns(methods, problem(*shape), repeats, most=SECONDS)
+    medians = [float(np.median(values)) for values in times]
+    names = [method.name for method in methods]
     return {
-        "seconds": medians,
-        "ratio": medians[first] / medians[fastest],
-        "errors": {name: error(model, test) for name, model in found.items()},
-        "functions": peers.n_functions(found[first]),
-        "evidence": float(found[first].log_marginal_likelihood_),
-        "status": found[first].status_,
+        "seconds": dict(zip(names, medians, strict=True)),
+        "ratio": medians[0] / min(medians[1:]),
+        "errors": {name: error(model, test) for name, model in zip(names, models, strict=True)},
+        "functions": peers.n_functions(models[0]),
+        "evidence": float(models[0].log_marginal_likelihood_),
+        "status": models[0].status_,
     }
 
 
