@@ -36,13 +36,15 @@ impl<'s> LocalFit<'s> {
         recorder: &mut Recorder<'_>,
     ) -> Result<(), Stop> {
         let coarse = effort.tol.max(Tuning::COARSE_TOL);
-        let mut tol = coarse;
+        let (mut tol, mut highest) = (coarse, f64::NEG_INFINITY);
         loop {
             self.step_greedily(effort, recorder)?;
-            if !self.refine(Effort { tol, ..effort }, recorder)? {
-                // The working set is too ill-conditioned; the caller continues on the data, or ends as stalled.
+            let refined = self.refine(Effort { tol, ..effort }, recorder)?;
+            if !refined || self.evidence() < highest {
+                // Round-off exceeds the gains; the caller continues on the data, or ends as stalled.
                 return Ok(());
             }
+            highest = self.evidence();
             let limit = self.room(effort);
             let added = self.add_several(effort.gain, Tuning::JOINT_GAIN_RATIO, limit, recorder)?;
             if added == 0 && tol <= effort.tol {

@@ -14,7 +14,7 @@ use crate::linalg::gemm::add_combination;
 use crate::linalg::vector::weighted_square;
 use crate::linalg::vector::{axpy, bilinear, dot, head, leading, mirrored, rank_one, sum_of_ln};
 use crate::linalg::{Cholesky, Matrix};
-use crate::{Error, Result};
+use crate::{Error, NotPositiveDefinite, Result};
 
 /// Active functions, hyperparameters and the Gaussian posterior over the weights of C outputs.
 ///
@@ -52,6 +52,8 @@ pub(crate) struct Model {
     n_noise: f64,
     /// Round-off of the evidence in nats up to which the quadratic models keep their reference.
     max_round_off: f64,
+    /// Updates in place since the factors were computed from scratch.
+    n_updates: usize,
     work: Vec<f64>,
 }
 
@@ -144,6 +146,7 @@ impl Clone for Model {
             gram: leading(&self.gram, self.len(), capacity),
             n_noise: self.n_noise,
             max_round_off: self.max_round_off,
+            n_updates: self.n_updates,
             work: Vec::new(),
         }
     }
@@ -175,6 +178,7 @@ impl Model {
             gram: Matrix::zeros(0, 0),
             n_noise,
             max_round_off: 1e-3 * Tuning::MIN_GAIN,
+            n_updates: 0,
             work: Vec::new(),
         }
     }
@@ -515,15 +519,28 @@ impl Model {
     /// Moves the reference of the quadratic model to the posterior mean if round-off matters, and returns whether it did.
     ///
     /// The factors stay as they are if the correction of the means raises the evidence by no more than round-off; otherwise they have
-    /// lost too many digits and are recomputed. For other likelihoods than the Gaussian the quadratic model holds at its reference
-    /// only and stays.
+    /// lost digits and are recomputed. Where functions are nearly dependent, recomputed factors have no more digits: after few updates in
+    /// place it is enough that a second correction is much smaller than the first. For other likelihoods than the Gaussian the
+    /// quadratic model holds at its reference only and stays.
     pub(crate) fn recentre(&mut self, stats: &mut dyn Statistics) -> Result<bool> {
         if self.round_off() <= self.max_round_off || !stats.facts().is_linear {
             return Ok(false);
         }
         self.move_reference(stats)?;
-        if self.solve_for_means() > self.max_round_off {
+        let raised = self.solve_for_means();
+        if raised <= self.max_round_off {
+            return Ok(true);
+        }
+        let is_far = raised.is_nan() || raised > Tuning::MAX_DRIFT;
+        if is_far || self.n_updates * Tuning::RECOMPUTATION_RATIO >= self.len() {
             self.recompute()?;
+        }
+        if is_far {
+            self.move_reference(stats)?;
+            let raised = self.solve_for_means();
+            if raised.is_nan() || raised > Tuning::MAX_DRIFT {
+                return Err(NotPositiveDefinite { pivot: 0 }.into());
+            }
         }
         Ok(true)
     }
@@ -669,6 +686,7 @@ impl Model {
     ) -> Result<()> {
         let m = self.len();
         self.reserve(m + 1);
+        self.n_updates += 1;
         for l in 0..self.levels.len() {
             let range = self.outputs_of(l);
             let (level, v, s) = (&mut self.levels[l], &projection.v[l], projection.s[l]);
@@ -709,6 +727,7 @@ impl Model {
     pub(crate) fn reestimate(&mut self, k: usize, alpha: f64) -> Result<()> {
         let delta = alpha - self.alpha[k];
         self.alpha[k] = alpha;
+        self.n_updates += 1;
         for level in &mut self.levels {
             level.from_scratch_at = None;
             let ratio = 1.0 + delta * level.sigma[(k, k)];
@@ -724,6 +743,7 @@ impl Model {
     /// Removes active function `k`: appendix A.4.
     pub(crate) fn delete(&mut self, k: usize) {
         let m = self.len();
+        self.n_updates += 1;
         self.subtract_column(k, |variance| 1.0 / variance);
         for output in &mut self.outputs {
             // Without the function in the reference its part of the fit returns to the residual.
@@ -832,6 +852,7 @@ impl Model {
             level.chol.inverse_into(&mut level.sigma)?;
             level.from_scratch_at = Some(beta);
         }
+        self.n_updates = 0;
         self.solve_for_means();
         Ok(())
     }
