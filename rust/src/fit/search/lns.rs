@@ -59,6 +59,12 @@ impl LocalFit<'_> {
         if opening == Opening::Plain && self.model.penalized().next().is_none() {
             return Ok(false);
         }
+        // A large model took many additions to make, and a restart rarely makes a much better one.
+        let opening = if self.model.len() > Tuning::MAX_SIZE_OF_RESTART {
+            Opening::Plain
+        } else {
+            opening
+        };
         let mut best = self.clone();
         let opened = match opening {
             Opening::Plain => Ok(None),
