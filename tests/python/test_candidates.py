@@ -294,6 +294,20 @@ def test_memory_is_bounded_by_the_active_set(name):
     assert int(used) < 20_000 * 800 * 8 / 2
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_sums_over_many_rows_give_the_model_of_the_rows(weighted, monkeypatch):
+    X, y = sinc_2d(2000, noise=0.1, seed=3)
+    w = np.random.default_rng(0).integers(0, 4, len(X)).astype(float) if weighted else None
+    model = RVR(gamma=0.2, candidates=60, random_state=0, extra_basis="linear", unpenalized="all")
+    of_rows = clone(model).fit(X, y, w)
+    monkeypatch.setattr("sparsebayes._data.design._MIN_SUMMED_ROWS", 1)
+    of_sums = clone(model).fit(X, y, w)
+    np.testing.assert_array_equal(of_sums.active_, of_rows.active_)
+    for name in ("alpha_", "mu_", "beta_", "intercept_", "loo_", "log_marginal_likelihood_"):
+        np.testing.assert_allclose(getattr(of_sums, name), getattr(of_rows, name), rtol=1e-5, atol=1e-9)
+    assert_certified(of_sums, X, y, w)
+
+
 def test_chosen_rows_do_nearly_as_well_as_all():
     X, label = two_classes(600)
     X_test, truth = two_classes(4000, seed=1)

@@ -27,6 +27,10 @@ _MAX_UNBLOCKED: Final = 30_000
 #: Sizes of the first working set, of later ones, of additions after a pass and of blocks of candidates, and
 #: the number of rounds with a search; None: the defaults of the core.
 _BLOCK_SIZES: Final[tuple[int, int, int, int, int] | None] = None
+#: Most functions and least rows of regressions that are fitted to sums over the rows. Measured:
+#: docs/notebook/cost.md.
+_MAX_SUMMED: Final = 1024
+_MIN_SUMMED_ROWS: Final = 1 << 17
 _EXTRA_KINDS: Final = "'linear', a transformer of scikit-learn, or a callable f(X) -> (n, p)"
 
 
@@ -85,6 +89,8 @@ class Design:
     several: Callable[..., _core.OutputPosterior]
     #: The core's fit of one target in blocks, if it has one.
     in_blocks: Callable[..., _core.Posterior] | None = None
+    #: The fit of one target to sums over all rows, if it has one, which needs the rows only once.
+    by_sums: Callable[..., _core.Posterior] | None = None
 
     def bind(
         self,
@@ -94,11 +100,15 @@ class Design:
         settings: Settings,
         checkpoint: Callable[[], Checkpoint | None] | None = None,
     ) -> Callable[..., _core.Posterior]:
-        """Return the fit of one target as a function of ``callback``, in blocks if there are many functions.
+        """Return the fit of one target as a function of ``callback``.
 
+        It is in blocks if there are many functions, and of sums over the rows if these are many.
         ``checkpoint`` opens the checkpoint of a fit in blocks.
         """
         greedy = settings.scheme == "sequential" and settings.search == "greedy"
+        suits_sums = self.n_basis <= _MAX_SUMMED and len(target) >= _MIN_SUMMED_ROWS
+        if self.by_sums is not None and suits_sums and greedy and likelihood == "gaussian":
+            return partial(self.by_sums, target, weights, **settings.of_one_target())
         options: dict[str, Any] = {"likelihood": likelihood, **settings.of_one_target()}
         if self.in_blocks is None or self.n_basis <= _MAX_UNBLOCKED or not greedy:
             return partial(self.one, target, weights, **options)
@@ -175,7 +185,27 @@ def kernel_design(
         partial(_core.fit_kernel, *functions, **options),
         partial(_core.fit_kernel_outputs, *functions, **options),
         partial(_core.fit_kernel_in_blocks, *functions, **options),
+        partial(_fit_sums, *functions, **options),
     )
+
+
+def _fit_sums(
+    X: FloatArray,
+    centres: FloatArray,
+    kernels: list[_core.Kernel],
+    target: FloatArray,
+    weights: FloatArray | None,
+    *,
+    bias: bool,
+    extra: FloatArray | None,
+    n_threads: int | None,
+    **options: Any,
+) -> _core.Posterior:
+    """Fit one target of a regression to the sums over the rows of pairs of functions."""
+    n_columns = 0 if extra is None else extra.shape[1]
+    sums = _core.SufficientStatistics(len(kernels) * len(centres) + n_columns)
+    sums.update_kernel(X, centres, kernels, target, weights, extra=extra, n_threads=n_threads)
+    return sums.fit(bias=bias, n_centred=0, n_threads=n_threads, **options)
 
 
 def check_kernels(name: str, kernels: Any) -> list[Kernel]:
