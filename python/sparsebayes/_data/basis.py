@@ -59,6 +59,8 @@ def without_rows(n_features: int, n_samples: int = 0, inputs: FloatArray | None 
 
 #: Rows of the sample that a kernel is learned from if the rows are not in memory.
 LEARNING_ROWS: Final = 2000
+#: Most rows that `inputs_` averages over.
+_RELEVANCE_ROWS: Final = 5000
 #: Bytes per number of the sample that centres are chosen from, with its copies.
 _SAMPLE_BYTES: Final = 64
 
@@ -418,18 +420,20 @@ def publish_linear(est: Any, bias: FloatArray) -> None:
 def _input_relevances(est: Any, training: Training, kernel: Radial) -> dict[str | int, float]:
     """Return how much the prediction changes with each input, the most important first.
 
-    The root mean square over rows and outputs of the slope of the kernel functions,
+    The root mean square over rows, at most some thousands, and outputs of the slope of the kernel functions,
     df/dx_d = 2 sum_m w_m k'(v) (x_d - c_md) / width_d^2, times the standard deviation of the input,
     relative to the largest.
     """
-    X, centres = training.X, est.relevance_vectors_
+    at = np.linspace(0, len(training.X) - 1, min(len(training.X), _RELEVANCE_ROWS)).astype(np.intp)
+    X, centres = training.X[at], est.relevance_vectors_
+    counts = None if training.weights is None else training.weights[at]
     v = kernel._squares(kernel._total(X, centres))
     slopes = kernel._slope(v, kernel._profile(v))
     square = np.zeros(X.shape[1])
     for weights in est.dual_coef_:
         values = slopes * weights
         slope = values.sum(axis=1, keepdims=True) * X - values @ centres
-        square += np.average(slope**2, axis=0, weights=training.weights)
+        square += np.average(slope**2, axis=0, weights=counts)
     size = np.sqrt(square) * column_stds(X, training.weights) / np.square(kernel.width)
     size /= size.max() or 1.0
     names = getattr(est, "feature_names_in_", range(X.shape[1]))
