@@ -191,8 +191,9 @@ _FOLD_ROWS: Final = 600
 _FOLDS: Final = 5
 _PREDICTED: Final = 3
 _TRIAL_CENTRES: Final = 200
-#: Most rows and centres of the trial fits with more rows, if there are more.
-_LARGE_ROWS: Final = 5000
+#: Least and most rows, and most centres, of the trial fits with more rows, if there are more: one of ten rows.
+_LARGE_ROWS: Final = (5000, 20_000)
+_ROWS_PER_TRIAL_ROW: Final = 10
 _LARGE_CENTRES: Final = 1000
 #: Factors of the lengths that are tried: shorter ones, then longer ones if none of those is best.
 _SHORTER: Final = (0.7, 0.5)
@@ -371,7 +372,8 @@ class _Learner:
                 ranked = self._walk(self._natural, (_SHORTER, _LONGER), first)
         if _FOLD_ROWS < n_rows:
             # More rows allow narrower kernels.
-            folds = self._splits(_draw(n_rows, _LARGE_ROWS), 1, _LARGE_CENTRES)
+            most = int(np.clip(n_rows // _ROWS_PER_TRIAL_ROW, *_LARGE_ROWS))
+            folds = self._splits(_draw(n_rows, most), 1, _LARGE_CENTRES)
             ranked = self._walk(all_log_parameters(ranked[0].kernels), (_SHORTER,), folds)
         ranked[:0] = self._without_irrelevant(ranked[0], folds)
         least = ranked[0].score - _MAX_DENSITY_LOSS

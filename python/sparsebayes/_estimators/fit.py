@@ -68,6 +68,8 @@ _MAX_BLOCK_VALUES: Final = 3 << 18
 _MAX_STANDARD_ERRORS: Final = 1e6
 #: Learned kernels that are tried, best first, until a fit converges.
 _MAX_KERNELS_TRIED: Final = 3
+#: With so many rows only the best is tried: each fit takes minutes.
+_MANY_ROWS: Final = 100_000
 
 
 def validate(est: Any, X: Any, y: Any, sample_weight: Any, y_std: Any = None) -> Training | Chunks:
@@ -316,8 +318,9 @@ def _bases(
     given = _candidates.are_given(est)
     centre_rows = None if given else np.searchsorted(training.rows, basis.kept)
     data = LearningData.of(est, basis, training, likelihood, settings, centre_rows)
-    # A checkpoint belongs to a single fit.
-    most = _MAX_KERNELS_TRIED if getattr(est, "checkpoint", None) is None else 1
+    # A checkpoint belongs to a single fit, and many rows have decided between the kernels.
+    single = getattr(est, "checkpoint", None) is not None or len(training.X) >= _MANY_ROWS
+    most = 1 if single else _MAX_KERNELS_TRIED
     for learned in learn(basis.kernels, data, settings)[:most]:
         # Other schemes have other optima.
         least = learned.least_evidence if settings.scheme == "sequential" else -np.inf
