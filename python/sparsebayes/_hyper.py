@@ -191,7 +191,7 @@ _FOLD_ROWS: Final = 600
 _FOLDS: Final = 5
 _PREDICTED: Final = 3
 _TRIAL_CENTRES: Final = 200
-#: Least and most rows, and most centres, of the trial fits with more rows, if there are more: one of ten rows.
+#: Trial fits with more rows, if there are more: one of ten, with these limits; and most centres.
 _LARGE_ROWS: Final = (5000, 20_000)
 _ROWS_PER_TRIAL_ROW: Final = 10
 _LARGE_CENTRES: Final = 1000

@@ -87,7 +87,7 @@ pub(crate) fn converge(
             return Ok(Refined::Converged);
         }
         // Round-off may keep the residual above the tolerance for ever.
-        if plateau.length_at(model.log_posterior()) >= Tuning::MAX_FLAT_STEPS {
+        if plateau.length_at(model.log_posterior()) >= Tuning::MAX_STEPS / 4 {
             return Ok(Refined::Stalled);
         }
         if newton::step(stats, model, effort, &mut damping)? {

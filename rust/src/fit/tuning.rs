@@ -72,9 +72,6 @@ impl Tuning {
     pub(crate) const MAX_COMPLEXITY: f64 = 1e6;
     /// Steps of any inner iteration, more than one that converges takes. Halved or doubled: no change.
     pub(crate) const MAX_STEPS: usize = 200;
-    /// Joint steps in a row without a higher objective after which refinement ends as stalled. With 50, two refinements of 880 functions
-    /// took 48 s each.
-    pub(crate) const MAX_FLAT_STEPS: usize = 50;
     /// Rounds in a row without a higher objective after which a fit ends as stalled. Halved or doubled: no change.
     pub(crate) const MAX_IDLE_ROUNDS: usize = 4;
     /// Functions of one parallel piece, and rows of one in mRVM1: results do not depend on it but for round-off of the sums over rows.
