@@ -262,11 +262,11 @@ def test_nearly_equal_functions_end_in_a_model(seed):
     X = rng.uniform(-10, 10, (20_000, 2))
     truth = np.sinc(np.hypot(*X.T) / np.pi)
     w = rng.uniform(0, 2, len(X))
-    with pytest.warns(ConvergenceWarning, match="stalled"):
+    with pytest.warns(ConvergenceWarning, match="stalled|alpha_floor"):
         model = RVR(candidates=100, random_state=0, gamma="scale").fit(
             X, truth + 0.1 * rng.normal(size=len(X)), w
         )
-    assert np.sqrt(np.mean((model.predict(X) - truth) ** 2)) < 0.02
+    assert np.sqrt(np.mean((model.predict(X) - truth) ** 2)) < 0.025
 
 
 @st.composite

@@ -519,9 +519,12 @@ impl Model {
     /// Moves the reference of the quadratic model to the posterior mean if round-off matters, and returns whether it did.
     ///
     /// The factors stay as they are if the correction of the means raises the evidence by no more than round-off; otherwise they have
-    /// lost digits and are recomputed. Where functions are nearly dependent, recomputed factors have no more digits: after few updates in
-    /// place it is enough that a second correction is much smaller than the first. For other likelihoods than the Gaussian the
-    /// quadratic model holds at its reference only and stays.
+    /// lost digits and are recomputed, after a small correction only if there have been several updates in place: where functions are
+    /// nearly dependent, recomputed factors have no more digits. For other likelihoods than the Gaussian the quadratic model holds at
+    /// its reference only and stays.
+    ///
+    /// # Errors
+    /// `NotPositiveDefinite` where corrections grow, even with recomputed factors.
     pub(crate) fn recentre(&mut self, stats: &mut dyn Statistics) -> Result<bool> {
         if self.round_off() <= self.max_round_off || !stats.facts().is_linear {
             return Ok(false);
@@ -537,8 +540,8 @@ impl Model {
         }
         if is_far {
             self.move_reference(stats)?;
-            let raised = self.solve_for_means();
-            if raised.is_nan() || raised > Tuning::MAX_DRIFT {
+            let again = self.solve_for_means();
+            if again.is_nan() || again > f64::max(raised, Tuning::MAX_DRIFT) {
                 return Err(NotPositiveDefinite { pivot: 0 }.into());
             }
         }
