@@ -541,7 +541,7 @@ impl Model {
         if is_far {
             self.move_reference(stats)?;
             let again = self.solve_for_means();
-            if again.is_nan() || again > f64::max(raised, Tuning::MAX_DRIFT) {
+            if again.is_nan() || again > f64::max(raised, Tuning::MAX_GROWN_DRIFT) {
                 return Err(NotPositiveDefinite { pivot: 0 }.into());
             }
         }

@@ -51,6 +51,8 @@ impl Tuning {
     pub(crate) const RECOMPUTATION_RATIO: usize = 8;
     /// Error of the means in nats from which the factors are recomputed after any update.
     pub(crate) const MAX_DRIFT: f64 = 1.0;
+    /// A correction of the means that grows beyond this many nats makes the step fail.
+    pub(crate) const MAX_GROWN_DRIFT: f64 = 1e4;
     /// Least part of a column (squared, relative) that is orthogonal to the active columns; below it S is round-off. A
     /// tenth or tenfold: no change.
     pub(crate) const MIN_ORTHOGONAL_PART: f64 = 1e-11;
