@@ -63,7 +63,7 @@ pub(crate) struct Level {
     pub(crate) noise: NoisePrecision,
     pub(crate) sigma: Matrix,
     pub(crate) chol: Cholesky,
-    /// The beta at which the factor and `sigma` were computed from scratch; `None` after an update in place.
+    /// The beta at which the factor and `sigma` were computed from scratch; `None` if they never were.
     from_scratch_at: Option<f64>,
 }
 
@@ -693,7 +693,6 @@ impl Model {
         for l in 0..self.levels.len() {
             let range = self.outputs_of(l);
             let (level, v, s) = (&mut self.levels[l], &projection.v[l], projection.s[l]);
-            level.from_scratch_at = None;
             let mut u = v.clone();
             level.chol.solve_lower_transpose_in_place(&mut u);
             // With alpha + S as the pivot the evidence gains exactly what S and Q predict, whatever their round-off.
@@ -732,7 +731,6 @@ impl Model {
         self.alpha[k] = alpha;
         self.n_updates += 1;
         for level in &mut self.levels {
-            level.from_scratch_at = None;
             let ratio = 1.0 + delta * level.sigma[(k, k)];
             if ratio < 1e-6 || level.chol.update_diagonal(k, delta).is_err() {
                 // The rank-one formulae would lose six digits or more.
@@ -758,7 +756,6 @@ impl Model {
             }
         }
         for level in &mut self.levels {
-            level.from_scratch_at = None;
             level.chol.remove(k);
             close_gap(&mut level.sigma, k, m);
         }
@@ -835,7 +832,7 @@ impl Model {
     /// Computes the means, and factors from scratch unless they are.
     fn renew_factors(&mut self) -> Result<()> {
         let is_new = |level: &Level| level.from_scratch_at == Some(level.noise.beta);
-        if !self.levels.iter().all(is_new) {
+        if self.n_updates > 0 || !self.levels.iter().all(is_new) {
             return self.recompute();
         }
         self.solve_for_means();
