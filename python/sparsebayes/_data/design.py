@@ -205,7 +205,7 @@ def _fit_sums(
     n_columns = 0 if extra is None else extra.shape[1]
     sums = _core.SufficientStatistics(len(kernels) * len(centres) + n_columns)
     sums.update_kernel(X, centres, kernels, target, weights, extra=extra, n_threads=n_threads)
-    return sums.fit(bias=bias, n_centred=0, n_threads=n_threads, **options)
+    return sums.fit(bias=bias, n_threads=n_threads, **options)
 
 
 def check_kernels(name: str, kernels: Any) -> list[Kernel]:
