@@ -120,9 +120,10 @@ class Classification(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit
         r"""Return class probabilities.
 
         Uncertain weights move probabilities towards one half: with m and v the posterior mean and variance of
-        the linear predictor, :math:`\sigma(\kappa m)`, :math:`\kappa = (1 + \pi v / 8)^{-1/2}` (MacKay 1992),
-        of several classes divided by their sum. A softmax has :math:`P(c) \propto 1 / \sum_d
-        \exp(-\kappa_{cd} (m_c - m_d))`, with v of the difference of two logits (Daunizeau 2017).
+        the linear predictor, :math:`\sigma(\kappa m)`, :math:`\kappa = (1 + \pi v / 8)^{-1/2}` (MacKay 1992).
+        Of several classes, each fitted against the rest, exactly one holds: :math:`P(c) \propto e^{\kappa_c
+        m_c}`, their odds. A softmax has :math:`P(c) \propto 1 / \sum_d \exp(-\kappa_{cd} (m_c - m_d))`, with
+        v of the difference of two logits (Daunizeau 2017).
 
         Parameters
         ----------

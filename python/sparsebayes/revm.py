@@ -173,8 +173,8 @@ class EigenClassifier(ClassifierMixin, Estimator):  # type: ignore[misc] # sciki
     def predict_proba(self, X: ArrayLike) -> FloatArray:
         """Return class probabilities, the sigmoid of the decision function.
 
-        As in the paper (section 2.2) they use the most probable weights. With more than two classes they are
-        divided by their sum.
+        As in the paper (section 2.2) they use the most probable weights. With more than two classes, the
+        softmax of the log odds of each class against the rest.
 
         {predict_proba_sections}
         """

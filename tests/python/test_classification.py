@@ -94,8 +94,12 @@ def test_three_classes_are_fitted_one_against_the_rest(three):
         np.testing.assert_array_equal(model.sigma_[output][np.ix_(used, used)], one.sigma_)
         np.testing.assert_array_equal(model.sigma_[output][~used], 0.0)
     for moderate in (True, False):
-        each = np.column_stack([one.predict_proba(X, moderate=moderate)[:, 1] for one in ones])
-        expected = each / each.sum(axis=1, keepdims=True)
+        # Exactly one class holds: P(c) ~ p_c prod_{d != c} (1 - p_d).
+        rest, each = np.stack([one.predict_proba(X, moderate=moderate) for one in ones], axis=2).swapaxes(
+            0, 1
+        )
+        expected = each / rest
+        expected /= expected.sum(axis=1, keepdims=True)
         np.testing.assert_allclose(model.predict_proba(X, moderate=moderate), expected, rtol=1e-9)
     decisions = np.column_stack([one.decision_function(X) for one in ones])
     np.testing.assert_allclose(model.decision_function(X), decisions, rtol=1e-9, atol=1e-12)

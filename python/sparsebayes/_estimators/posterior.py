@@ -283,19 +283,18 @@ def moderated(means: FloatArray, variances: FloatArray) -> FloatArray:
 
 
 def log_normalised(logits: FloatArray) -> FloatArray:
-    """Return the log of normalised sigmoids of the logits, (n, n_classes).
+    r"""Return the log probability of each class, (n, n_classes), given its log odds against the rest.
 
-    One column is the logit of the second of two classes.
+    Independent fits say that class c holds with the odds :math:`e^{z_c}`. Given that exactly one class holds,
+    :math:`P(c) \propto \sigma(z_c) \prod_{d \neq c} (1 - \sigma(z_d)) \propto e^{z_c}`. One column holds the
+    log odds of the second of two classes.
     """
     if logits.shape[1] == 1:
-        logits = np.hstack([-logits, logits])
-    # In logarithms, so that the ratios survive if every probability underflows.
-    log_p = -np.logaddexp(0.0, -logits)
-    log_p -= log_p.max(axis=1, keepdims=True)
-    log_p -= np.log(np.exp(log_p).sum(axis=1, keepdims=True))
+        logits = np.hstack([np.zeros_like(logits), logits])
+    log_p: FloatArray = log_softmax(logits, axis=1)
     return log_p
 
 
 def normalised(logits: FloatArray) -> FloatArray:
-    """Return the sigmoids of the logits, (n, n_classes), with each row divided by its sum."""
+    """Return the probability of each class, (n, n_classes), given its log odds against the rest."""
     return np.exp(log_normalised(logits))

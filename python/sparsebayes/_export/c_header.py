@@ -384,8 +384,8 @@ class Header:
             self._define(templates.PROBIT_OF_TWO)
             return
         prepare, weigh = "", self.fill(templates.EXPONENTIALS)
-        if link == "logistic":
-            prepare = self.fill(templates.LOG_ODDS if n == 1 else templates.LOG_SIGMOID)
+        if link == "logistic" and n == 1:
+            prepare = self.fill(templates.LOG_ODDS)
         elif link == "probit":
             step = probit_step(n, self.real.name)
             weigh = self.fill(templates.PROBIT, step=step, nodes=round((8.0 + 7.5) / step) + 1)

@@ -280,11 +280,6 @@ LOG_ODDS = """\
     p[0] = 0.0$f;
 """
 
-LOG_SIGMOID = """\
-    for (size_t c = 0; c < $outputs; c++)
-        p[c] = (p[c] < 0.0$f ? p[c] : 0.0$f) - $log1p($exp(-$fabs(p[c])));
-"""
-
 PROBIT_OF_TWO = """\
 /* Writes the probabilities of both classes, Phi((eta_c - eta_d) / sqrt 2). */
 static inline void ${NAME}_predict_proba(const $REAL *x, $REAL *p)

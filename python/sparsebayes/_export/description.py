@@ -91,7 +91,7 @@ class ServedModel:
     * ``"identity"``: the mean is eta, its variance noise_variance + v.
     * ``"log"``: a count; the mean is exp(eta), its variance exp(eta + v/2) + (e^v - 1) exp(2 eta + v).
     * ``"logistic"``: z = eta / sqrt(1 + pi v / 8). One output: the two classes have the
-      probabilities sigma(-z), sigma(z); several: sigma(z_c) divided by their sum (through logarithms).
+      probabilities sigma(-z), sigma(z); several: the softmax of z.
     * ``"softmax"``: p_c proportional to 1 / sum_d exp(-k_cd (eta_c - eta_d)), k_cd = (1 + pi v_cd / 8)^(-1/2)
       with v_cd the variance of that difference.
     * ``"probit"``: P(c) = E_u prod_{d != c} Phi(u + eta_c - eta_d), u standard normal.

@@ -186,8 +186,7 @@ def _classification(graph: Graph, model: ServedModel) -> tuple[Value, Value]:
     if len(model.classes) == 2:
         both = graph.join([-z, z], 1)
         return _winner(both), both.map("Sigmoid")
-    # ln sigma(z): the ratios survive where every probability is too small for a float.
-    p = (np.minimum(z, 0.0) - np.log(np.exp(-np.abs(z)) + 1.0)).map("Softmax", axis=1)
+    p = z.map("Softmax", axis=1)
     # Like the estimators: compare scores without covariances, probabilities with them.
     return _winner(z if v is None else p), p
 

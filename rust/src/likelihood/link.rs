@@ -58,23 +58,17 @@ fn kappa(variance: f64) -> f64 {
     1.0 / (1.0 + PI / 8.0 * variance).sqrt()
 }
 
-/// `ln sigmoid(z)`.
-fn log_sigmoid(z: f64) -> f64 {
-    z.min(0.0) - (-z.abs()).exp().ln_1p()
-}
-
-/// Probabilities of two classes from the log odds of the second, or one-vs-rest sigmoids divided by their sum.
+/// Probabilities of two classes from the log odds of the second, or of several from the log odds of each against the rest.
 ///
-/// Logarithms keep the ratios where every sigmoid underflows.
+/// Given that exactly one class holds, `P(c) ~ sigmoid(z_c) prod_{d != c} (1 - sigmoid(z_d)) ~ e^(z_c)`.
 pub(crate) fn logistic(eta: &[f64], variance: &[f64], out: &mut [f64]) {
     let moderated = |c: usize| eta[c] * variance.get(c).map_or(1.0, |&v| kappa(v));
     if eta.len() == 1 {
-        let z = moderated(0);
-        out[0] = log_sigmoid(-z);
-        out[1] = log_sigmoid(z);
+        out[0] = 0.0;
+        out[1] = moderated(0);
     } else {
         for (c, out) in out.iter_mut().enumerate() {
-            *out = log_sigmoid(moderated(c));
+            *out = moderated(c);
         }
     }
     normalise(out);
