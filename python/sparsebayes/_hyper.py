@@ -9,6 +9,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, TypeAlias
@@ -180,16 +182,17 @@ def _square(K: FloatArray, pull: Any) -> tuple[FloatArray, Any]:
 
 
 # The constants are measured in docs/notebook/kernel-learning.md.
-#: Rows and L-BFGS iterations of the Gaussian process; from there the same for numbers.
+#: Rows and L-BFGS iterations of the Gaussian process, and those that go on from there; and those for classes.
 _PROCESS: Final = ((300, 40), (450, 10))
+_PROCESS_OF_CLASSES: Final = ((200, 30),)
 #: Lengths relative to the initial ones: longer ones of inputs that hardly matter, and the short ones that are
 #: tried instead, times the root of their number; and most ascents, each with one more such input.
 _LONG, _SHORT = 3.0, 1.5
 _MAX_ASCENTS: Final = 4
-#: Rows, divided into folds; folds that are predicted for classes; most centres of the trial fits.
+#: Rows, divided into folds; candidates for classes that all folds compare; most centres of the trial fits.
 _FOLD_ROWS: Final = 600
 _FOLDS: Final = 5
-_PREDICTED: Final = 3
+_FINALISTS: Final = 2
 _TRIAL_CENTRES: Final = 200
 #: Trial fits with more rows, if there are more: one of ten, with these limits; and most centres.
 _LARGE_ROWS: Final = (5000, 20_000)
@@ -197,6 +200,7 @@ _ROWS_PER_TRIAL_ROW: Final = 10
 _LARGE_CENTRES: Final = 1000
 #: Factors of the lengths that are tried: shorter ones, then longer ones if none of those is best.
 _SHORTER: Final = (0.7, 0.5)
+_SHORTER_OF_CLASSES: Final = (0.6,)
 _LONGER: Final = (1.4,)
 #: Standard errors by which predictions have to get worse to end the search in one direction, and by which
 #: lengths that differ have to predict classes better than equal ones.
@@ -322,8 +326,8 @@ def learn(kernels: list[Kernel], data: LearningData, settings: Settings) -> list
     if not varies or few or len(data.centres) == 0:
         return [Learned(kernels)]
     # The matrices are too small for several threads.
-    with one_blas_thread():
-        return _Learner(kernels, data, settings).run()
+    with one_blas_thread(), ThreadPoolExecutor(settings.n_threads) as pool:
+        return _Learner(kernels, data, settings, pool).run()
 
 
 #: Rows to fit and rows to predict.
@@ -351,6 +355,7 @@ class _Learner:
     kernels: list[Kernel]
     data: LearningData
     settings: Settings
+    pool: ThreadPoolExecutor
 
     def run(self) -> list[Learned]:
         """Propose parameters and compare variants on held-out rows; return the kernels, the best first."""
@@ -359,15 +364,14 @@ class _Learner:
         # Few rows are divided into folds several times, to predict enough of them.
         n_repeats = int(np.clip(_FOLD_ROWS // len(rows), 1, _FOLDS))
         classes = self.data.likelihood != "gaussian"
-        folds = self._splits(rows, n_repeats * (_PREDICTED if classes else 1), _TRIAL_CENTRES)
-        first, others = folds[:n_repeats], folds[n_repeats:]
-        ranked = self._walk(self._proposal(), (_SHORTER, _LONGER), first)
+        folds = self._splits(rows, n_repeats + (_FOLDS - 1 if classes else 0), _TRIAL_CENTRES)
+        first = folds[:n_repeats]
         given = all_log_parameters(self.kernels)
         start = [] if np.allclose(given, self._natural) else [self._candidate(given, first)]
         if classes:
-            ranked = self._compare_with_equal(ranked, start, first, others)
+            ranked = self._of_classes(start, first, folds[n_repeats:])
         else:
-            ranked = _ranked([*ranked, *start])
+            ranked = _ranked([*self._walk(self._proposal(), (_SHORTER, _LONGER), first), *start])
             if not np.isfinite(ranked[0].score):
                 ranked = self._walk(self._natural, (_SHORTER, _LONGER), first)
         if _FOLD_ROWS < n_rows:
@@ -384,22 +388,25 @@ class _Learner:
             if one.score >= least
         ]
 
-    def _compare_with_equal(
-        self,
-        proposed: list[_Candidate],
-        start: list[_Candidate],
-        first: list[_Split],
-        others: list[_Split],
+    def _of_classes(
+        self, start: list[_Candidate], first: list[_Split], others: list[_Split]
     ) -> list[_Candidate]:
-        """Return the candidates with the proposal, or those with equal lengths and the given ones, first."""
-        equal = _ranked([*self._walk(self._natural, (_SHORTER, _LONGER), first), *start])
-        for best in (equal[0], proposed[0]):
-            best.densities = np.concatenate([best.densities, self._predict(best.kernels, others).densities])
+        """Return the candidates with equal lengths and the given ones, or the proposal, first."""
+        equal = _ranked([*self._walk(self._natural, (_SHORTER_OF_CLASSES, _LONGER), first), *start])
+        proposed: list[_Candidate] = []
+        if any(len(leaf._log_parameters()) > 1 for leaf in self._leaves):
+            powers = np.concatenate([kernel._length_powers() for kernel in self.kernels])
+            proposed = [self._candidate(self._proposal() + np.log(_LONGER[0]) * powers, first)]
+        # On one fold the best are a matter of chance.
+        several = [*equal[:_FINALISTS], *(one for one in proposed if one.score > equal[0].score)]
+        for one in several:
+            one.densities = np.concatenate([one.densities, self._predict(one.kernels, others).densities])
+        finalists = _ranked(several[:_FINALISTS])
         # Labels say little about lengths. A row that is predicted several times counts once.
-        several = any(len(leaf._log_parameters()) > 1 for leaf in self._leaves)
-        n_errors = _STANDARD_ERRORS * max(1.0, len(first) * _PREDICTED / _FOLDS) ** 0.5 if several else 0.0
-        is_better = _exceeds(proposed[0], equal[0], n_errors)
-        return [*proposed, *equal] if is_better else [*equal, *proposed]
+        n_errors = _STANDARD_ERRORS * ((len(first) + len(others)) / _FOLDS) ** 0.5
+        if len(several) > _FINALISTS and _exceeds(several[-1], finalists[0], n_errors):
+            return [*proposed, *finalists]
+        return [*finalists, *proposed]
 
     def _walk(
         self, theta: FloatArray, directions: tuple[tuple[float, ...], ...], folds: list[_Split]
@@ -465,7 +472,8 @@ class _Learner:
         noise = None if given is None else given / std**2
         kernels = with_all_log_parameters(self.kernels, self._natural)
         x: FloatArray | None = None
-        for n_rows, iterations in _PROCESS if data.likelihood == "gaussian" else _PROCESS[:1]:
+        steps = _PROCESS if data.likelihood == "gaussian" else _PROCESS_OF_CLASSES
+        for n_rows, iterations in steps:
             rows = _draw(len(data.X), n_rows)
             X, fixed, weights = data.X[rows], data.fixed[rows], data.weights[rows]
             evidence = CovarianceEvidence(kernels, X, fixed, Y[rows], weights, noise)
@@ -504,30 +512,49 @@ class _Learner:
 
     def _predict(self, kernels: list[Kernel], folds: list[_Split]) -> _Candidate:
         """Fit these kernels without each fold, and predict it."""
-        densities, evidences = [], []
-        for data, held_out in folds:
-            if (posteriors := self._fit(kernels, data)) is None:
-                return _Candidate(kernels, np.full(sum(len(out.X) for _, out in folds), -np.inf), -np.inf)
-            densities.append(_log_density(kernels, held_out, posteriors))
-            evidences.append(sum(one.log_evidence for one in posteriors) / data.weights.sum())
+        fitted = self._fit(kernels, [data for data, _ in folds])
+        if fitted is None:
+            return _Candidate(kernels, np.full(sum(len(out.X) for _, out in folds), -np.inf), -np.inf)
+        densities = [
+            _log_density(kernels, out, posteriors) for (_, out), posteriors in zip(folds, fitted, strict=True)
+        ]
+        evidences = [
+            sum(one.log_evidence for one in posteriors) / data.weights.sum()
+            for (data, _), posteriors in zip(folds, fitted, strict=True)
+        ]
         return _Candidate(kernels, np.concatenate(densities), float(np.mean(evidences)))
 
-    def _fit(self, kernels: list[Kernel], data: LearningData) -> list[_core.Posterior] | None:
-        """Fit each output sequentially; None if a fit is abandoned or fails."""
-        most = _MAX_ACTIVE_FRACTION * len(data.X)
+    def _fit(self, kernels: list[Kernel], parts: list[LearningData]) -> list[list[_core.Posterior]] | None:
+        """Fit each output of some data sequentially, in parallel; None if a fit is abandoned or fails."""
         settings = replace(self.settings, scheme="sequential", search="greedy", max_iter=_MAX_STEPS)
-        design, posteriors = _design(kernels, data, settings), []
-        for target in data.targets:
+        n_fits, abandoned = sum(len(data.targets) for data in parts), threading.Event()
+        if n_fits > 1:
+            settings = replace(settings, n_threads=1)
+
+        def fit(design: Design, data: LearningData, target: FloatArray) -> _core.Posterior | None:
+            def is_abandoned(*step: Any) -> bool:
+                return bool(step[5] > _MAX_ACTIVE_FRACTION * len(data.X)) or abandoned.is_set()
+
             try:
-                posterior = design.fit(
-                    target, data.weights, data.likelihood, settings, lambda *step: bool(step[5] > most)
-                )
+                posterior = design.fit(target, data.weights, data.likelihood, settings, is_abandoned)
             except _core.NumericalError:
+                posterior = None
+            if posterior is None or posterior.status == "stopped":
+                abandoned.set()
                 return None
-            if posterior.status == "stopped":
-                return None
-            posteriors.append(posterior)
-        return posteriors
+            return posterior
+
+        try:
+            fits = [
+                [self.pool.submit(fit, design, data, target) for target in data.targets]
+                for data, design in ((data, _design(kernels, data, settings)) for data in parts)
+            ]
+            found: Any = [[one.result() for one in outputs] for outputs in fits]
+        except BaseException:  # Ctrl-C
+            abandoned.set()
+            raise
+        # The event decides alone: which fits it ended depends on the clock.
+        return None if abandoned.is_set() else found
 
 
 def _varies(target: FloatArray) -> bool:
