@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Number
@@ -16,7 +16,7 @@ from sklearn.utils import assert_all_finite, check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ._checks import PLAIN, as_float64, naming_column, refuse_mask
+from ._checks import PLAIN, as_float64, check_real, naming_column, refuse_mask
 from ._types import FloatArray, IntArray, PerRow
 
 
@@ -91,6 +91,8 @@ def check_training(
     rows = np.arange(n) if weights is None else np.flatnonzero(weights)
     if len(rows) < n and weights is not None:
         values, target, weights = _rows_of(values, rows), target[rows], weights[rows]
+    if (given := getattr(estimator, "class_weight", None)) is not None:
+        weights = with_class_weight(given, target, np.ones(len(target)) if weights is None else weights)
     if weights is not None and (weights == 1.0).all():
         weights = None
     known = None
@@ -167,6 +169,31 @@ def learn_classes(labels: NDArray[Any]) -> NDArray[Any]:
             "classifier needs at least two"
         )
     return classes
+
+
+def with_class_weight(given: object, labels: NDArray[Any], weights: FloatArray) -> FloatArray:
+    """Return the weight of each row times that of its class, which ``class_weight`` gives."""
+    classes = learn_classes(labels)
+    at, known = np.searchsorted(classes, labels), classes.tolist()
+    if isinstance(given, str) and given == "balanced":
+        sums = np.bincount(at, weights)
+        factors: FloatArray = sums.sum() / len(classes) / sums
+    elif isinstance(given, Mapping):
+        unknown = [label for label in given if label not in known]
+        if unknown and not set(known) <= set(given):  # as scikit-learn
+            raise ValueError(
+                f"class_weight has a weight for {unknown[0]!r}, which is no label of y; labels are {known}"
+            )
+        remedy = "; give rows to be left out sample_weight=0"
+        checked = [check_real("class_weight", given.get(c, 1), positive=True, remedy=remedy) for c in known]
+        factors = np.array(checked)
+    else:
+        kind = ValueError if isinstance(given, str) else TypeError
+        raise kind(
+            "class_weight must be None, 'balanced', or a dict such as {0: 1.0, 1: 5.0} from labels to "
+            f"weights, got {given!r}"
+        )
+    return weights * factors[at]
 
 
 def distinct_rows(training: Training) -> IntArray:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,14 @@ from ._estimators.docs import documented
 from ._estimators.fit import build, classes_of_providers, of_providers, validate
 from ._estimators.leave_one_out import attribute
 from ._estimators.likelihoods import Classes
-from ._estimators.posterior import moderated_logits, moments, normalised, problems, softmax_probabilities
+from ._estimators.posterior import (
+    moderated_logits,
+    moments,
+    normalised,
+    problems,
+    softmax_probabilities,
+    with_prior,
+)
 from ._estimators.run import publish, run
 from ._types import (
     Callback,
@@ -26,6 +34,7 @@ from ._types import (
     ExtraBasis,
     FloatArray,
     KernelSpec,
+    PerRow,
     Scheme,
     Search,
     Target,
@@ -46,6 +55,7 @@ class Classification(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit
     _labels = True
 
     multi_class: str = "ovr"
+    class_weight: Mapping[Any, float] | str | None = None
     penalize_intercept: bool = False
     complexity: float | str = "auto"
     scheme: Scheme = "sequential"
@@ -57,6 +67,7 @@ class Classification(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit
     callback: Callback | None = None
 
     # After a fit.
+    class_prior_: FloatArray = field(init=False)
     loo_ = attribute("loo_")
 
     def fit(self, X: Data, y: Target = None, sample_weight: Target = None) -> Self:
@@ -89,12 +100,17 @@ class Classification(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit
         providers = list(provider) if isinstance(provider, (list, tuple)) else [provider]
         with atomic(self):
             likelihood = classes_of_providers(self, any_array("classes", classes), len(providers))
-            publish(self, *run(self, of_providers(self, providers, n_samples, likelihood)))
+            task, posteriors = run(self, of_providers(self, providers, n_samples, likelihood))
+            # Numbers, as the fit has checked.
+            sums = np.array([provider.target_moments(0.0) for provider in providers], np.float64)
+            shares = sums[:, 1] / sums[:, 0]
+            shares = np.append(1.0 - shares, shares) if len(shares) == 1 else shares
+            publish(self, replace(task, likelihood=replace(likelihood, shares=shares)), posteriors)
         return self
 
-    def _likelihood_of(self, y: NDArray[Any]) -> Classes:
-        """Return the likelihood of these labels."""
-        return Classes.of(y, self.multi_class)
+    def _likelihood_of(self, y: NDArray[Any], weights: FloatArray | None) -> Classes:
+        """Return the likelihood of these labels, of rows with these weights."""
+        return Classes.of(y, self.multi_class, weights)
 
     _problems = problems
 
@@ -116,7 +132,7 @@ class Classification(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit
         means, _ = moments(self, X, variance=False)
         return means[:, 0] if means.shape[1] == 1 else means
 
-    def predict_proba(self, X: ArrayLike, *, moderate: bool = True) -> FloatArray:
+    def predict_proba(self, X: ArrayLike, *, moderate: bool = True, prior: PerRow = None) -> FloatArray:
         r"""Return class probabilities.
 
         Uncertain weights move probabilities towards one half: with m and v the posterior mean and variance of
@@ -130,6 +146,7 @@ class Classification(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit
         {X}
         moderate : bool, default=True
             False: the plain sigmoid of the mode, :math:`\sigma(m)`, or its softmax.
+        {prior}
 
         Returns
         -------
@@ -140,20 +157,22 @@ class Classification(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit
         moderate = check_flag("moderate", moderate)
         check_is_fitted(self)
         if self._likelihood.name == "multinomial":
-            return softmax_probabilities(self, X, moderate)
-        means, variances = moments(self, X, variance=moderate)
-        return normalised(means if variances is None else moderated_logits(means, variances))
+            p = softmax_probabilities(self, X, moderate)
+        else:
+            means, variances = moments(self, X, variance=moderate)
+            p = normalised(means if variances is None else moderated_logits(means, variances))
+        return with_prior(self, p, prior)
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
+    def predict(self, X: ArrayLike, prior: PerRow = None) -> NDArray[Any]:
         """Predict the class with the largest probability according to `predict_proba`.
 
-        {predict_sections}
+        {predict_prior_sections}
         """
         check_is_fitted(self)
-        if len(self.classes_) == 2:
+        if len(self.classes_) == 2 and prior is None:
             winners = (self.decision_function(X) > 0.0).astype(np.intp)
         else:
-            winners = np.argmax(self.predict_proba(X), axis=1)
+            winners = np.argmax(self.predict_proba(X, prior=prior), axis=1)
         return self.classes_[winners]
 
 
@@ -173,12 +192,14 @@ class RVC(Classification):
     ----------
     {kernel_parameters}
     {multi_class}
+    {class_weight}
     {centre_parameters}
     {fit_parameters}
 
     Attributes
     ----------
     {classes_}
+    {class_prior_}
     {kernel_functions}
     alpha_ : ndarray of shape (n_active,) or (n_active, n_classes)
         Prior precisions of the weights; 0 of those with a flat prior. With more than two classes a column for
@@ -250,11 +271,13 @@ class SparseBayesClassifier(Classification):
     ----------
     {column_intercept}
     {multi_class}
+    {class_weight}
     {fit_parameters}
 
     Attributes
     ----------
     {classes_}
+    {class_prior_}
     active_ : ndarray of shape (n_active,), int
         Functions in the model (of any class), ascending: the column of X, and -1 for the bias.
     alpha_, mu_, sigma_, log_marginal_likelihood_, log_marginal_likelihood_path_, n_iter_, status_

@@ -40,7 +40,7 @@ from ._data.out_of_core import Moments, Survey, basis_after
 from ._data.statistics import SufficientStatistics
 from ._estimators.base import Estimator, atomic
 from ._estimators.docs import documented
-from ._estimators.fit import ClassBasis, check_scheme, of_sums, with_unpenalized
+from ._estimators.fit import ClassBasis, check_class_weight, check_scheme, of_sums, with_unpenalized
 from ._estimators.posterior import problems
 from ._estimators.run import publish, run
 from ._types import FloatArray
@@ -363,6 +363,7 @@ class _OnDask(Estimator):
         check_without_rows(local, "a fit on Dask")
         if local._labels:
             check_scheme(settings)
+            check_class_weight(local, "a fit on Dask")
         parts = partitions(local, X, y, sample_weight, reset=True)
         parts = engine.keep(parts) if local._labels else parts
         d = local.n_features_in_

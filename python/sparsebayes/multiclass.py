@@ -28,7 +28,7 @@ from ._data.basis import as_given, at_relevance, fit_kernels, publish_linear, pu
 from ._data.design import Layout, evaluate
 from ._estimators.base import Estimator, atomic
 from ._estimators.docs import documented
-from ._estimators.posterior import by_blocks
+from ._estimators.posterior import by_blocks, with_prior
 from ._estimators.status import RowSummary
 from ._mrvm import Composite, Constructive, Outcome, Task, TopDown
 from ._progress import FitReporter
@@ -80,12 +80,15 @@ class ProbitModel(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit-le
             n_threads = check_n_jobs(self.n_jobs)
             training = check_training(self, X, y, sample_weight)
             self.classes_ = learn_classes(training.y)
+            labels = np.searchsorted(self.classes_, training.y).astype(np.int64)
+            sums = np.bincount(labels, training.weights)
+            self.class_prior_: FloatArray = sums / sums.sum()
             composite, layout = self._composite(training, n_threads)
             watch = FitReporter(self, layout, composite.n_basis, has_noise=False)
             with watch.fit() as step, one_blas_thread():
                 task = Task(
                     composite=composite,
-                    labels=np.searchsorted(self.classes_, training.y).astype(np.int64),
+                    labels=labels,
                     n_classes=len(self.classes_),
                     row_weights=training.weights,
                     n_quadrature=self.n_quadrature,
@@ -158,24 +161,35 @@ class ProbitModel(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit-le
         scores = self._scores(X)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
-    def predict_proba(self, X: ArrayLike) -> FloatArray:
+    def predict_proba(self, X: ArrayLike, *, prior: PerRow = None) -> FloatArray:
         r"""Return class probabilities, :math:`P(i) = E_u \prod_{j \ne i} \Phi(u + f_i - f_j)`.
 
         Equation (1) of Psorakis et al. (2010), with u standard normal and f the scores, computed with
         ``n_quadrature`` nodes.
 
-        {predict_proba_sections}
+        Parameters
+        ----------
+        {X}
+        {prior}
+
+        Returns
+        -------
+        {probabilities}
+
+        {predict_raises}
         """
         scores = self._scores(X)
         n_threads = check_n_jobs(self.n_jobs)
-        return _core.probit_probabilities(scores, n_nodes=self.n_quadrature, n_threads=n_threads)
+        p = _core.probit_probabilities(scores, n_nodes=self.n_quadrature, n_threads=n_threads)
+        return with_prior(self, p, prior)
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Predict the most probable class, the one with the highest score.
+    def predict(self, X: ArrayLike, prior: PerRow = None) -> NDArray[Any]:
+        """Predict the most probable class, without ``prior`` the one with the highest score.
 
-        {predict_sections}
+        {predict_prior_sections}
         """
-        winners = np.argmax(self._scores(X), axis=1)  # NotFittedError before there are classes
+        scores = self._scores(X) if prior is None else self.predict_proba(X, prior=prior)
+        winners = np.argmax(scores, axis=1)  # NotFittedError before there are classes
         labels: NDArray[Any] = self.classes_[winners]
         return labels
 

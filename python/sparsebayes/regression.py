@@ -125,7 +125,7 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
         {provider_sections}
         """
         with atomic(self):
-            tasks = of_providers(self, [provider], n_samples, self._likelihood_of(None))
+            tasks = of_providers(self, [provider], n_samples, self._likelihood_of(None, None))
             publish(self, *run(self, tasks))
         return self
 
@@ -154,7 +154,7 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
             self._statistics = stats
         return self
 
-    def _likelihood_of(self, y: NDArray[Any] | None) -> Numbers:
+    def _likelihood_of(self, y: NDArray[Any] | None, weights: FloatArray | None) -> Numbers:
         """Return the likelihood of these targets."""
         return Numbers()
 
@@ -466,7 +466,7 @@ class SparseBayesRegressor(Regression):
             publish(self, *run(self, [of_sums(self, basis, stats, settings)]))
         return self
 
-    def _likelihood_of(self, y: NDArray[Any] | None) -> Numbers:
+    def _likelihood_of(self, y: NDArray[Any] | None, weights: FloatArray | None) -> Numbers:
         name = check_choice("likelihood", self.likelihood, OF_NUMBERS)
         if name != "gaussian" and self.noise_variance is not None:
             raise ValueError(

@@ -155,6 +155,10 @@ ARGUMENTS = {
     "checkpoint": ([None], []),  # the tests add paths
     "search": (["greedy", "greedy", "exchange"], ["all"]),
     "multi_class": (["ovr", "ovr", "softmax"], ["ovo"]),
+    "class_weight": (
+        [None, None, None, "balanced", {}, {0: 2.0, 1: 0.5}, {"a": 1}, {0: 3, 1.0: 2, "b": 1e-3}],
+        ["even", 2.0, {7: 2.0}, {0: 0.0}, {0: -1.0, 1: 1.0}, {0: "a"}, {1: np.nan}, [1.0, 2.0]],
+    ),
     "likelihood": (["gaussian", "gaussian", "poisson"], ["bernoulli", "multinomial"]),
     "convergence": (["conv1", "conv2", "convA", "convN"], ["conv3"]),
     "min_iter_factor": ([1, 0.5, 2.0], [1e300, 1e-300, 1e9]),

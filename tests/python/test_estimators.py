@@ -19,6 +19,9 @@ ESTIMATORS = [RVR, RVC, SparseBayesRegressor, SparseBayesClassifier]
 def known_failures(estimator):
     # Probabilities are nearer to one half where the decision value is less certain, so they may rank rows
     # differently from decision values. In these checks they do for some models.
+    if isinstance(estimator, SparseBayesClassifier):
+        reason = "without an intercept the boundary goes through the origin, whatever the weights"
+        return {"check_class_weight_classifiers": reason}
     if not isinstance(estimator, RVC):
         return {}
     failures = ["check_decision_proba_consistency"]
@@ -42,7 +45,7 @@ def known_failures(estimator):
         RVR(extra_basis="linear", std="full", gamma="scale"),
         RVC(extra_basis="linear", tol=1e-8, gamma="scale"),
         RVR(candidates=20, gamma="scale"),
-        RVC(candidates=20, tol=1e-8, gamma="scale"),
+        RVC(candidates=20, random_state=0, tol=1e-8, gamma="scale"),
         RVR(scheme="em", alpha_prior=(1e-3, 1e-3), noise_prior=(1e-3, 1e-6), gamma="scale"),
         RVC(scheme="mackay", tol=1e-8, gamma="scale"),
         SparseBayesRegressor(fit_intercept=False, shared_noise=True),

@@ -200,6 +200,9 @@ def common(tmp_path):
         "return_std": some(True, False),
         "return_cov": some(True, False),
         "moderate": some(True, False),
+        "prior": some(
+            None, None, [0.5, 0.5], [0.1, 0.9], [0.2, 0.3, 0.5], [0.0, 1.0], [1e-300, 1.0], [0.5, 1.5]
+        ),
         "coverage": some(0.5, 0.95, 0.0, 1.0, 1e-300, 95, "most"),
         "random_state": some(None, 0, 2**31, -1, "abc"),
         "stats": sums(),

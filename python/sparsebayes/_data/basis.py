@@ -434,7 +434,7 @@ def _input_relevances(est: Any, training: Training, kernel: Radial) -> dict[str 
         values = slopes * weights
         slope = values.sum(axis=1, keepdims=True) * X - values @ centres
         square += np.average(slope**2, axis=0, weights=counts)
-    size = np.sqrt(square) * column_stds(X, training.weights) / np.square(kernel.width)
+    size = np.sqrt(square) * column_stds(X, counts) / np.square(kernel.width)
     size /= size.max() or 1.0
     names = getattr(est, "feature_names_in_", range(X.shape[1]))
     order = np.argsort(-size, kind="stable")

@@ -40,13 +40,15 @@ Facts = dict[str, NDArray[Any]]
 class Survey:
     """What basis functions and classes depend on, from a first pass; surveys of successive rows add up.
 
-    ``classes`` are the distinct labels of rows of positive weight, sorted; none if targets are numbers.
+    ``classes`` are the distinct labels of rows of positive weight, sorted, and ``class_weights`` the sums of
+    their weights; none if targets are numbers.
     """
 
     def __init__(self, est: Any, n_features: int) -> None:
         size, needs_moments = first_pass(est, n_features, check_memory_limit(est.memory_limit))
         self.n_rows, self.weight = 0, 0.0
         self.classes: NDArray[Any] = np.empty(0)
+        self.class_weights: FloatArray = np.empty(0)
         self._has_labels = est._labels
         self.sample: RowSample | None = None
         if size is not None:
@@ -62,7 +64,8 @@ class Survey:
         if self.moments is not None:
             self.moments.add(rows.X, rows.weights)
         if self._has_labels:
-            self._add_labels(rows.y if rows.weights is None else rows.y[rows.weights > 0])
+            weights = np.ones(len(rows)) if rows.weights is None else rows.weights
+            self._add_labels(rows.y[weights > 0], weights[weights > 0])
         self.n_rows += len(rows)
         self.weight += len(rows) if rows.weights is None else float(rows.weights.sum())
 
@@ -72,15 +75,16 @@ class Survey:
             self.sample.merge(later.sample, self.n_rows)
         if self.moments is not None and later.moments is not None:
             self.moments.merge(later.moments)
-        self._add_labels(later.classes)
+        self._add_labels(later.classes, later.class_weights)
         self.n_rows += later.n_rows
         self.weight += later.weight
 
-    def _add_labels(self, labels: NDArray[Any]) -> None:
+    def _add_labels(self, labels: NDArray[Any], weights: FloatArray) -> None:
         if len(labels) > 0:
             with naming("y"):
                 known = [self.classes] if len(self.classes) > 0 else []
-                self.classes = np.unique(np.concatenate([*known, labels]))
+                self.classes, at = np.unique(np.concatenate([*known, labels]), return_inverse=True)
+            self.class_weights = np.bincount(at, np.append(self.class_weights, weights)).astype(np.float64)
 
     def facts(self, est: Any) -> Facts:
         """Return what the basis of an estimator depends on.
@@ -106,7 +110,7 @@ class Survey:
         """Return the log parameters of the kernels learned from a sample of the rows."""
         training = sample.training(self.n_rows, LEARNING_ROWS)
         basis = basis_after(est, facts, training.X.shape[1])
-        likelihood = est._likelihood_of(self.classes if self._has_labels else None)
+        likelihood = est._likelihood_of(self.classes if self._has_labels else None, None)
         settings = check_settings(est)
         data = LearningData.of(est, basis, training, likelihood, settings)
         return all_log_parameters(learn(basis.kernels, data, settings)[0].kernels)

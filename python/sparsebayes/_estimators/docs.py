@@ -132,6 +132,11 @@ coef0 : float, default=0.0
     "multi_class": r"""multi_class : {"ovr", "softmax"}, default="ovr"
     For more than two classes: ``"ovr"`` fits each against the rest; ``"softmax"`` fits one multinomial model,
     with the full Hessian over all weights, and needs about half as many functions.""",
+    "class_weight": r"""class_weight : {"balanced"} or dict, optional
+    Factor on the weight of each row, by its class: a dict {label: factor}, 1 for other labels; or
+    ``"balanced"``, which gives all classes the same total weight and keeps the total of all rows. Only for
+    rows in memory. Weights count as rows, so a rare class that is weighted up is overfitted: rather fit
+    without, and decide with ``prior`` in `predict`.""",
     "extra_basis": r"""extra_basis : {"linear"}, transformer or callable, optional
     Functions besides the kernels: the columns of X; those of a scikit-learn transformer, cloned and fitted to
     X; or those of a callable ``f(X) -> (n, p)``.""",
@@ -190,6 +195,8 @@ loo_coverage_ : float or ndarray of shape (n_outputs,)
     for rows of weight 0. Only for rows in memory.""",
     "classes_": r"""classes_ : ndarray of shape (n_classes,)
     The labels, sorted.""",
+    "class_prior_": r"""class_prior_ : ndarray of shape (n_classes,)
+    Share of each class among the training rows, by weight (``sample_weight`` times ``class_weight``).""",
     "log_marginal_likelihood_": r"""log_marginal_likelihood_ : float
     Log evidence in nats; for classification its Laplace approximation (Tipping 2001), summed over the fits.
 log_marginal_likelihood_path_ : ndarray of shape (n_iter_ + 1,)
@@ -276,6 +283,8 @@ status_ : str
     ``"converged"``; ``"empty"``: no eigenvector is relevant at any ridge; ``"max_iter"``. Of several fits the
     worst.""",
     "mrvm_functions": r"""{classes_}
+class_prior_ : ndarray of shape (n_classes,)
+    Share of each class among the training rows, by weight.
 active_ : ndarray of shape (n_active,), int
     Functions in the model, ascending: the training row, and -1 for the bias.""",
     "mrvm_attributes": r"""{relevance_}
@@ -381,14 +390,30 @@ cov : ndarray of shape (n, n) or (n, n, n_outputs)
     ``"alpha_floor"``: converged, but the noise variance, or a prior precision, is at its lower bound;
     ``"max_iter"``; ``"stopped"`` by the callback; ``"stalled"``: close to an optimum, but not to within
     ``tol``. Of several fits the worst.""",
+    "prior": r"""prior : array-like of shape (n_classes,), optional
+    Share of each class, in the order of ``classes_``, where the model is used; they sum to 1. None: as in
+    training, ``class_prior_``. Probabilities become proportional to :math:`p_c \, \mathrm{prior}_c /
+    \mathrm{class\_prior}_c`: Bayes' rule, if the inputs of each class are distributed as in training (Elkan
+    2001, Saerens et al. 2002).""",
+    "predict_prior_sections": r"""Parameters
+----------
+{X}
+{prior}
+
+Returns
+-------
+{labels}
+
+{predict_raises}""",
+    "labels": r"""ndarray of shape (n,)
+    Labels out of ``classes_``.""",
     "predict_sections": r"""Parameters
 ----------
 {X}
 
 Returns
 -------
-ndarray of shape (n,)
-    Labels out of ``classes_``.
+{labels}
 
 {predict_raises}""",
     "predict_proba_sections": r"""Parameters

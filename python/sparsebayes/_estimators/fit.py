@@ -117,6 +117,7 @@ def _check_chunked(est: Any, y: Any = None) -> None:
     """Raise ValueError, naming the remedy, if an estimator cannot read its rows in chunks."""
     if est._labels:
         check_without_rows(est, CHUNKED_FIT)
+        check_class_weight(est, CHUNKED_FIT)
         if getattr(est, "checkpoint", None) is not None:
             raise ValueError(
                 "checkpoint must be None for a classification that reads its rows in chunks: set "
@@ -128,10 +129,19 @@ def _check_chunked(est: Any, y: Any = None) -> None:
         raise ValueError(f"y must have one column for {CHUNKED_FIT}, got an array of shape {np.shape(y)}")
 
 
+def check_class_weight(est: Any, doing: str) -> None:
+    """Raise ValueError, naming the remedy, if ``class_weight`` is given, for ``doing`` this."""
+    if est.class_weight is not None:
+        raise ValueError(
+            f"class_weight must be None for {doing}, where the classes are not known ahead; give the weight "
+            "of its class as the sample_weight of each row"
+        )
+
+
 def check_sums(est: Any, doing: str) -> None:
     """Raise ValueError, naming the remedy, if sums over rows do not suffice for ``doing`` this."""
     check_without_rows(est, doing)
-    if est._likelihood_of(None).name != "gaussian":
+    if est._likelihood_of(None, None).name != "gaussian":
         raise ValueError(
             f"{doing} needs likelihood='gaussian': with another the sums over rows change with the "
             "weights; use fit"
@@ -197,7 +207,7 @@ def add_rows(est: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Task, Suffic
 
 
 def _in_memory(est: Any, training: Training, settings: Settings) -> Iterator[Task]:
-    likelihood: Likelihood = est._likelihood_of(training.y)
+    likelihood: Likelihood = est._likelihood_of(training.y, training.weights)
     targets = likelihood.targets(training.y)
     if training.noise is not None:
         if likelihood.name != "gaussian":
@@ -235,7 +245,7 @@ def _in_memory(est: Any, training: Training, settings: Settings) -> Iterator[Tas
 def _of_columns(est: Any, training: Training, settings: Settings) -> list[Task]:
     """Return the fits of columns of a sparse matrix or a linear operator."""
     what = "X is a sparse matrix or a linear operator"
-    likelihood: Likelihood = est._likelihood_of(training.y)
+    likelihood: Likelihood = est._likelihood_of(training.y, training.weights)
     if likelihood.name == "multinomial":
         raise ValueError(f"multi_class must be 'ovr' where {what}; got 'softmax'")
     if training.noise is not None or training.y.ndim == 2:
@@ -348,7 +358,7 @@ class ClassBasis:
     def after(cls, est: Any, survey: Survey, n_features: int) -> ClassBasis:
         """Return the basis and the classes of an estimator, given a survey of all rows."""
         facts = survey.facts(est)
-        likelihood = Classes.of(survey.classes, est.multi_class)
+        likelihood = Classes.of(survey.classes, est.multi_class, survey.class_weights)
         if likelihood.name == "multinomial":
             raise ValueError("multi_class='softmax' needs the rows in memory; take multi_class='ovr'")
         basis = basis_after(est, facts, n_features)
@@ -494,7 +504,11 @@ def _near_zero(providers: Sequence[Any], n_columns: int) -> tuple[Sequence[Any],
 
 
 def classes_of_providers(est: Any, classes: Any, n_providers: int) -> Classes:
-    """Return the likelihood of classes whose rows are elsewhere; ValueError for invalid classes."""
+    """Return the likelihood of classes whose rows are elsewhere; ValueError for invalid classes.
+
+    The shares of the classes are still to be found.
+    """
+    check_class_weight(est, "a fit to a provider")
     with naming("classes"):
         n_classes = len(np.unique(classes))
     if classes.ndim != 1 or n_classes < len(classes):
@@ -510,7 +524,7 @@ def classes_of_providers(est: Any, classes: Any, n_providers: int) -> Classes:
             f"provider must be {'one' if needed == 1 else f'a list of {needed}, one for each class,'} for "
             f"{len(classes)} classes; got {n_providers}"
         )
-    return Classes(known, "bernoulli")
+    return Classes(known, "bernoulli", np.full(len(known), np.nan))
 
 
 def _check(providers: Sequence[Any], likelihood: Name) -> int:

@@ -139,13 +139,17 @@ class Classes:
 
     classes: NDArray[Any]
     name: Name
+    #: Share of each class among the rows, by weight.
+    shares: FloatArray
 
     @classmethod
-    def of(cls, labels: NDArray[Any], multi_class: object) -> Classes:
-        """Return the likelihood of these labels."""
+    def of(cls, labels: NDArray[Any], multi_class: object, weights: FloatArray | None) -> Classes:
+        """Return the likelihood of these labels, of rows with these weights."""
         softmax, classes = check_multi_class(multi_class), learn_classes(labels)
+        sums = np.bincount(np.searchsorted(classes, labels), weights)
         # For two classes both are the same model: the difference of the two logits is the Bernoulli logit.
-        return cls(classes, "multinomial" if softmax and len(classes) > 2 else "bernoulli")
+        name = "multinomial" if softmax and len(classes) > 2 else "bernoulli"
+        return cls(classes, name, sums / sums.sum())
 
     @property
     def link(self) -> Link:
@@ -165,7 +169,7 @@ class Classes:
 
     def publish(self, est: Any, posteriors: list[Any], layout: Layout) -> None:
         """Publish the classes, and the posterior of each class for the functions of any class."""
-        est.classes_ = self.classes
+        est.classes_, est.class_prior_ = self.classes, self.shares
         joint = self.name == "multinomial"
         if len(posteriors) == 1 and not joint:
             publish_one(est, posteriors[0], layout)

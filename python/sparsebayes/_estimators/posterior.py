@@ -12,11 +12,11 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import log_softmax, logsumexp
+from scipy.special import log_softmax, logsumexp, softmax
 from sklearn.utils.validation import check_is_fitted
 
 from .._arrays import check_training, check_X, is_operator, is_unstored
-from .._checks import check_choice, check_n_jobs, check_predictions, check_prior, check_settings
+from .._checks import check_choice, check_n_jobs, check_predictions, check_prior, check_settings, real_array
 from .._data.basis import output_weights
 from .._data.chunks import located, release
 from .._data.unstored import as_table, columns_of
@@ -218,6 +218,25 @@ def _noise_state(est: Any) -> Literal["estimated", "fixed", "floor", "none"]:
 def check_multi_class(value: object) -> bool:
     """Return whether ``multi_class`` is the softmax; raise TypeError or ValueError if it is unknown."""
     return bool(check_choice("multi_class", value, ("softmax", "ovr")) == "softmax")
+
+
+def with_prior(est: Any, p: FloatArray, prior: PerRow) -> FloatArray:
+    """Return class probabilities where classes have the shares ``prior`` instead of ``class_prior_``.
+
+    If x has the same density in each class, Bayes' rule makes them proportional to p_c prior_c /
+    class_prior_c (Elkan 2001, theorem 2; Saerens et al. 2002, equation 2.4).
+    """
+    if prior is None:
+        return p
+    given = real_array("prior", prior)
+    if given.shape != (p.shape[1],) or not (given > 0.0).all() or abs(given.sum() - 1.0) > 1e-6:
+        raise ValueError(
+            f"prior must hold {p.shape[1]} positive numbers that sum to 1, a share for each class in the "
+            f"order of classes_; got {prior!r}"
+        )
+    with np.errstate(divide="ignore"):  # a probability of 0 stays 0
+        adjusted: FloatArray = softmax(np.log(p) + np.log(given) - np.log(est.class_prior_), axis=1)
+    return adjusted
 
 
 def weights_in_order(alpha: FloatArray) -> tuple[IntArray, IntArray]:
