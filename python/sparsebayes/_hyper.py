@@ -360,7 +360,7 @@ class _Learner:
     def run(self) -> list[Learned]:
         """Propose parameters and compare variants on held-out rows; return the kernels, the best first."""
         n_rows = len(self.data.X)
-        rows = _draw(n_rows, _FOLD_ROWS)
+        rows = self._draw(_FOLD_ROWS)
         # Few rows are divided into folds several times, to predict enough of them.
         n_repeats = int(np.clip(_FOLD_ROWS // len(rows), 1, _FOLDS))
         classes = self.data.likelihood != "gaussian"
@@ -377,7 +377,7 @@ class _Learner:
         if _FOLD_ROWS < n_rows:
             # More rows allow narrower kernels.
             most = int(np.clip(n_rows // _ROWS_PER_TRIAL_ROW, *_LARGE_ROWS))
-            folds = self._splits(_draw(n_rows, most), 1, _LARGE_CENTRES)
+            folds = self._splits(self._draw(most), 1, _LARGE_CENTRES)
             ranked = self._walk(all_log_parameters(ranked[0].kernels), (_SHORTER,), folds)
         ranked[:0] = self._without_irrelevant(ranked[0], folds)
         least = ranked[0].score - _MAX_DENSITY_LOSS
@@ -474,7 +474,7 @@ class _Learner:
         x: FloatArray | None = None
         steps = _PROCESS if data.likelihood == "gaussian" else _PROCESS_OF_CLASSES
         for n_rows, iterations in steps:
-            rows = _draw(len(data.X), n_rows)
+            rows = self._draw(n_rows)
             X, fixed, weights = data.X[rows], data.fixed[rows], data.weights[rows]
             evidence = CovarianceEvidence(kernels, X, fixed, Y[rows], weights, noise)
             x = evidence.maximise(data.X, x, iterations)
@@ -482,6 +482,29 @@ class _Learner:
                 break
         assert x is not None
         return x[: len(self._natural)]
+
+    @cached_property
+    def _labels(self) -> NDArray[Any] | None:
+        """Numbers of the classes; None for numeric targets."""
+        if self.data.likelihood == "gaussian":
+            return None
+        labels: NDArray[Any] = np.column_stack(self.data.targets) @ np.arange(1, len(self.data.targets) + 1)
+        return labels
+
+    def _draw(self, most: int) -> IntArray:
+        """Draw at most ``most`` rows; a class gets half of an equal share of them, if it has so many rows.
+
+        More rows of a rare class change the log odds by a constant (Prentice & Pyke 1979), which does not
+        matter to the kernel. Without them, a sample may have no row of the class.
+        """
+        if self._labels is None:
+            return _draw(len(self.data.X), most)
+        order = np.random.default_rng(0).permutation(len(self.data.X))
+        classes, labels = np.unique(self._labels), self._labels[order]
+        least = most // (2 * len(classes))
+        first = np.concatenate([np.flatnonzero(labels == label)[:least] for label in classes])
+        others = np.setdiff1d(np.arange(len(order)), first)
+        return np.sort(order[np.concatenate([first, others])[:most]])
 
     def _splits(self, rows: IntArray, n_splits: int, most_centres: int) -> list[_Split]:
         """Return the rows without each of several folds and that fold, to be predicted."""
@@ -493,10 +516,8 @@ class _Learner:
         """Divide rows into folds, each class evenly; rows with equal inputs stay together."""
         _, first, copies = np.unique(self.data.X[rows], axis=0, return_index=True, return_inverse=True)
         order = np.random.default_rng(repeat).permutation(len(first))
-        if self.data.likelihood != "gaussian":
-            of_first = np.column_stack(self.data.targets)[rows[first]]
-            labels = of_first @ np.arange(1, len(self.data.targets) + 1)
-            order = order[np.argsort(labels[order], kind="stable")]
+        if self._labels is not None:
+            order = order[np.argsort(self._labels[rows[first]][order], kind="stable")]
         fold_of = np.empty(len(first), np.intp)
         fold_of[order] = np.arange(len(first)) % _FOLDS
         folds = [rows[fold_of[copies.reshape(-1)] == fold] for fold in range(_FOLDS)]

@@ -125,6 +125,7 @@ def tests():
 
 MODELS = {
     "defaults": RVC,
+    "candidates": lambda: RVC(candidates=200, random_state=0),
     "columns": SparseBayesClassifier,
     "balanced columns": lambda: SparseBayesClassifier(class_weight="balanced"),
 }
@@ -134,10 +135,11 @@ MODELS = {
 @pytest.mark.parametrize("kind", MODELS)
 def test_a_class_of_one_row_in_500_is_learned(kind, tests):
     X, y, least = tests
-    model = MODELS[kind]().fit(*rare(20_000, 100))
+    # Of 600 of these rows, drawn at random to choose between kernels, none is of the rare class.
+    model = MODELS[kind]().fit(*rare(20_000, 107))
     assert model.status_ == "converged"
     p = model.predict_proba(X, prior=PRIOR)[:, 1]
-    # The balanced fit has a larger variance: on average 5 % above the best possible, others 2 %.
+    # Means of ten fits: 1.01 of the least for columns, 1.03 balanced, 1.05 for kernels.
     assert log_loss(y, p) < 1.1 * least
     for low, high in [(0.0, 1e-3), (1e-3, 1e-2), (1e-2, 0.1)]:
         inside = (low <= p) & (p < high)
