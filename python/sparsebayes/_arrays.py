@@ -92,7 +92,8 @@ def check_training(
     if len(rows) < n and weights is not None:
         values, target, weights = _rows_of(values, rows), target[rows], weights[rows]
     if (given := getattr(estimator, "class_weight", None)) is not None:
-        weights = with_class_weight(given, target, np.ones(len(target)) if weights is None else weights)
+        weights = np.ones(len(target)) if weights is None else weights
+        weights = weights * class_factors(given, learn_classes(target), target, weights)
     if weights is not None and (weights == 1.0).all():
         weights = None
     known = None
@@ -171,9 +172,10 @@ def learn_classes(labels: NDArray[Any]) -> NDArray[Any]:
     return classes
 
 
-def with_class_weight(given: object, labels: NDArray[Any], weights: FloatArray) -> FloatArray:
-    """Return the weight of each row times that of its class, which ``class_weight`` gives."""
-    classes = learn_classes(labels)
+def class_factors(
+    given: object, classes: NDArray[Any], labels: NDArray[Any], weights: FloatArray
+) -> FloatArray:
+    """Return the factor of the weight of each row that ``class_weight`` is for its class."""
     at, known = np.searchsorted(classes, labels), classes.tolist()
     if isinstance(given, str) and given == "balanced":
         sums = np.bincount(at, weights)
@@ -193,7 +195,7 @@ def with_class_weight(given: object, labels: NDArray[Any], weights: FloatArray) 
             "class_weight must be None, 'balanced', or a dict such as {0: 1.0, 1: 5.0} from labels to "
             f"weights, got {given!r}"
         )
-    return weights * factors[at]
+    return factors[at]
 
 
 def distinct_rows(training: Training) -> IntArray:

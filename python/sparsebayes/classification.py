@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ._checks import any_array, check_flag
+from ._data.basis import check_without_rows
 from ._estimators.base import Estimator, atomic
 from ._estimators.docs import documented
-from ._estimators.fit import build, classes_of_providers, of_providers, validate
+from ._estimators.fit import add_labels, build, classes_of_providers, of_providers, validate
 from ._estimators.leave_one_out import attribute
 from ._estimators.likelihoods import Classes
 from ._estimators.posterior import (
@@ -45,6 +47,11 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 __all__ = ["RVC", "SparseBayesClassifier"]
+
+
+def _can_continue(estimator: Classification) -> bool:
+    check_without_rows(estimator, "partial_fit")
+    return True
 
 
 @documented
@@ -106,6 +113,42 @@ class Classification(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit
             shares = sums[:, 1] / sums[:, 0]
             shares = np.append(1.0 - shares, shares) if len(shares) == 1 else shares
             publish(self, replace(task, likelihood=replace(likelihood, shares=shares)), posteriors)
+        return self
+
+    @available_if(_can_continue)  # type: ignore[untyped-decorator] # scikit-learn carries no types
+    def partial_fit(
+        self, X: ArrayLike, y: ArrayLike, classes: PerRow = None, sample_weight: PerRow = None
+    ) -> Self:
+        """Add rows and fit the model to all rows so far.
+
+        The first call, and one after ``fit``, starts with no rows, and its model is that of ``fit``. Of the
+        rows of earlier calls only sums are kept, 8 K^2 bytes of each class for K functions, so that time and
+        memory do not depend on their number. This is an approximation: the log likelihood of the rows of a
+        call is expanded to second order at the mode that its fit found, and not again as the mode moves
+        (online Laplace approximation). So the model depends on the order of the rows, and comes the closer to
+        that of ``fit`` the better the first rows determine it: let the first call have many. With kernels
+        only with ``candidates``; a number of them, and the kernel, come from the rows of the first call,
+        which should cover all of the input space. Not with a softmax of more than two classes,
+        ``class_weight="balanced"`` or ``scheme="variational"``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+            Inputs, or values of the basis functions, the same functions in each call.
+        y : array-like of shape (n,)
+            Class labels. A call need not have rows of every class.
+        classes : array-like of shape (n_classes,), optional
+            All labels, for the first call; None: those of its rows.
+        sample_weight : array-like of shape (n,), optional
+            As for ``fit``.
+
+        {fit_sections}
+        """
+        with atomic(self):
+            task, after = add_labels(self, X, y, classes, sample_weight)
+            _, posteriors = run(self, [task])
+            publish(self, task, posteriors)
+            self._statistics = after(posteriors)
         return self
 
     def _likelihood_of(self, y: NDArray[Any], weights: FloatArray | None) -> Classes:

@@ -65,7 +65,7 @@ class Survey:
             self.moments.add(rows.X, rows.weights)
         if self._has_labels:
             weights = np.ones(len(rows)) if rows.weights is None else rows.weights
-            self._add_labels(rows.y[weights > 0], weights[weights > 0])
+            self.add_labels(rows.y[weights > 0], weights[weights > 0])
         self.n_rows += len(rows)
         self.weight += len(rows) if rows.weights is None else float(rows.weights.sum())
 
@@ -75,11 +75,12 @@ class Survey:
             self.sample.merge(later.sample, self.n_rows)
         if self.moments is not None and later.moments is not None:
             self.moments.merge(later.moments)
-        self._add_labels(later.classes, later.class_weights)
+        self.add_labels(later.classes, later.class_weights)
         self.n_rows += later.n_rows
         self.weight += later.weight
 
-    def _add_labels(self, labels: NDArray[Any], weights: FloatArray) -> None:
+    def add_labels(self, labels: NDArray[Any], weights: FloatArray) -> None:
+        """Add labels with these weights."""
         if len(labels) > 0:
             with naming("y"):
                 known = [self.classes] if len(self.classes) > 0 else []

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.multiclass import check_classification_targets
 
 from .. import _core
 from .._arrays import (
@@ -17,6 +18,7 @@ from .._arrays import (
     check_chunk_targets,
     check_training,
     check_X,
+    class_factors,
     first_of_equal,
     is_operator,
     is_unstored,
@@ -24,7 +26,7 @@ from .._arrays import (
     naming,
 )
 from .._cancellable import one_blas_thread
-from .._checks import check_flag, check_integer, check_n_jobs, check_settings
+from .._checks import any_array, check_flag, check_integer, check_n_jobs, check_settings
 from .._data import candidates as _candidates
 from .._data.basis import (
     Basis,
@@ -37,7 +39,7 @@ from .._data.basis import (
     without_rows,
 )
 from .._data.checkpoint import Checkpoint, check_path, digest, open_checkpoint
-from .._data.chunks import Chunks, Rows, are_chunks, located, open_chunks
+from .._data.chunks import Chunks, Rows, are_chunks, check_rows, located, open_chunks
 from .._data.design import core_kernels
 from .._data.out_of_core import Survey, basis_after, gather
 from .._data.statistics import SufficientStatistics, check_memory_limit, check_room, in_words
@@ -48,7 +50,7 @@ from .._types import FloatArray, Settings
 from .._types import Likelihood as Name
 from ..kernels._base import all_log_parameters
 from ..kernels._resolve import is_precomputed, measures_inputs
-from ..providers import PyStatistics, RowPart, SummedStatistics
+from ..providers import PyStatistics, RowPart, SummedStatistics, add
 from .likelihoods import Classes, Likelihood, Numbers, check_single, fit_of_outputs
 from .posterior import check_multi_class
 from .run import Task
@@ -366,7 +368,7 @@ class ClassBasis:
         summary = RowSummary(survey.n_rows, survey.weight)
         return cls(basis, likelihood, shift, n_threads, summary)
 
-    def part(self, X: FloatArray, is_class: NDArray[np.bool_], weights: FloatArray | None) -> RowPart:
+    def part(self, X: FloatArray, is_class: NDArray[Any], weights: FloatArray | None) -> RowPart:
         """Return the provider of these rows, with target 1 for rows of a class and 0 for others."""
         basis, targets = self.basis, is_class.astype(np.float64)
         options: Any = {"fit_intercept": basis.bias, "likelihood": "bernoulli", "n_jobs": self.n_threads}
@@ -377,11 +379,19 @@ class ClassBasis:
         return RowPart(X, targets, weights, **options)
 
     def task(
-        self, provider_of: Callable[[Any], PyStatistics], settings: Settings, *, stopped: bool = False
+        self,
+        provider_of: Callable[[Any], PyStatistics],
+        settings: Settings,
+        *,
+        stopped: bool = False,
+        centred: bool = True,
     ) -> Task:
-        """Return the fits of each class against the rest, given a function that makes a class's provider."""
+        """Return the fits of each class against the rest, given a function that makes a class's provider.
+
+        ``centred``: False if the providers weight rows differently, so that columns have no common means.
+        """
         basis = self.basis
-        options = settings.of_one_target() | {"n_centred": basis.n_centred}
+        options = settings.of_one_target() | {"n_centred": basis.n_centred if centred else 0}
 
         def fit(label: Any, callback: Any) -> _core.Posterior:
             # The rows of one class are freed before those of the next are read.
@@ -455,6 +465,125 @@ class _ClassRows:
             with located(block.chunk, block.first, len(block)):
                 block = block.copy() if self.kept else block
                 yield self.functions.part(block.X, block.y == self.label, block.weights)
+
+
+# --- classifications of rows that arrive in parts -------------------------------------------------------
+
+
+class PastRows(PyStatistics):
+    """The log likelihood of rows of earlier calls, expanded to second order at the mode of each call.
+
+    With d the difference of the weights of all functions from those at the centre, -2 ln p = D - 2 g^T d +
+    d^T G d: sums of -2 ln p, and of the residuals and working weights of `PyStatistics` (the online Laplace
+    approximation, Spiegelhalter & Lauritzen 1990).
+    """
+
+    likelihood = "bernoulli"
+
+    def __init__(self, centre: FloatArray, sums: Sequence[Any], moments: FloatArray) -> None:
+        self.n_basis, self._centre, self._sums, self._moments = len(centre), centre, sums, moments
+
+    def with_rows(self, rows: RowPart, posterior: _core.Posterior) -> PastRows:
+        """Return the sums with those of more rows, expanded at the mode."""
+        centre, every = np.zeros(self.n_basis), np.arange(self.n_basis)
+        centre[posterior.active] = posterior.mu
+        deviance, gradient, _, gram = add(*(part.sweep(every, centre, every) for part in (self, rows)))
+        return PastRows(centre, (deviance, gradient, gram), self._moments + rows.target_moments(0.0))
+
+    def target_moments(self, centre: float) -> FloatArray:
+        return self._moments  # the centre is 0 for Bernoulli targets
+
+    def sweep(
+        self, active: Any, mu: FloatArray, wanted: Any
+    ) -> tuple[float, FloatArray, FloatArray, FloatArray]:
+        deviance, gradient, gram = self._sums
+        d = -self._centre
+        d[active] += mu
+        here = gradient - gram @ d
+        return deviance - float(d @ (gradient + here)), here, gram.diagonal(), gram[:, wanted]
+
+    def variance_drift(self, active: Any, mu: FloatArray, sigma: FloatArray) -> FloatArray:
+        return np.zeros((len(active), len(active)))
+
+
+@dataclass(frozen=True)
+class Stream:
+    """What ``partial_fit`` of a classifier keeps of the rows so far."""
+
+    functions: ClassBasis
+    class_weights: FloatArray
+    #: Of each class against the rest.
+    past: list[PastRows]
+
+    @classmethod
+    def start(cls, est: Any, rows: Rows, classes: NDArray[Any]) -> Stream:
+        """Return a stream without rows, whose functions depend on the first ones."""
+        d, nothing = rows.X.shape[1], np.zeros(len(classes))
+        survey = Survey(est, d)
+        survey.add_labels(classes, nothing)
+        survey.add(rows)
+        functions = replace(ClassBasis.after(est, survey, d), summary=RowSummary(0, 0.0))
+        check_room(functions.basis, d, check_memory_limit(est.memory_limit))
+        zeros = np.zeros(k := functions.basis.n_basis)
+        past = PastRows(zeros, (0.0, zeros, np.zeros((k, k))), np.zeros(3))
+        return cls(functions, nothing, [past] * len(functions.likelihood.positive))
+
+
+def add_labels(
+    est: Any, X: Any, y: Any, classes: Any, sample_weight: Any
+) -> tuple[Task, Callable[[list[Any]], Stream]]:
+    """Return the fit of all rows so far and these, and a function from posteriors to what to keep."""
+    settings, stream = check_settings(est), getattr(est, "_statistics", None)
+    check_scheme(settings)
+    if is_unstored(X):
+        raise TypeError("X must be a table for partial_fit, which keeps the products of all columns; use fit")
+    if isinstance(est.class_weight, str):
+        raise ValueError(
+            f"class_weight={est.class_weight!r} needs all rows at once; for partial_fit give a dict from "
+            "labels to weights"
+        )
+    known = None if stream is None else stream.functions.likelihood.classes
+    if classes is not None:
+        given = learn_classes(any_array("classes", classes))
+        if known is not None and not np.array_equal(given, known):
+            raise ValueError(f"classes must be those of the first call, {known.tolist()}, got {classes!r}")
+        known = given
+    values = check_X(est, X, reset=stream is None)
+    rows = check_rows(values, y, sample_weight, values.shape[1], labels=True)
+    check_classification_targets(rows.y)
+    weights = np.ones(len(rows)) if rows.weights is None else rows.weights.copy()
+    labels = rows.y[counts := weights > 0.0]
+    known = learn_classes(labels) if known is None else known
+    if not (found := np.isin(labels, known)).all():
+        raise ValueError(
+            f"y holds the label {labels[~found].tolist()[0]!r}, which is not among the classes "
+            f"{known.tolist()}; give all of them as classes at the first call of partial_fit"
+        )
+    if est.class_weight is not None:
+        weights[counts] *= class_factors(est.class_weight, known, labels, weights)
+    rows = replace(rows, weights=weights)
+    stream = Stream.start(est, rows, known) if stream is None else stream
+    new = np.bincount(np.searchsorted(known, labels), weights[counts], len(known))
+    sums = stream.class_weights + new
+    n_rows, weight = (stream.functions.summary.n_rows or 0) + len(rows), float(sums.sum())
+    likelihood = replace(stream.functions.likelihood, shares=sums / weight)
+    functions = replace(stream.functions, likelihood=likelihood, summary=RowSummary(n_rows, weight))
+    parts = {}
+    for label, past in zip(likelihood.positive, stream.past, strict=True):
+        targets = (rows.y == label).astype(np.float64)
+        if (share := likelihood.shares[known == label][0]) in (0.0, 1.0):
+            # So far all targets are equal, and the mode would be infinite (Platt 1999, section 2.2).
+            targets = np.full(len(rows), (share * weight + 1.0) / (weight + 2.0))
+        parts[label] = functions.part(rows.X, targets, weights), past
+    settings = with_unpenalized(est, functions.basis, settings, "bernoulli")
+    task = functions.task(lambda label: SummedStatistics(parts[label]), settings, centred=False)
+
+    def after(posteriors: list[Any]) -> Stream:
+        with one_blas_thread():
+            pairs = zip(parts.values(), posteriors, strict=True)
+            return Stream(functions, sums, [past.with_rows(part, one) for (part, past), one in pairs])
+
+    return replace(task, fits=[one_blas_thread()(fit) for fit in task.fits]), after
 
 
 # --- providers of statistics instead of rows -----------------------------------------------------------

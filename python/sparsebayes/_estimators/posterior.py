@@ -234,6 +234,11 @@ def with_prior(est: Any, p: FloatArray, prior: PerRow) -> FloatArray:
             f"prior must hold {p.shape[1]} positive numbers that sum to 1, a share for each class in the "
             f"order of classes_; got {prior!r}"
         )
+    if not est.class_prior_.all():
+        raise ValueError(
+            "prior needs a row of each class, and there is none yet of "
+            f"{est.classes_[est.class_prior_ == 0.0].tolist()[0]!r}; add some by partial_fit"
+        )
     with np.errstate(divide="ignore"):  # a probability of 0 stays 0
         adjusted: FloatArray = softmax(np.log(p) + np.log(given) - np.log(est.class_prior_), axis=1)
     return adjusted
