@@ -17,7 +17,7 @@ from ._checks import any_array, check_flag
 from ._data.basis import check_without_rows
 from ._estimators.base import Estimator, atomic
 from ._estimators.docs import documented
-from ._estimators.fit import add_labels, build, classes_of_providers, of_providers, validate
+from ._estimators.fit import add_labels, build, check_scheme, classes_of_providers, of_providers, validate
 from ._estimators.leave_one_out import attribute
 from ._estimators.likelihoods import Classes
 from ._estimators.posterior import (
@@ -51,6 +51,7 @@ __all__ = ["RVC", "SparseBayesClassifier"]
 
 def _can_continue(estimator: Classification) -> bool:
     check_without_rows(estimator, "partial_fit")
+    check_scheme(estimator.scheme)
     return True
 
 
@@ -121,15 +122,15 @@ class Classification(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit
     ) -> Self:
         """Add rows and fit the model to all rows so far.
 
-        The first call, and one after ``fit``, starts with no rows, and its model is that of ``fit``. Of the
-        rows of earlier calls only sums are kept, 8 K^2 bytes of each class for K functions, so that time and
-        memory do not depend on their number. This is an approximation: the log likelihood of the rows of a
-        call is expanded to second order at the mode that its fit found, and not again as the mode moves
-        (online Laplace approximation). So the model depends on the order of the rows, and comes the closer to
-        that of ``fit`` the better the first rows determine it: let the first call have many. With kernels
-        only with ``candidates``; a number of them, and the kernel, come from the rows of the first call,
-        which should cover all of the input space. Not with a softmax of more than two classes,
-        ``class_weight="balanced"`` or ``scheme="variational"``.
+        The first call, and one after ``fit``, starts with no rows. Up to 2000 rows are kept, and the model is
+        that of ``fit``. Then their log likelihood is replaced by its second-order expansion at the mode, 8
+        K^2 bytes of each class for K functions, and rows are collected anew. So time and memory do not depend
+        on the number of rows, and the model is an approximation (online Laplace): it depends on the order of
+        the rows, and differs from that of ``fit`` where later rows move the mode far, as for columns with a
+        few values of many standard deviations: take their logarithms. With kernels only with ``candidates``;
+        a number of them, and the kernel, come from the rows of the first call, which should cover all of the
+        input space. Not with a softmax of more than two classes, ``class_weight="balanced"`` or
+        ``scheme="variational"``.
 
         Parameters
         ----------

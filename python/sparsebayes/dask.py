@@ -362,7 +362,7 @@ class _OnDask(Estimator):
             raise ValueError("checkpoint is not for Dask, which repeats lost work")
         check_without_rows(local, "a fit on Dask")
         if local._labels:
-            check_scheme(settings)
+            check_scheme(settings.scheme)
             check_class_weight(local, "a fit on Dask")
         parts = partitions(local, X, y, sample_weight, reset=True)
         parts = engine.keep(parts) if local._labels else parts

@@ -41,7 +41,13 @@ def test_the_first_call_gives_the_model_of_fit(kind, n_classes):
     assert_same_model(weighted, KINDS[kind]().partial_fit(X, y, sample_weight=weights * (1.0 + (y == "ant"))))
 
 
-def test_earlier_rows_count_by_their_expansion_at_the_mode():
+@pytest.fixture
+def expanded(monkeypatch):
+    """Expand the likelihood of the rows of each call."""
+    monkeypatch.setattr("sparsebayes._estimators.fit._RECENT_ROWS", 0)
+
+
+def test_earlier_rows_count_by_their_expansion_at_the_mode(expanded):
     X, y, w = problem(8, n=300)
     first, second = slice(0, 180), slice(180, 300)
     model = SparseBayesClassifier(tol=1e-10, complexity="none")
@@ -74,7 +80,7 @@ def test_earlier_rows_count_by_their_expansion_at_the_mode():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_models_of_several_calls_are_close_to_one_fit(kind):
+def test_models_of_several_calls_are_close_to_one_fit(kind, expanded):
     X, y, _ = problem(4, n=2000, n_classes=3)
     model = stream(KINDS[kind](), X, y, classes=["ant", "bee", "cat"])
     whole = KINDS[kind]()
@@ -88,7 +94,7 @@ def test_models_of_several_calls_are_close_to_one_fit(kind):
         np.testing.assert_allclose(model.to_predictor().predict_proba(X), p, rtol=1e-10, atol=1e-14)
 
 
-def test_calls_are_reproducible_and_continue_from_pickles():
+def test_calls_are_reproducible_and_continue_from_pickles(expanded):
     X, y, weights = problem(5, n=600)
     model, pickled = KINDS["number"](n_jobs=1), KINDS["number"](n_jobs=2)
     for rows in np.array_split(np.arange(600), 5):
@@ -129,19 +135,40 @@ def test_calls_may_lack_rows_of_some_classes():
     )
 
 
+def test_few_rows_give_the_model_of_fit_and_many_are_not_kept():
+    X, y, weights = problem(8, n=3900)
+    model = SparseBayesClassifier()
+    for first in range(0, 1900, 100):
+        rows = slice(first, first + 100)
+        model.partial_fit(X[rows], y[rows], sample_weight=weights[rows])
+    whole = SparseBayesClassifier().fit(X[:1900], y[:1900], weights[:1900])
+    np.testing.assert_allclose(model.coef_, whole.coef_, rtol=1e-7)
+    np.testing.assert_allclose(model.intercept_, whole.intercept_, rtol=1e-7)
+    sizes = []
+    for first in range(1900, 3900, 100):
+        rows = slice(first, first + 100)
+        sizes.append(len(pickle.dumps(model.partial_fit(X[rows], y[rows], sample_weight=weights[rows]))))
+    assert sizes[0] < 0.2 * sizes[-1]
+    reference = SparseBayesClassifier().fit(X, y, weights)
+    np.testing.assert_allclose(model.predict_proba(X), reference.predict_proba(X), atol=0.01)
+
+
 def test_what_needs_all_rows_is_refused():
     X, y, _ = problem(7, n_classes=3)
-    assert not hasattr(RVC(), "partial_fit")
-    with pytest.raises(AttributeError) as caught:
-        RVC().partial_fit(X, y)
-    assert "candidates must be an integer or an array for partial_fit" in str(caught.value.__cause__)
+    for model, message in [
+        (RVC(), "candidates must be an integer or an array for partial_fit"),
+        (SparseBayesClassifier(scheme="variational"), "scheme='variational' needs the rows in memory"),
+    ]:
+        assert not hasattr(model, "partial_fit")
+        with pytest.raises(AttributeError) as caught:
+            model.partial_fit(X, y)
+        assert message in str(caught.value.__cause__)
     for model, message in [
         (
             RVC(gamma=1.0, candidates=9, multi_class="softmax"),
             "multi_class='softmax' needs the rows in memory",
         ),
         (SparseBayesClassifier(class_weight="balanced"), "class_weight='balanced' needs all rows .* a dict"),
-        (SparseBayesClassifier(scheme="variational"), "scheme='variational' needs the rows in memory"),
         (SparseBayesClassifier(memory_limit=100), "memory_limit of 100 B is too small"),
     ]:
         with pytest.raises(ValueError, match=message):

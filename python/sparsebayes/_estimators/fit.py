@@ -70,6 +70,9 @@ _MAX_BLOCK_VALUES: Final = 3 << 18
 _MAX_STANDARD_ERRORS: Final = 1e6
 #: Learned kernels that are tried, best first, until a fit converges.
 _MAX_KERNELS_TRIED: Final = 3
+#: Rows that ``partial_fit`` of a classifier collects before it expands their likelihood. Measured:
+#: docs/notebook/large-data.md.
+_RECENT_ROWS: Final = 2000
 #: With so many rows only the best is tried: each fit takes minutes.
 _MANY_ROWS: Final = 100_000
 
@@ -411,7 +414,7 @@ class ClassBasis:
 
 def _by_passes(est: Any, chunks: Chunks, settings: Settings) -> Task:
     """Return the fits of rows that are read in chunks at each step, after a first pass over them."""
-    check_scheme(settings)
+    check_scheme(settings.scheme)
     chunks.check_passes("a classification")
     d, limit = chunks.n_features, check_memory_limit(est.memory_limit)
     reading, survey = ReadReporter(est, chunks.n_rows), Survey(est, d)
@@ -439,9 +442,9 @@ def _by_passes(est: Any, chunks: Chunks, settings: Settings) -> Task:
     return functions.task(provider_of, settings, stopped=reading.stopped)
 
 
-def check_scheme(settings: Settings) -> None:
+def check_scheme(scheme: str) -> None:
     """Raise ValueError for a scheme that needs the rows in memory."""
-    if settings.scheme == "variational":
+    if scheme == "variational":
         raise ValueError(
             "scheme='variational' needs the rows in memory; take a scheme other than 'variational'"
         )
@@ -471,7 +474,7 @@ class _ClassRows:
 
 
 class PastRows(PyStatistics):
-    """The log likelihood of rows of earlier calls, expanded to second order at the mode of each call.
+    """The log likelihood of rows of earlier calls, expanded to second order at the mode after them.
 
     With d the difference of the weights of all functions from those at the centre, -2 ln p = D - 2 g^T d +
     d^T G d: sums of -2 ln p, and of the residuals and working weights of `PyStatistics` (the online Laplace
@@ -514,6 +517,8 @@ class Stream:
     class_weights: FloatArray
     #: Of each class against the rest.
     past: list[PastRows]
+    #: The latest rows, which are not in ``past`` yet.
+    recent: list[Rows]
 
     @classmethod
     def start(cls, est: Any, rows: Rows, classes: NDArray[Any]) -> Stream:
@@ -526,7 +531,7 @@ class Stream:
         check_room(functions.basis, d, check_memory_limit(est.memory_limit))
         zeros = np.zeros(k := functions.basis.n_basis)
         past = PastRows(zeros, (0.0, zeros, np.zeros((k, k))), np.zeros(3))
-        return cls(functions, nothing, [past] * len(functions.likelihood.positive))
+        return cls(functions, nothing, [past] * len(functions.likelihood.positive), [])
 
 
 def add_labels(
@@ -534,7 +539,6 @@ def add_labels(
 ) -> tuple[Task, Callable[[list[Any]], Stream]]:
     """Return the fit of all rows so far and these, and a function from posteriors to what to keep."""
     settings, stream = check_settings(est), getattr(est, "_statistics", None)
-    check_scheme(settings)
     if is_unstored(X):
         raise TypeError("X must be a table for partial_fit, which keeps the products of all columns; use fit")
     if isinstance(est.class_weight, str):
@@ -568,20 +572,24 @@ def add_labels(
     n_rows, weight = (stream.functions.summary.n_rows or 0) + len(rows), float(sums.sum())
     likelihood = replace(stream.functions.likelihood, shares=sums / weight)
     functions = replace(stream.functions, likelihood=likelihood, summary=RowSummary(n_rows, weight))
+    recent = [*stream.recent, rows.copy()]
+    X, y, weights = (np.concatenate([getattr(one, name) for one in recent]) for name in ("X", "y", "weights"))
     parts = {}
     for label, past in zip(likelihood.positive, stream.past, strict=True):
-        targets = (rows.y == label).astype(np.float64)
+        targets = (y == label).astype(np.float64)
         if (share := likelihood.shares[known == label][0]) in (0.0, 1.0):
             # So far all targets are equal, and the mode would be infinite (Platt 1999, section 2.2).
-            targets = np.full(len(rows), (share * weight + 1.0) / (weight + 2.0))
-        parts[label] = functions.part(rows.X, targets, weights), past
+            targets = np.full(len(y), (share * weight + 1.0) / (weight + 2.0))
+        parts[label] = functions.part(X, targets, weights), past
     settings = with_unpenalized(est, functions.basis, settings, "bernoulli")
     task = functions.task(lambda label: SummedStatistics(parts[label]), settings, centred=False)
 
     def after(posteriors: list[Any]) -> Stream:
+        if len(y) < _RECENT_ROWS:
+            return Stream(functions, sums, stream.past, recent)
         with one_blas_thread():
             pairs = zip(parts.values(), posteriors, strict=True)
-            return Stream(functions, sums, [past.with_rows(part, one) for (part, past), one in pairs])
+            return Stream(functions, sums, [past.with_rows(part, one) for (part, past), one in pairs], [])
 
     return replace(task, fits=[one_blas_thread()(fit) for fit in task.fits]), after
 
