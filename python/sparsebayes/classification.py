@@ -127,7 +127,7 @@ class Classification(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit
         K^2 bytes of each class for K functions, and rows are collected anew. So time and memory do not depend
         on the number of rows, and the model is an approximation (online Laplace): it depends on the order of
         the rows, and differs from that of ``fit`` where later rows move the mode far, as for columns with a
-        few values of many standard deviations: take their logarithms. With kernels only with ``candidates``;
+        few values of many standard deviations: logarithms help. With kernels only with ``candidates``;
         a number of them, and the kernel, come from the rows of the first call, which should cover all of the
         input space. Not with a softmax of more than two classes, ``class_weight="balanced"`` or
         ``scheme="variational"``.

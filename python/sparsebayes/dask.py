@@ -507,8 +507,8 @@ class DaskRVC(_OnDask):
         As for `DaskRVR`.
     **arguments
         The other arguments of `RVC`, except ``kernel="precomputed"``, ``memory_limit``, ``checkpoint``, an
-        ``extra_basis`` that is an unfitted transformer, ``scheme="variational"`` and, with more than two
-        classes, ``multi_class="softmax"``. Kernels are learned from at most 2000 rows.
+        ``extra_basis`` that is an unfitted transformer, ``class_weight``, ``scheme="variational"`` and, with
+        more than two classes, ``multi_class="softmax"``. Kernels are learned from at most 2000 rows.
 
     Attributes
     ----------
