@@ -194,7 +194,12 @@ def test_a_call_that_fails_adds_no_rows():
             "classes must be those of the first call",
         ),
         (lambda: model.set_params(callback=fail).partial_fit(X, y), ZeroDivisionError, None),
-        (lambda: SparseBayesClassifier().partial_fit(X, y, ["ant"]), ValueError, "one class only"),
+        (
+            lambda: SparseBayesClassifier().partial_fit(X, y, ["ant"]),
+            ValueError,
+            "classes must hold all labels",
+        ),
+        (lambda: SparseBayesClassifier().partial_fit(X, y, ["ant", None]), TypeError, "classes: "),
     ]:
         with pytest.raises(error, match=message):
             call()

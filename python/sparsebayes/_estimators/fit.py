@@ -548,9 +548,12 @@ def add_labels(
         )
     known = None if stream is None else stream.functions.likelihood.classes
     if classes is not None:
-        given = learn_classes(any_array("classes", classes))
+        with naming("classes"):
+            given = np.unique(any_array("classes", classes))
+        if len(given) < 2:
+            raise ValueError(f"classes must hold all labels, at least two; got {classes!r}")
         if known is not None and not np.array_equal(given, known):
-            raise ValueError(f"classes must be those of the first call, {known.tolist()}, got {classes!r}")
+            raise ValueError(f"classes must be those of the first call, {known.tolist()}; got {classes!r}")
         known = given
     values = check_X(est, X, reset=stream is None)
     rows = check_rows(values, y, sample_weight, values.shape[1], labels=True)
