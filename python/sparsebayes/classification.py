@@ -21,6 +21,7 @@ from ._estimators.fit import add_labels, build, check_scheme, classes_of_provide
 from ._estimators.leave_one_out import attribute
 from ._estimators.likelihoods import Classes
 from ._estimators.posterior import (
+    check_multi_class,
     moderated_logits,
     moments,
     normalised,
@@ -52,6 +53,8 @@ __all__ = ["RVC", "SparseBayesClassifier"]
 def _can_continue(estimator: Classification) -> bool:
     check_without_rows(estimator, "partial_fit")
     check_scheme(estimator.scheme)
+    if check_multi_class(estimator.multi_class):
+        raise ValueError("partial_fit needs multi_class='ovr'; of two classes it is the same model")
     return True
 
 
@@ -129,7 +132,7 @@ class Classification(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit
         the rows, and differs from that of ``fit`` where later rows move the mode far, as for columns with a
         few values of many standard deviations: logarithms help. With kernels only with ``candidates``;
         a number of them, and the kernel, come from the rows of the first call, which should cover all of the
-        input space. Not with a softmax of more than two classes, ``class_weight="balanced"`` or
+        input space. Not with ``multi_class="softmax"``, ``class_weight="balanced"`` or
         ``scheme="variational"``.
 
         Parameters

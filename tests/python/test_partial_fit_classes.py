@@ -158,16 +158,13 @@ def test_what_needs_all_rows_is_refused():
     for model, message in [
         (RVC(), "candidates must be an integer or an array for partial_fit"),
         (SparseBayesClassifier(scheme="variational"), "scheme='variational' needs the rows in memory"),
+        (SparseBayesClassifier(multi_class="softmax"), "partial_fit needs multi_class='ovr'"),
     ]:
         assert not hasattr(model, "partial_fit")
         with pytest.raises(AttributeError) as caught:
             model.partial_fit(X, y)
         assert message in str(caught.value.__cause__)
     for model, message in [
-        (
-            RVC(gamma=1.0, candidates=9, multi_class="softmax"),
-            "multi_class='softmax' needs the rows in memory",
-        ),
         (SparseBayesClassifier(class_weight="balanced"), "class_weight='balanced' needs all rows .* a dict"),
         (SparseBayesClassifier(memory_limit=100), "memory_limit of 100 B is too small"),
     ]:
