@@ -168,7 +168,7 @@ def _complexity(estimator: Any, scheme: Scheme) -> float | Literal["bic", "ebic"
 def has_flat_intercept(estimator: Any) -> bool:
     """Whether the intercept of this estimator has a flat prior."""
     penalized = check_flag("penalize_intercept", getattr(estimator, "penalize_intercept", True))
-    # The variational scheme and the softmax have no flat priors.
+    # The variational scheme has no flat priors.
     penalized = penalized or estimator.scheme == "variational"
     return check_flag("fit_intercept", estimator.fit_intercept) and not penalized
 

@@ -247,7 +247,7 @@ class LearningData:
         centre_rows: IntArray | None = None,
     ) -> LearningData:
         """Return training rows and the dictionary of a basis; classes are learned one against the rest."""
-        flat = flat_columns(est, basis, settings.scheme, likelihood.name)
+        flat = flat_columns(est, basis, settings.scheme)
         columns = basis.columns
         if columns is None:
             columns = columns_at(basis.extra, training.X, basis.n_columns)

@@ -378,7 +378,7 @@ class _OnDask(Estimator):
                 rows = engine.keep(on_each(_class_part, parts, sent, label))
                 return Partitions(engine, rows, functions.basis.n_basis)
 
-            settings = with_unpenalized(local, functions.basis, settings, "bernoulli")
+            settings = with_unpenalized(local, functions.basis, settings, functions.likelihood)
             task = functions.task(provider_of, settings)
         else:
             basis = basis_after(local, survey.facts(local), d)

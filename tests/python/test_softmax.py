@@ -162,7 +162,13 @@ def test_attributes_have_their_shapes_and_agree(three):
     assert model.sigma_.shape == (used.sum(), used.sum())
     assert model.dual_coef_.shape == (3, len(model.relevance_))
     assert model.log_marginal_likelihood_path_.shape == (model.n_iter_ + 1,)
-    assert model.log_marginal_likelihood_path_[0] == pytest.approx(-len(y) * np.log(3))
+    # The intercepts alone: with columns of unit length |H| is the product of the shares p, and the flat prior
+    # is over orthonormal coordinates by the Hessian at logits of 0, whose correlations are -1/2.
+    n = np.unique(y, return_counts=True)[1]
+    start = n @ np.log(n / len(y)) + np.log(2 * np.pi) + 0.5 * (np.log(0.75) - np.log(n / len(y)).sum())
+    assert model.log_marginal_likelihood_path_[0] == pytest.approx(start)
+    proper = softly(RVC, Gaussian(1.5), penalize_intercept=True).fit(X, y)
+    assert proper.log_marginal_likelihood_path_[0] == pytest.approx(-len(y) * np.log(3))
     logits = Gaussian(1.5)(X, model.relevance_vectors_) @ model.dual_coef_.T + model.intercept_
     np.testing.assert_allclose(model.decision_function(X), logits, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(model.predict_proba(X, moderate=False), softmax(logits, axis=1), rtol=1e-9)
@@ -213,7 +219,11 @@ def test_renaming_the_classes_renames_the_model(three):
         X, np.array(["z", "b", "a"])[np.searchsorted(["a", "b", "c"], y)]
     )
     np.testing.assert_array_equal(other.active_, model.active_)
-    np.testing.assert_allclose(other.mu_[:, ::-1], model.mu_, rtol=1e-5, atol=1e-8)
+    # A constant added to all intercepts changes nothing; that of the first class is 0.
+    assert (model.active_[0], model.mu_[0, 0], other.mu_[0, 0]) == (-1, 0.0, 0.0)
+    mu = other.mu_[:, ::-1] - np.outer(other.active_ == -1, other.mu_[0, 2:])
+    np.testing.assert_allclose(mu, model.mu_, rtol=1e-5, atol=1e-8)
+    assert other.log_marginal_likelihood_ == pytest.approx(model.log_marginal_likelihood_, abs=1e-7)
     np.testing.assert_allclose(other.predict_proba(X)[:, ::-1], model.predict_proba(X), rtol=1e-6, atol=1e-9)
 
 

@@ -172,6 +172,21 @@ def test_laplace_evidence_and_mode_agree_with_dense_formulas(rows, likelihood):
     assert_allclose(found.log_evidence, evidence, rtol=1e-8)
 
 
+def test_a_softmax_does_not_depend_on_the_class_without_flat_weights(rows):
+    X, y = rows
+    labels = np.digitize(y, [4.5, 5.5])
+    models = [
+        RVC(WIDE, extra_basis="linear", unpenalized="all", multi_class="softmax", tol=1e-8).fit(X, each)
+        for each in (labels, -labels)
+    ]
+    for model, each in zip(models, (labels, -labels), strict=True):
+        assert_array_equal(model.alpha_[[0, -2, -1], 0], np.inf)
+        assert_array_equal(model.alpha_[[0, -2, -1], 1:], 0.0)
+        assert_certified(model, X, each)
+    assert_allclose(models[0].predict_proba(X), models[1].predict_proba(X)[:, ::-1], atol=1e-7)
+    assert_allclose(*(model.log_marginal_likelihood_ for model in models), rtol=1e-9)
+
+
 @pytest.mark.parametrize("classify", [False, True])
 def test_fits_in_blocks_are_certified(rows, classify, monkeypatch):
     X, y = rows
@@ -251,7 +266,6 @@ def test_columns_that_separate_classes_are_refused(rows, scheme):
     [
         (RVR, {"extra_basis": None}, "unpenalized needs columns besides the kernels; set extra_basis"),
         (RVR, {"scheme": "variational"}, "unpenalized needs a scheme other than 'variational'"),
-        (RVC, {"multi_class": "softmax"}, "unpenalized needs multi_class='ovr'"),
         (
             RVR,
             {"unpenalized": [2]},

@@ -302,7 +302,7 @@ def learns_kernel(est: Any) -> bool:
     return check_flag("optimize_kernel", est.optimize_kernel) or learns_widths(est.kernel, est.gamma)
 
 
-def flat_columns(est: Any, basis: Basis, scheme: str, likelihood: str) -> list[int]:
+def flat_columns(est: Any, basis: Basis, scheme: str) -> list[int]:
     """Return the positions of the columns that ``unpenalized`` names, ascending."""
     if (given := getattr(est, "unpenalized", None)) is None:
         return []
@@ -310,8 +310,6 @@ def flat_columns(est: Any, basis: Basis, scheme: str, likelihood: str) -> list[i
         raise ValueError("unpenalized needs columns besides the kernels; set extra_basis, such as 'linear'")
     if scheme == "variational":
         raise ValueError("unpenalized needs a scheme other than 'variational', such as 'sequential'")
-    if likelihood == "multinomial":
-        raise ValueError("unpenalized needs multi_class='ovr' for more than two classes, got 'softmax'")
     if isinstance(given, str) and given == "all":
         return list(range(basis.n_columns))
     names = getattr(est, "feature_names_in_", None) if isinstance(est.extra_basis, str) else None

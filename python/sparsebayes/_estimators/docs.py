@@ -116,7 +116,7 @@ coef0 : float, default=0.0
     "penalize_intercept": r"""penalize_intercept : bool, default=False
     Whether the intercept has a prior precision of its own and may be pruned, as in Tipping (2001). False: its
     prior is flat, so it is always in the model, and adding a constant to y changes nothing but the intercept.
-    With a softmax and ``scheme="variational"`` intercepts always have precisions.""",
+    With ``scheme="variational"`` the intercept always has a precision.""",
     "complexity": r"""complexity : {"auto", "none", "aic", "bic", "ebic"} or float, default="auto"
     Weight c of a prior on the complexity of the model, which keeps it from overfitting: with the trace of the
     matrix S that maps targets to fitted values, the number of weights that the data determine, the objective

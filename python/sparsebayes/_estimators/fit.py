@@ -182,7 +182,7 @@ def of_sums(est: Any, basis: Basis, stats: SufficientStatistics, settings: Setti
     check_variational(settings, "gaussian")
     # Centres may have been chosen among more rows than the callback let the sums read.
     basis = basis.whole(est, without_rows(est.n_features_in_, max(sums.n_rows, basis.size)))
-    settings = with_unpenalized(est, basis, settings, "gaussian")
+    settings = with_unpenalized(est, basis, settings, Numbers())
     fit = partial(sums.fit, bias=basis.bias, n_centred=basis.n_centred, **settings.of_one_target())
     summary = RowSummary(sums.n_rows, sums.weight)
     return Task(basis, Numbers(), settings, [fit], basis.n_basis, summary, shift=0.0)
@@ -229,7 +229,7 @@ def _in_memory(est: Any, training: Training, settings: Settings) -> Iterator[Tas
         rows = replace(training, y=training.y - shift) if np.any(shift) else training
         for basis, least_evidence in _bases(est, rows, likelihood, settings):
             design = basis.design(rows, settings.n_threads)
-            own = with_unpenalized(est, basis, settings, likelihood.name)
+            own = with_unpenalized(est, basis, settings, likelihood)
             if training.y.ndim == 2:
                 fits = [fit_of_outputs(est, design, rows, own)]
             else:
@@ -272,11 +272,17 @@ def _of_columns(est: Any, training: Training, settings: Settings) -> list[Task]:
     return [replace(task, fits=fits, summary=RowSummary.of(training), training=training, offset=offset)]
 
 
-def with_unpenalized(est: Any, basis: Basis, settings: Settings, likelihood: Name) -> Settings:
-    """Return the settings of a fit of this dictionary, with the flat priors that ``unpenalized`` asks for."""
-    first = basis.n_basis - basis.n_columns
-    flat = (first + j for j in flat_columns(est, basis, settings.scheme, likelihood))
-    return replace(settings, unpenalized=(*settings.unpenalized, *flat))
+def with_unpenalized(est: Any, basis: Basis, settings: Settings, likelihood: Likelihood) -> Settings:
+    """Return the settings of a fit of this dictionary, with the flat priors that ``unpenalized`` asks for.
+
+    A softmax depends on the differences of its logits only, so its first class has no function with a flat
+    prior.
+    """
+    first, n_basis = basis.n_basis - basis.n_columns, basis.n_basis
+    flat = (*settings.unpenalized, *(first + j for j in flat_columns(est, basis, settings.scheme)))
+    if isinstance(likelihood, Classes) and likelihood.name == "multinomial":
+        flat = tuple(c * n_basis + j for c in range(1, len(likelihood.classes)) for j in flat)
+    return replace(settings, unpenalized=flat)
 
 
 def _checkpoint(
@@ -421,7 +427,7 @@ def _by_passes(est: Any, chunks: Chunks, settings: Settings) -> Task:
     for block in reading.passing("looking at classes", chunks.blocks(block_rows(d, _MAX_BLOCK_VALUES))):
         survey.add(block)
     functions = ClassBasis.after(est, survey, d)
-    settings = with_unpenalized(est, functions.basis, settings, "bernoulli")
+    settings = with_unpenalized(est, functions.basis, settings, functions.likelihood)
     basis, n_basis = functions.basis, functions.basis.n_basis
     # Values of a row in memory while its block is processed.
     width = d if basis.n_columns == 0 and core_kernels(basis.kernels) else max(d, n_basis)
@@ -584,7 +590,7 @@ def add_labels(
             # So far all targets are equal, and the mode would be infinite (Platt 1999, section 2.2).
             targets = np.full(len(y), (share * weight + 1.0) / (weight + 2.0))
         parts[label] = functions.part(X, targets, weights), past
-    settings = with_unpenalized(est, functions.basis, settings, "bernoulli")
+    settings = with_unpenalized(est, functions.basis, settings, functions.likelihood)
     task = functions.task(lambda label: SummedStatistics(parts[label]), settings, centred=False)
 
     def after(posteriors: list[Any]) -> Stream:
@@ -614,7 +620,7 @@ def of_providers(
         n_samples = getattr(providers[0], "n_samples", None)
     n_samples = None if n_samples is None else check_integer("n_samples", n_samples, least=1)
     basis = _basis(est, n_basis)
-    settings = with_unpenalized(est, basis, settings, likelihood.name)
+    settings = with_unpenalized(est, basis, settings, likelihood)
     providers, shift = _near_zero(providers, basis.n_centred)
     options = settings.of_one_target() | {"n_centred": basis.n_centred}
     fits: list[Any] = [partial(_core.fit_provider, provider, **options) for provider in providers]

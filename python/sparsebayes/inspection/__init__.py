@@ -245,7 +245,7 @@ def _fit(
             log_evidence=log_evidence,
         )
     if problem.likelihood == "multinomial":
-        return fit_laplace(Softmax(Phi, t.astype(np.intp), w), active, alpha)
+        return fit_laplace(Softmax(Phi, t.astype(np.intp), w), active, alpha, flat)
     return fit_laplace(OnePredictor(Phi, t, w, ROW_LIKELIHOODS[problem.likelihood]), active, alpha, flat)
 
 

@@ -227,11 +227,12 @@ def fit_laplace(
     """Return mode and Laplace evidence (Tipping & Faul 2003, section 2.2; Tipping 2001, section 3).
 
     The mode, in units of the prior deviations, is found from zero by Newton's method with step halving.
-    Functions ``flat`` have a flat prior over the coordinates of an orthonormal basis of their span.
+    Functions ``flat`` have a flat prior over the coordinates of an orthonormal basis of their span, by the
+    Hessian at predictors of 0.
     """
     n_proper = len(active)
     active, shrinks = np.append(active, flat), np.arange(n_proper + len(flat)) < n_proper
-    lengths = [np.sqrt(rows.w @ rows.Phi[:, j] ** 2) for j in flat]
+    lengths = [np.sqrt(rows.w @ rows.Phi[:, j % rows.Phi.shape[1]] ** 2) for j in flat]
     scale = np.append(1.0 / np.sqrt(alpha), 1.0 / np.array(lengths))
 
     def objective(mode: FloatArray) -> float:
@@ -270,7 +271,8 @@ def fit_laplace(
     left, singular, right = svd(_split(psi[:, :n_proper], span)[1], full_matrices=False)
     # ln|H| - sum ln alpha = ln|1 + psi^T psi|; a flat weight contributes (2 pi / curvature)^1/2.
     log_evidence = objective(mode) - 0.5 * float(np.log1p(singular**2).sum())
-    volume = qr(np.sqrt(rows.w)[:, np.newaxis] * rows.Phi[:, flat] * scale[n_proper:])[1]
+    start = rows.whitened(flat, np.zeros_like(eta))
+    volume = qr(start / np.sqrt(np.sum(start**2, axis=0)))[1]
     ratios = np.abs(np.diag(volume) / np.diag(corner))
     log_evidence += float(np.sum(0.5 * np.log(2.0 * np.pi) + np.log(ratios)))
     return DenseFit(

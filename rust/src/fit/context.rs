@@ -91,7 +91,7 @@ impl<'w> Fit<'_, 'w> {
 
     /// Adds the functions that have a flat prior to an empty model.
     pub(crate) fn add_unpenalized(&mut self) -> crate::Result<()> {
-        let functions = self.rules.unpenalized_among(self.stats.facts()).to_vec();
+        let functions = self.rules.unpenalized.clone();
         if !functions.is_empty() {
             self.fill(&functions, &vec![0.0; functions.len()])?;
             self.recorder.amend(self.model);
@@ -101,7 +101,7 @@ impl<'w> Fit<'_, 'w> {
 
     /// The alphas with which schemes start from a model of these functions.
     pub(crate) fn initial_alphas(&self, functions: &[usize]) -> Vec<f64> {
-        let flat = self.rules.unpenalized_among(self.stats.facts());
+        let flat = &self.rules.unpenalized;
         let initial = |j: &usize| {
             if flat.contains(j) {
                 0.0
@@ -176,8 +176,7 @@ impl<'w> Fit<'_, 'w> {
     /// count, grows without bound. Where Newton's method then ends, the likelihood is flat, and its next step would still change
     /// predictors by 1. (The intercept alone has such a weight if all counts are 0; predictions bear that.)
     fn check_bounded(&self) -> crate::Result<()> {
-        let facts = self.stats.facts();
-        if facts.is_linear || self.rules.unpenalized_among(facts) == [0] {
+        if self.stats.facts().is_linear || self.rules.unpenalized == [0] {
             return Ok(());
         }
         let (model, steps) = (&*self.model, &self.model.outputs[0].offset);

@@ -949,7 +949,7 @@ impl Model {
     /// otherwise the model would depend on the size of a trend.
     fn with_rules(mut self, stats: &mut dyn Statistics, rules: &Rules) -> Result<Self> {
         self.complexity = rules.complexity.weight(stats.facts());
-        let functions = rules.unpenalized_among(stats.facts()).to_vec();
+        let functions = rules.unpenalized.clone();
         let Some(flat) = Flat::of(stats, &functions)? else {
             return Ok(self);
         };

@@ -31,8 +31,8 @@ pub struct Settings {
     pub noise_prior: [f64; 2],
     /// The search for a better optimum after the sequential scheme.
     pub search: Search,
-    /// Functions of the dictionary that have a flat prior, ascending: alpha = 0, always in the model. Mostly 0, the intercept. Ignored
-    /// where a row has several linear predictors.
+    /// Functions of the dictionary that have a flat prior, ascending: alpha = 0, always in the model. Mostly 0, the intercept. Of a
+    /// softmax not those of all classes: the same constant added to all logits changes no probability.
     pub unpenalized: Vec<usize>,
     /// The prior on the complexity of the model.
     pub complexity: Complexity,
@@ -201,15 +201,6 @@ impl Rules {
         let mut rules = self.clone();
         rules.settings.tol = self.tol.max(Tuning::LOOSE_TOL);
         rules
-    }
-
-    /// The functions that have a flat prior in a fit of data with these facts.
-    pub(crate) fn unpenalized_among(&self, facts: &Facts) -> &[usize] {
-        if facts.n_predictors == 1 {
-            &self.unpenalized
-        } else {
-            &[]
-        }
     }
 
     /// These rules for a dictionary of the functions `members` only, which ascend and include those with a flat prior.
