@@ -13,7 +13,7 @@ SERVICE := --manifest-path examples/service/rust/Cargo.toml --target-dir target/
 
 .DEFAULT_GOAL := help
 .PHONY: help install build build-c build-tests lint-and-build-tests header demo examples docs test test-core test-c test-python lint lint-rust format format-check typecheck stubs bench bench-peers bench-grid bench-fastrvm \
-	bench-friedman1 bench-widths bench-million bench-phase bench-tipping2001 bench-schemes bench-search bench-mrvm bench-revm bench-serving bench-dask test-service test-dist \
+	bench-friedman1 bench-widths bench-million bench-columns bench-phase bench-tipping2001 bench-schemes bench-search bench-mrvm bench-revm bench-serving bench-dask test-service test-dist \
 	test-oldest test-msrv test-free-threaded fuzz faults surface soak sanitize audit wheel lock clean ci
 
 help: ## List the targets
@@ -169,6 +169,12 @@ bench-fastrvm: install ## Compare time and evidence with fastrvm
 
 bench-million: install ## Compare fits of a million rows with scikit-learn and LightGBM (docs/notebook/cost.md)
 	$(BIN)/python benches/python/bench_million.py
+
+# celer needs an older scikit-learn than the other environments have.
+bench-columns: install ## Compare fits on columns with the lasso of scikit-learn, celer and skglm
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/peers.txt
+	PYTHONPATH=python .venv-peers/bin/python benches/python/bench_columns.py
 
 bench-widths: install ## Measure learned widths on real and made tables; SPARSEBAYES_DATA is the folder of data files
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python benches/python/bench_widths.py

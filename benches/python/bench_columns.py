@@ -44,7 +44,7 @@ try:
     import celer
 
     celer.LassoCV()
-except (ImportError, TypeError):  # not a requirement of the project; celer 0.7.4 needs scikit-learn < 1.9
+except (ImportError, TypeError):  # version 0.7.4 needs scikit-learn below 1.9
     celer = None
 try:
     import skglm
@@ -411,6 +411,7 @@ def main():
     options = parser.parse_args()
     for line in report.environment_lines(options.markdown):
         print(line)
+    print("celer:", celer and celer.__version__, "skglm:", skglm and skglm.__version__)
     with threadpool_limits(options.threads):
         measured = list(measure(options))
     print()

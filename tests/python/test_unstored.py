@@ -8,6 +8,7 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 from sparsebayes import RVR, SparseBayesClassifier, SparseBayesRegressor
+from sparsebayes._data import unstored
 from sparsebayes._data.unstored import ColumnStatistics
 from sparsebayes.inspection import certificate
 from sparsebayes.providers import RowPart
@@ -90,9 +91,11 @@ def test_counts_are_those_of_the_table(form):
 @pytest.mark.parametrize("form", [sparse.csc_array, aslinearoperator], ids=["csc", "operator"])
 @pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli", "poisson"])
 @pytest.mark.parametrize("bias", [False, True])
-def test_all_sums_are_those_of_rows_in_memory(form, likelihood, bias):
-    X, rng = table(), np.random.default_rng(4)
-    y, w = rng.integers(0, 2, N).astype(float), rng.uniform(0.1, 2.0, N)
+@pytest.mark.parametrize("n", [N, P - 20], ids=["long", "wide"])
+def test_all_sums_are_those_of_rows_in_memory(form, likelihood, bias, n, monkeypatch):
+    monkeypatch.setattr(unstored, "_BLOCK", 300)  # several blocks of rows or columns
+    X, rng = table()[:n], np.random.default_rng(4)
+    y, w = rng.integers(0, 2, n).astype(float), rng.uniform(0.1, 2.0, n)
     ours = ColumnStatistics(form(X), y, w, likelihood, bias=bias)
     expected = RowPart(X, y, w, likelihood=likelihood, fit_intercept=bias)
     # The core asks for a function twice where it has no other.

@@ -161,6 +161,12 @@ class ColumnStatistics(PyStatistics):
         """Return the sums of squares of all functions with these weights."""
         if self.likelihood == "gaussian" and self._squares is not None:
             return self._squares
+        n, k = self._X.shape
+        if is_operator(self._X) and n < k:  # its rows take fewer products than its columns
+            parts = np.array_split(np.arange(n), -(-n * k // _BLOCK))
+            sums = np.sum([columns_of(self._X.T, rows) ** 2 @ w[rows] for rows in parts], axis=0)
+            self._squares = np.concatenate([[w.sum()] * self._bias, sums])
+            return self._squares
         squares = np.empty(self.n_basis)
         for part, columns in self._blocks(np.arange(self.n_basis)):
             squares[part] = (columns.multiply(columns) if sparse.issparse(columns) else columns**2).T @ w
