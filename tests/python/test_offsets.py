@@ -17,6 +17,7 @@ from sparsebayes import (
     SparseBayesRegressor,
     SufficientStatistics,
 )
+from sparsebayes._data.design import matrix
 from sparsebayes.inspection import certificate
 from sparsebayes.kernels import Gaussian, Linear, OnColumns
 from sparsebayes.providers import RowPart, SummedStatistics
@@ -197,3 +198,12 @@ def test_many_columns_far_from_zero_by_a_linear_kernel():
     near, far = RVR("linear").fit(train, t), RVR("linear").fit(train + 100.0, t)
     assert far.score(test + 100.0, u) > 0.9
     np.testing.assert_allclose(far.predict(test + 100.0), near.predict(test), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_columns_are_centred_in_the_order_that_the_core_reads(bias):
+    X, means = np.random.default_rng(0).normal(size=(300, 7)), np.arange(4.0)  # several blocks of rows
+    Phi = matrix([X[:, :3], X[:, 3:]], bias=bias, offset=means)
+    assert Phi.flags.f_contiguous
+    np.testing.assert_array_equal(Phi[:, bias:], np.column_stack([X[:, :3], X[:, 3:] - means]))
+    assert (Phi[:, :bias] == 1.0).all()

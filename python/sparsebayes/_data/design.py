@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 from sklearn.base import clone
@@ -31,6 +31,8 @@ _BLOCK_SIZES: Final[tuple[int, int, int, int, int] | None] = None
 #: docs/notebook/cost.md.
 _MAX_SUMMED: Final = 1024
 _MIN_SUMMED_ROWS: Final = 1 << 17
+#: Rows that are transposed at a time, so that a block stays in the caches.
+_ROWS: Final = 128
 _EXTRA_KINDS: Final = "'linear', a transformer of scikit-learn, or a callable f(X) -> (n, p)"
 
 
@@ -140,14 +142,13 @@ class Design:
 def matrix(blocks: list[FloatArray], *, bias: bool, offset: FloatArray | None = None) -> FloatArray:
     """Return a constant column if there is a bias, then these blocks of columns, side by side.
 
-    ``offset`` is subtracted from the last block. The result is in C order if there is one, else in Fortran
-    order: the core transposes it on several threads.
+    ``offset`` is subtracted from the last block. The result is in Fortran order: the core makes no copy.
     """
-    n_rows = len(blocks[0])
-    blocks = [*([np.ones((n_rows, 1))] if bias else []), *blocks]
-    order: Literal["C", "F"] = "F" if offset is None else "C"
-    n_columns = sum(int(block.shape[1]) for block in blocks)
-    Phi = np.concatenate(blocks, axis=1, out=np.empty((n_rows, n_columns), order=order))
+    n_rows, n_columns = len(blocks[0]), int(bias) + sum(int(block.shape[1]) for block in blocks)
+    Phi = np.empty((n_rows, n_columns), order="F")
+    Phi[:, :1] = 1.0  # the bias, or overwritten below
+    for rows in (slice(start, start + _ROWS) for start in range(0, n_rows, _ROWS)):
+        np.concatenate([block[rows] for block in blocks], axis=1, out=Phi[rows, int(bias) :])
     if offset is not None:
         centre(Phi[:, n_columns - len(offset) :], offset)
     return Phi
