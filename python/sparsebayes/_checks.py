@@ -352,7 +352,8 @@ def column_means(X: FloatArray, weights: FloatArray | None) -> FloatArray:
 
     This loses no digits for columns far from 0. Rows are added up in order, a block at a time.
     """
-    first, rows, total = X[0], 4096, np.zeros(X.shape[1])
+    first, total = X[0], np.zeros(X.shape[1])
+    rows = max(1, min(4096, (1 << 18) // max(1, X.shape[1])))  # differences stay in the caches
     with np.errstate(over="ignore", invalid="ignore"):  # overflow is reported where the means are used
         for start in range(0, len(X), rows):
             difference = X[start : start + rows] - first

@@ -1,5 +1,7 @@
 """A constant added to a column changes nothing but the constant of a model that has one."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -207,3 +209,15 @@ def test_columns_are_centred_in_the_order_that_the_core_reads(bias):
     assert Phi.flags.f_contiguous
     np.testing.assert_array_equal(Phi[:, bias:], np.column_stack([X[:, :3], X[:, 3:] - means]))
     assert (Phi[:, :bias] == 1.0).all()
+
+
+def test_a_fit_on_columns_copies_them_once():
+    X = np.random.default_rng(0).normal(size=(50, 20_000))
+    y = X[:, :3].sum(axis=1)
+    tracemalloc.start()  # of NumPy alone: the core makes no copy
+    try:
+        SparseBayesRegressor(noise_variance=0.01).fit(X, y)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1.3 * X.nbytes

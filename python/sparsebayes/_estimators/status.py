@@ -255,12 +255,13 @@ def _unsuited(est: Any, X: FloatArray | None) -> str | None:
 
 def _unscaled(est: Any, X: FloatArray | None) -> str | None:
     """Return a message if a kernel has one scale for inputs of very different standard deviations."""
-    if X is None or X.shape[1] < 2:
+    leaves = [(leaf, columns) for leaf, columns in _leaves_of(est) if leaf._has_one_scale()]
+    if X is None or not leaves:
         return None
     stds = _stds(X)
-    for leaf, columns in _leaves_of(est):
+    for leaf, columns in leaves:
         varying = columns[stds[columns] > 0.0]
-        if len(varying) < 2 or not leaf._has_one_scale():
+        if len(varying) < 2:
             continue
         least, most = (varying[pick(stds[varying])] for pick in (np.argmin, np.argmax))
         if stds[most] > _MAX_STD_RATIO * stds[least]:
