@@ -5,6 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import multivariate_normal
 
+from problems import assert_certified
 from sparsebayes import RVC, RVR, SparseBayesRegressor, SufficientStatistics, inspection
 
 
@@ -153,3 +154,15 @@ def test_bad_values_are_refused(rows, complexity):
 def test_other_schemes_have_no_such_prior(rows, scheme):
     with pytest.raises(ValueError, match="complexity='aic' needs scheme='sequential'"):
         RVR(complexity="aic", scheme=scheme, gamma="scale").fit(*rows)
+
+
+def test_many_effects_with_little_noise_are_found():
+    """Each of 128 effects gains less than its weight of the prior as long as the others are noise."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(512, 2048)) / np.sqrt(512.0)
+    w = np.zeros(2048)
+    w[rng.choice(2048, 128, replace=False)] = rng.normal(size=128)
+    y = X @ w + 0.01 * rng.normal(size=512)
+    model = SparseBayesRegressor().fit(X, y)
+    assert np.linalg.norm(model.coef_ - w) < 0.05 * np.linalg.norm(w)
+    assert_certified(model, X, y)

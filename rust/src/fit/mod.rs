@@ -107,7 +107,8 @@ pub fn fit_from(
         Scheme::Sequential => {
             let found = if fit.stats.facts().is_linear {
                 let start = fit.first_stage(first);
-                start.and_then(|start| fit.sequential(start))
+                let found = start.and_then(|start| fit.sequential(start));
+                found.and_then(|found| fit.with_less_complexity(found))
             } else {
                 fit.laplace()
             };
@@ -144,6 +145,7 @@ pub fn fit_outputs(
     };
     let start = fit.first_model();
     let found = start.and_then(|start| fit.sequential(start));
+    let found = found.and_then(|found| fit.with_less_complexity(found));
     let outcome = found.and_then(|found| fit.exchange(found));
     fit.publish_outputs(outcome)
 }

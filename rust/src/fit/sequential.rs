@@ -4,9 +4,10 @@
 //! next working set. Every step raises the evidence, and the convergence criterion is the paper's (section 4.4): all
 //! |change in ln alpha| below tolerance and no function of the dictionary with a gain.
 
+use crate::Error;
 use crate::fit::context::Fit;
 use crate::fit::model::Level;
-use crate::fit::record::{Action, Stop};
+use crate::fit::record::{Action, Recorder, Stop};
 use crate::fit::refine::{Plateau, Refined};
 use crate::fit::search::lns::Opening;
 use crate::fit::tuning::{Effort, Tuning};
@@ -90,6 +91,56 @@ impl Fit<'_, '_> {
                 return Ok(Some(fit.ending(refined, is_idle)));
             }
         })
+    }
+
+    /// Continues from an optimum with less weight c of the prior on complexity, then with all of it; keeps the better model.
+    ///
+    /// If K functions explain equal parts of the targets of N rows, each gains about N / 2K alone. Where that is below c none of them is added,
+    /// though all together would lower the noise by far. The lower weight is at least Schwarz's, (ln N) / 2. Of p functions without an effect
+    /// about p exp(-c) / sqrt(pi c) gain more than it: with ln(4 p / N) one for some sixteen rows.
+    pub(crate) fn with_less_complexity(&mut self, found: Status) -> Result<Status, Stop> {
+        let (complexity, facts) = (self.model.complexity, self.stats.facts());
+        #[allow(clippy::cast_precision_loss)]
+        let (n_rows, n_basis) = (facts.n_obs, facts.n_basis() as f64);
+        let least = (0.5 * n_rows.ln()).max((4.0 * n_basis / n_rows).ln());
+        let less = least.max(Tuning::LESS_COMPLEXITY * complexity);
+        let could_hide = 2.0 * complexity * n_basis > n_rows;
+        let estimates_noise = self.model.levels.iter().any(|l| l.noise.is_estimated());
+        if less >= complexity || !could_hide || !estimates_noise {
+            return Ok(found);
+        }
+        let good = self.model.clone();
+        let mut trial = Fit {
+            stats: self.stats,
+            model: self.model,
+            dictionary: self.dictionary,
+            rules: &self.rules.loosened(),
+            recorder: &mut Recorder::silent(),
+        };
+        let mut status = trial.at_complexity(less);
+        if status.is_ok() {
+            trial.rules = self.rules;
+            status = trial.at_complexity(complexity);
+        }
+        let bar = good.log_posterior() + Tuning::MIN_SEARCH_GAIN;
+        match status {
+            Ok(status) if self.model.log_posterior() > bar => {
+                self.record(Action::Search, None)?;
+                Ok(status)
+            }
+            Ok(_) | Err(Stop::Failed(Error::NotPositiveDefinite(_)) | Stop::MaxIterations) => {
+                self.model.clone_from(&good);
+                Ok(found)
+            }
+            Err(halt) => Err(halt),
+        }
+    }
+
+    /// Continues to convergence with this weight of the prior on complexity.
+    fn at_complexity(&mut self, weight: f64) -> Result<Status, Stop> {
+        self.model.complexity = weight;
+        self.refresh_or_update(None)?;
+        self.sequential(Start::warm(0))
     }
 
     /// The status at an optimum of the active set beside which no candidate gains.
