@@ -371,14 +371,15 @@ class _Learner:
         if classes:
             ranked = self._of_classes(start, first, folds[n_repeats:])
         else:
-            ranked = _ranked([*self._walk(self._proposal(), (_SHORTER, _LONGER), first), *start])
+            proposed = self._candidate(self._proposal(), first)
+            ranked = _ranked([*self._walk(proposed, (_SHORTER, _LONGER), first), *start])
             if not np.isfinite(ranked[0].score):
-                ranked = self._walk(self._natural, (_SHORTER, _LONGER), first)
+                ranked = self._walk(self._candidate(self._natural, first), (_SHORTER, _LONGER), first)
         if _FOLD_ROWS < n_rows:
             # More rows allow narrower kernels.
             most = int(np.clip(n_rows // _ROWS_PER_TRIAL_ROW, *_LARGE_ROWS))
             folds = self._splits(self._draw(most), 1, _LARGE_CENTRES)
-            ranked = self._walk(all_log_parameters(ranked[0].kernels), (_SHORTER,), folds)
+            ranked = self._walk(self._predict(ranked[0].kernels, folds), (_SHORTER,), folds)
         ranked[:0] = self._without_irrelevant(ranked[0], folds)
         least = ranked[0].score - _MAX_DENSITY_LOSS
         weight = self.data.weights.sum()
@@ -391,8 +392,14 @@ class _Learner:
     def _of_classes(
         self, start: list[_Candidate], first: list[_Split], others: list[_Split]
     ) -> list[_Candidate]:
-        """Return the candidates with equal lengths and the given ones, or the proposal, first."""
-        equal = _ranked([*self._walk(self._natural, (_SHORTER_OF_CLASSES, _LONGER), first), *start])
+        """Return the candidates with equal lengths and the given ones, or the proposal, first.
+
+        Lengths are equal in standard deviations, or in the units of inputs that may have the same unit.
+        """
+        both = [self._candidate(self._natural, first)]
+        if not np.allclose(of_one_unit := self._of_one_unit(), self._natural):
+            both = _ranked([*both, self._candidate(of_one_unit, first)])
+        equal = _ranked([*self._walk(both[0], (_SHORTER_OF_CLASSES, _LONGER), first), *start])
         proposed: list[_Candidate] = []
         if any(len(leaf._log_parameters()) > 1 for leaf in self._leaves):
             powers = np.concatenate([kernel._length_powers() for kernel in self.kernels])
@@ -409,14 +416,14 @@ class _Learner:
         return [*finalists, *proposed]
 
     def _walk(
-        self, theta: FloatArray, directions: tuple[tuple[float, ...], ...], folds: list[_Split]
+        self, given: _Candidate, directions: tuple[tuple[float, ...], ...], folds: list[_Split]
     ) -> list[_Candidate]:
         """Return candidates with all lengths multiplied by factors, the best first.
 
         One direction ends when predictions get worse; another follows if the lengths as given are the best.
         """
         powers = np.concatenate([kernel._length_powers() for kernel in self.kernels])
-        ranked = [given := self._candidate(theta, folds)]
+        theta, ranked = all_log_parameters(given.kernels), [given]
         for factors in directions if powers.any() else ():
             for factor in factors:
                 last = self._candidate(theta + np.log(factor) * powers, folds)
@@ -462,6 +469,16 @@ class _Learner:
             alike = [other for part, other in zip(parts, means, strict=True) if part._kind() == leaf._kind()]
             suggested.append(leaf._natural(self.data.X, self.data.weights) + mean - np.mean(alike))
         return np.concatenate(suggested)
+
+    def _of_one_unit(self) -> FloatArray:
+        """Return the natural parameters with the root mean square of the lengths for each of a kernel."""
+        theta, at = self._natural.copy(), 0
+        for leaf in self._leaves:
+            lengths = at + np.flatnonzero(leaf._length_powers() > 0.0)
+            at += len(leaf._log_parameters())
+            if len(lengths) > 0:
+                theta[lengths] = 0.5 * np.log(np.mean(np.exp(2.0 * theta[lengths])))
+        return theta
 
     def _proposal(self) -> FloatArray:
         """Return log parameters that maximise the evidence of a Gaussian process."""

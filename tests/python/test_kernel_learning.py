@@ -552,3 +552,14 @@ def test_an_input_that_the_kernel_hardly_uses_leaves_it():
     assert not unused[:2].any()
     assert unused[2:].any()
     np.testing.assert_array_equal(model.predict(X + 5.0 * unused), model.predict(X))
+
+
+def test_classes_of_inputs_in_one_unit_have_equal_widths_in_it():
+    """Of 40 pixels two matter; the others are nearly black, and noise in units of their standard deviations."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(900, 40)) * np.r_[1.0, 1.0, np.full(38, 0.05)]
+    y = X[:, 0] * X[:, 1] > 0.0
+    model = RVC().fit(X[:300], y[:300])
+    assert model.score(X[300:], y[300:]) > 0.9
+    widths = np.array(model.kernel_.width)
+    assert widths.max() < 1.1 * widths.min()
