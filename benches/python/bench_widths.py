@@ -2,8 +2,9 @@
 
 Regression: `RVR` beside a support vector machine whose C, gamma and epsilon are chosen by a grid search (32
 combinations, 5 folds) and a Gaussian process with one length per input. Classification, two classes: `RVC`
-beside a support vector machine chosen likewise and calibrated, and a Gaussian process with one length.
-Training rows are two thirds of a table, at most ``--rows``; inputs and numeric targets are standardised. Made
+beside a support vector machine chosen likewise and calibrated, and a Gaussian process with one length; for
+several classes without the latter. Training rows are two thirds of a table, at most ``--rows``, of
+several classes half, of satimage and letter 3000 and 5000; inputs and numeric targets are standardised. Made
 tables, two draws each: Friedman's first function, a function of 5 of 50 inputs, a linear one, and noise.
 
 ``error``: root mean square error, or rate of wrong classes. ``nlpd``: mean negative log density of a row
@@ -24,6 +25,7 @@ import numpy as np
 import pandas as pd
 from friedman1 import truth
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.datasets import load_digits
 from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.metrics import log_loss
@@ -58,6 +60,21 @@ CLASSIFICATION = (
     "phoneme",
     "twonorm",
 )
+SEVERAL = (
+    "vehicle",
+    "vowel",
+    "satimage",
+    "image_segment",
+    "digits",
+    "letter",
+    "wine",
+    "iris",
+    "balance",
+    "ecoli",
+)
+#: Training rows of tables of several classes, if they are not half of all; fewest rows of a class.
+ROWS_OF_SEVERAL = {"satimage": 3000, "letter": 5000}
+MIN_ROWS_OF_CLASS = 20
 #: Made tables: training rows and inputs.
 MADE = {"friedman1": (240, 10), "five_of_fifty": (600, 50), "linear": (150, 20), "noise": (300, 10)}
 SPARSE = {"ard": {"gamma": "ard"}, "learn": {"gamma": "learn"}, "scale": {"gamma": "scale"}}
@@ -95,14 +112,22 @@ def split(name, seed, n_rows):
         X, y, n_train = made(name, seed)
         order = np.arange(len(y))
     else:
-        table = pd.read_csv(FOLDER / f"{name}.csv.gz")
-        X, y = table.iloc[:, :-1].to_numpy(dtype=float), table.iloc[:, -1].to_numpy()
-        order = np.random.default_rng(seed).permutation(len(y))
+        if name == "digits":
+            X, y = load_digits(return_X_y=True)
+        else:
+            table = pd.read_csv(FOLDER / f"{name}.csv.gz")
+            X, y = table.iloc[:, :-1].to_numpy(dtype=float), table.iloc[:, -1].to_numpy()
         n_train = min(n_rows, 2 * len(y) // 3)
+        if name in SEVERAL:
+            classes, counts = np.unique(y, return_counts=True)
+            many = np.isin(y, classes[counts >= MIN_ROWS_OF_CLASS])
+            X, y = X[many], y[many]
+            n_train = ROWS_OF_SEVERAL.get(name, len(y) // 2)
+        order = np.random.default_rng(seed).permutation(len(y))
     train, test = order[:n_train], order[n_train:][:MOST_TEST_ROWS]
     varies = np.ptp(X[train], axis=0) > 0.0
     X = (X[:, varies] - X[train][:, varies].mean(axis=0)) / X[train][:, varies].std(axis=0)
-    if name not in CLASSIFICATION:
+    if name not in (*CLASSIFICATION, *SEVERAL):
         y = (y - y[train].mean()) / y[train].std()
     return X[train], y[train], X[test], y[test]
 
@@ -111,7 +136,8 @@ def models(name, n_features, labels):
     """Estimators by label."""
     grid = {"C": [0.3, 3.0, 30.0, 300.0], "gamma": np.array([0.06, 0.25, 1.0, 4.0]) / n_features}
     bounds = (1e-2, 1e4)
-    if name in CLASSIFICATION:
+    is_class = name in (*CLASSIFICATION, *SEVERAL)
+    if is_class:
         wide = {"C": np.logspace(-1, 3, 4), "gamma": np.logspace(-2.4, 1, 8) / n_features}
         one = ConstantKernel(1.0) * RBF(np.sqrt(n_features), bounds)
         found = {"svm": GridSearchCV(SVC(), wide, cv=5), "gp": GaussianProcessClassifier(one)}
@@ -121,7 +147,7 @@ def models(name, n_features, labels):
             "svm": GridSearchCV(SVR(), grid | {"epsilon": [0.03, 0.2]}, cv=5),
             "gp": GaussianProcessRegressor(ConstantKernel(1.0) * lengths + WhiteKernel(0.1)),
         }
-    sparse = RVC if name in CLASSIFICATION else RVR
+    sparse = RVC if is_class else RVR
     found |= {label: sparse(**arguments) for label, arguments in SPARSE.items()}
     return {label: found[label] for label in labels}
 
@@ -177,7 +203,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=600, help="most training rows")
     parser.add_argument("--splits", type=int, help="default: 2, of classes 3")
-    parser.add_argument("--tables", nargs="*", default=[*REGRESSION, *MADE, *CLASSIFICATION])
+    parser.add_argument("--tables", nargs="*", default=[*REGRESSION, *MADE, *CLASSIFICATION, *SEVERAL])
     parser.add_argument("--models", nargs="*", default=list(SPARSE), help="of " + ", ".join(SPARSE))
     parser.add_argument("--no-process", action="store_true", help="without the Gaussian process: minutes")
     options = parser.parse_args()
@@ -185,12 +211,12 @@ def main():
         sys.exit("no table is there: SPARSEBAYES_DATA has to name the folder of data files")
     warnings.simplefilter("ignore")
     print(f"{'table':22s} {'model':6s}" + "".join(f" {c:>8s}" for c in (*COLUMNS, "/svm", "/best", "s/svm")))
-    peers = ("svm",) if options.no_process else ("svm", "gp")
-    for tables in (REGRESSION, MADE, CLASSIFICATION):
+    for tables in (REGRESSION, MADE, CLASSIFICATION, SEVERAL):
+        peers = ("svm",) if options.no_process or tables is SEVERAL else ("svm", "gp")
         found = {label: [] for label in options.models}
         beside = []
         for name in (name for name in options.tables if name in tables):
-            classes = name in CLASSIFICATION
+            classes = tables in (CLASSIFICATION, SEVERAL)
             for seed in range(options.splits or (3 if classes else 2)):
                 data = split(name, seed, options.rows)
                 of_fit = {
