@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, TypeAlias
@@ -582,9 +582,17 @@ class _Learner:
                 return None
             return posterior
 
+        def begin(*arguments: Any) -> Future[_core.Posterior | None]:
+            try:
+                return self.pool.submit(fit, *arguments)
+            except RuntimeError:  # no memory for another thread
+                done = Future[_core.Posterior | None]()
+                done.set_result(fit(*arguments))
+                return done
+
         try:
             fits = [
-                [self.pool.submit(fit, design, data, target) for target in data.targets]
+                [begin(design, data, target) for target in data.targets]
                 for data, design in ((data, _design(kernels, data, settings)) for data in parts)
             ]
             found: Any = [[one.result() for one in outputs] for outputs in fits]
