@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 
 from . import _core
-from ._arrays import Training, check_training, check_weights, learn_classes
+from ._arrays import Training, check_training, check_weights, learn_classes, naming
 from ._cancellable import one_blas_thread
 from ._checks import (
     check_choice,
@@ -217,7 +217,8 @@ class ProbitModel(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit-le
             raise ValueError(
                 f"y must hold one label for each of {len(scores)} rows, got shape {labels.shape}"
             )
-        known = np.isin(labels, self.classes_)
+        with naming("y"):
+            known = np.isin(labels, self.classes_)
         if not known.all():
             raise ValueError(
                 f"y holds the label {labels[~known].tolist()[0]!r}, which fit did not see; labels must be "

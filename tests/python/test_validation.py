@@ -12,9 +12,11 @@ from sklearn.metrics.pairwise import chi2_kernel
 
 import problems
 from problems import ON_KERNELS, PAPERS, each_value
-from sparsebayes import RVC, RVR, SparseBayesClassifier, SparseBayesRegressor, SufficientStatistics
+from sparsebayes import MRVM1, RVC, RVR, SparseBayesClassifier, SparseBayesRegressor, SufficientStatistics
 from sparsebayes.inspection import certificate
 from sparsebayes.kernels import Gaussian
+from sparsebayes.model_selection import density_score
+from sparsebayes.plot import ProbabilityDisplay
 
 ESTIMATORS = [RVR, RVC, SparseBayesRegressor, SparseBayesClassifier]
 ALL = list(problems.ESTIMATORS.values())
@@ -374,3 +376,19 @@ def test_columns_too_small_to_square_are_named_and_others_fit(row):
 def test_a_variance_that_overflows_is_refused():
     with pytest.raises(ValueError, match=r"gamma=.scale. .* rescale X"):
         RVR(gamma="scale").fit(1e160 * np.linspace(1, 2, 20)[:, np.newaxis], np.arange(20.0))
+
+
+def test_labels_that_cannot_be_compared_are_named():
+    X = np.random.default_rng(0).normal(size=(12, 2))
+    known = np.arange(12) % 2
+    kernel, probit = RVC(gamma=1.0).fit(X, known), MRVM1(max_iter=1).fit(X, known)
+    stream = SparseBayesClassifier().partial_fit(X, known)
+    y = np.array([pd.NA, *known[1:]], dtype=object)
+    for call in (
+        lambda: density_score(kernel, X, y),
+        lambda: probit.log_predictive_likelihood(X, y),
+        lambda: stream.partial_fit(X, y),
+        lambda: ProbabilityDisplay.from_estimator(kernel, X, y),
+    ):
+        with pytest.raises((TypeError, ValueError), match=r"\by\b"):
+            call()

@@ -563,11 +563,14 @@ def add_labels(
         known = given
     values = check_X(est, X, reset=stream is None)
     rows = check_rows(values, y, sample_weight, values.shape[1], labels=True)
-    check_classification_targets(rows.y)
+    with naming("y"):
+        check_classification_targets(rows.y)
     weights = np.ones(len(rows)) if rows.weights is None else rows.weights.copy()
     labels = rows.y[counts := weights > 0.0]
     known = learn_classes(labels) if known is None else known
-    if not (found := np.isin(labels, known)).all():
+    with naming("y"):
+        found = np.isin(labels, known)
+    if not found.all():
         raise ValueError(
             f"y holds the label {labels[~found].tolist()[0]!r}, which is not among the classes "
             f"{known.tolist()}; give all of them as classes at the first call of partial_fit"
