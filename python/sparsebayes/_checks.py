@@ -150,9 +150,7 @@ def _complexity(estimator: Any, scheme: Scheme) -> float | Literal["bic", "ebic"
     if isinstance(value, str) and value == "auto":
         if scheme != "sequential" or tuple(estimator.alpha_prior) != (0.0, 0.0):
             return 0.0
-        if not hasattr(estimator, "kernel"):
-            return "ebic"
-        return 0.0 if estimator._labels else 0.5
+        return 0.5 if hasattr(estimator, "kernel") else "ebic"
     if isinstance(value, str):
         weight = _COMPLEXITIES[check_choice("complexity", value, ("auto", *_COMPLEXITIES))]
     else:

@@ -123,8 +123,8 @@ coef0 : float, default=0.0
     is the log evidence minus c tr S (Schmolck & Everson 2007). ``"none"``: 0, as in Tipping (2001);
     ``"aic"``: 1; ``"bic"``: half the log of the number of rows; ``"ebic"``: half the log of that number times
     the number of functions in the dictionary (Chen & Chen 2008). Larger: fewer functions, wider error bars.
-    ``"auto"``: ``"ebic"`` for columns; for kernels 0.5 in regressions and 0 for classes; 0 with
-    ``alpha_prior`` or another scheme than ``"sequential"``.""",
+    ``"auto"``: 0.5 for kernels, ``"ebic"`` for columns; 0 with ``alpha_prior`` or another scheme than
+    ``"sequential"``.""",
     "noise_variance": r"""noise_variance : positive float or array-like of shape (n_outputs,), optional
     Variance of the noise, of every output or of each. None: estimated, with the lower bound var(y) / 1e6.""",
     "shared_noise": r"""shared_noise : bool, default=False
