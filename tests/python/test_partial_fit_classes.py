@@ -213,3 +213,10 @@ def test_separable_rows_and_kernels_learned_from_the_first_rows():
     assert model.status_ == "converged"
     assert np.ndim(model.kernel_.width) == 1
     assert model.score(X, y) > 0.97
+
+
+def test_columns_whose_squares_overflow_are_refused():
+    X = np.array([[1.3, -1.3], [6.4, 1.0], [-5.0, 3.6], [13.0, 9.4], [-7.0, -12.0]]) * 1e299
+    for model in (SparseBayesClassifier(), RVC(candidates=3, gamma="scale", random_state=0)):
+        with pytest.raises(ValueError, match="rescale X"):
+            model.partial_fit(X, [0, 0, 1, 0, 1])  # a warning would be an error

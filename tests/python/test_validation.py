@@ -378,6 +378,7 @@ def test_a_variance_that_overflows_is_refused():
         RVR(gamma="scale").fit(1e160 * np.linspace(1, 2, 20)[:, np.newaxis], np.arange(20.0))
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_labels_that_cannot_be_compared_are_named():
     X = np.random.default_rng(0).normal(size=(12, 2))
     known = np.arange(12) % 2

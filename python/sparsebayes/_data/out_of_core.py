@@ -225,8 +225,9 @@ class Moments:
         total = float(w.sum())
         if total == 0.0:
             return
-        mean = w @ X / total
-        self._merge(total, mean, w @ (X - mean) ** 2)
+        with np.errstate(over="ignore", invalid="ignore"):  # overflow is reported where the moments are used
+            mean = w @ X / total
+            self._merge(total, mean, w @ (X - mean) ** 2)
 
     def merge(self, other: Moments) -> None:
         """Add the rows of ``other``."""
