@@ -63,7 +63,7 @@ print(
 # Probabilities of a classification
 # ---------------------------------
 # `RVC` returns probabilities without calibration afterwards. A support vector machine has none: its curve is
-# that of the logistic function of its decision values. Rows of `load_breast_cancer` are predicted by models
+# that of the logistic function of its decision values. Rows of ``load_breast_cancer`` are predicted by models
 # of the other four fifths of the rows.
 
 data, classes = load_breast_cancer(return_X_y=True)
