@@ -172,6 +172,12 @@ def learn_classes(labels: NDArray[Any]) -> NDArray[Any]:
     return classes
 
 
+def are_known(labels: ArrayLike, classes: NDArray[Any]) -> NDArray[np.bool_]:
+    """Tell which labels are among the classes; errors of labels that cannot be compared name y."""
+    with naming("y"):
+        return np.isin(labels, classes)
+
+
 def class_factors(
     given: object, classes: NDArray[Any], labels: NDArray[Any], weights: FloatArray
 ) -> FloatArray:

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from ._arrays import last_step, naming
+from ._arrays import are_known, last_step
 from ._types import FloatArray
 
 __all__ = ["density_score"]
@@ -68,9 +68,7 @@ def density_score(est: Any, X: ArrayLike, y: ArrayLike) -> float:
     check_is_fitted(last)
     if getattr(last, "status_", "") == "noise_floor" or getattr(last, "_is_saturated", False):
         return OVERFITTED
-    with naming("y"):
-        known = not is_classifier(est) or np.isin(y, est.classes_).all()
-    if not known:
+    if is_classifier(est) and not are_known(y, est.classes_).all():
         raise ValueError("y must hold classes of the training rows only; use stratified folds")
     density = log_densities(est, X, y)
     return float(density.sum() / len(density))

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 
 from . import _core
-from ._arrays import Training, check_training, check_weights, learn_classes, naming
+from ._arrays import Training, are_known, check_training, check_weights, learn_classes
 from ._cancellable import one_blas_thread
 from ._checks import (
     check_choice,
@@ -217,8 +217,7 @@ class ProbitModel(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit-le
             raise ValueError(
                 f"y must hold one label for each of {len(scores)} rows, got shape {labels.shape}"
             )
-        with naming("y"):
-            known = np.isin(labels, self.classes_)
+        known = are_known(labels, self.classes_)
         if not known.all():
             raise ValueError(
                 f"y holds the label {labels[~known].tolist()[0]!r}, which fit did not see; labels must be "

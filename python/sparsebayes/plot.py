@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from ._arrays import last_step, naming
+from ._arrays import are_known, last_step
 from ._checks import any_array, check_entries, check_real, real_array
 from ._estimators.docs import documented
 from ._types import FloatArray
@@ -285,8 +285,7 @@ def _prepared(
     targets = real_array("y", y) if classes is None else any_array("y", y)
     if targets.shape != (len(rows),):
         raise ValueError(f"y must hold one value for each of {len(rows)} rows, got shape {targets.shape}")
-    with naming("y"):
-        known = np.isfinite(targets) if classes is None else np.isin(targets, classes)
+    known = np.isfinite(targets) if classes is None else are_known(targets, classes)
     if not known.all():
         required = "finite" if classes is None else "in the classes_ of est"
         raise ValueError(f"y holds {targets[~known].tolist()[0]!r}, which is not {required}")

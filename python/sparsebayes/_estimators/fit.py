@@ -15,6 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from .. import _core
 from .._arrays import (
     Training,
+    are_known,
     check_chunk_targets,
     check_training,
     check_X,
@@ -568,9 +569,7 @@ def add_labels(
     weights = np.ones(len(rows)) if rows.weights is None else rows.weights.copy()
     labels = rows.y[counts := weights > 0.0]
     known = learn_classes(labels) if known is None else known
-    with naming("y"):
-        found = np.isin(labels, known)
-    if not found.all():
+    if not (found := are_known(labels, known)).all():
         raise ValueError(
             f"y holds the label {labels[~found].tolist()[0]!r}, which is not among the classes "
             f"{known.tolist()}; give all of them as classes at the first call of partial_fit"
