@@ -402,8 +402,7 @@ class _Learner:
         equal = _ranked([*self._walk(both[0], (_SHORTER_OF_CLASSES, _LONGER), first), *start])
         proposed: list[_Candidate] = []
         if any(len(leaf._log_parameters()) > 1 for leaf in self._leaves):
-            powers = np.concatenate([kernel._length_powers() for kernel in self.kernels])
-            proposed = [self._candidate(self._proposal() + np.log(_LONGER[0]) * powers, first)]
+            proposed = [self._candidate(self._proposal() + np.log(_LONGER[0]) * self._powers, first)]
         # On one fold the best are a matter of chance.
         several = [*equal[:_FINALISTS], *(one for one in proposed if one.score > equal[0].score)]
         for one in several:
@@ -422,11 +421,10 @@ class _Learner:
 
         One direction ends when predictions get worse; another follows if the lengths as given are the best.
         """
-        powers = np.concatenate([kernel._length_powers() for kernel in self.kernels])
         theta, ranked = all_log_parameters(given.kernels), [given]
-        for factors in directions if powers.any() else ():
+        for factors in directions if self._powers.any() else ():
             for factor in factors:
-                last = self._candidate(theta + np.log(factor) * powers, folds)
+                last = self._candidate(theta + np.log(factor) * self._powers, folds)
                 ranked = _ranked([*ranked, last])
                 if _exceeds(ranked[0], last, _STANDARD_ERRORS):
                     break
@@ -452,6 +450,11 @@ class _Learner:
 
     def _candidate(self, theta: FloatArray, folds: list[_Split]) -> _Candidate:
         return self._predict(with_all_log_parameters(self.kernels, theta), folds)
+
+    @cached_property
+    def _powers(self) -> FloatArray:
+        """The power of a factor of all lengths that each log parameter gets."""
+        return np.concatenate([kernel._length_powers() for kernel in self.kernels])
 
     @cached_property
     def _leaves(self) -> list[Kernel]:
