@@ -72,6 +72,7 @@ SEVERAL = (
     "balance",
     "ecoli",
 )
+CLASSES = CLASSIFICATION + SEVERAL
 #: Training rows of tables of several classes, if they are not half of all; fewest rows of a class.
 ROWS_OF_SEVERAL = {"satimage": 3000, "letter": 5000}
 MIN_ROWS_OF_CLASS = 20
@@ -127,7 +128,7 @@ def split(name, seed, n_rows):
     train, test = order[:n_train], order[n_train:][:MOST_TEST_ROWS]
     varies = np.ptp(X[train], axis=0) > 0.0
     X = (X[:, varies] - X[train][:, varies].mean(axis=0)) / X[train][:, varies].std(axis=0)
-    if name not in (*CLASSIFICATION, *SEVERAL):
+    if name not in CLASSES:
         y = (y - y[train].mean()) / y[train].std()
     return X[train], y[train], X[test], y[test]
 
@@ -136,8 +137,7 @@ def models(name, n_features, labels):
     """Estimators by label."""
     grid = {"C": [0.3, 3.0, 30.0, 300.0], "gamma": np.array([0.06, 0.25, 1.0, 4.0]) / n_features}
     bounds = (1e-2, 1e4)
-    is_class = name in (*CLASSIFICATION, *SEVERAL)
-    if is_class:
+    if name in CLASSES:
         wide = {"C": np.logspace(-1, 3, 4), "gamma": np.logspace(-2.4, 1, 8) / n_features}
         one = ConstantKernel(1.0) * RBF(np.sqrt(n_features), bounds)
         found = {"svm": GridSearchCV(SVC(), wide, cv=5), "gp": GaussianProcessClassifier(one)}
@@ -147,7 +147,7 @@ def models(name, n_features, labels):
             "svm": GridSearchCV(SVR(), grid | {"epsilon": [0.03, 0.2]}, cv=5),
             "gp": GaussianProcessRegressor(ConstantKernel(1.0) * lengths + WhiteKernel(0.1)),
         }
-    sparse = RVC if is_class else RVR
+    sparse = RVC if name in CLASSES else RVR
     found |= {label: sparse(**arguments) for label, arguments in SPARSE.items()}
     return {label: found[label] for label in labels}
 
@@ -216,7 +216,7 @@ def main():
         found = {label: [] for label in options.models}
         beside = []
         for name in (name for name in options.tables if name in tables):
-            classes = tables in (CLASSIFICATION, SEVERAL)
+            classes = name in CLASSES
             for seed in range(options.splits or (3 if classes else 2)):
                 data = split(name, seed, options.rows)
                 of_fit = {
