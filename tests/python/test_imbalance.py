@@ -135,7 +135,7 @@ MODELS = {
 @pytest.mark.parametrize("kind", MODELS)
 def test_a_class_of_one_row_in_500_is_learned(kind, tests):
     X, y, least = tests
-    # Of 600 of these rows, drawn at random to choose between kernels, none is of the rare class.
+    # A random sample of 600 rows, as kernels are compared on, would have no row of the rare class.
     model = MODELS[kind]().fit(*rare(20_000, 107))
     assert model.status_ == "converged"
     p = model.predict_proba(X, prior=PRIOR)[:, 1]
