@@ -135,7 +135,7 @@ MODELS = {
 @pytest.mark.parametrize("kind", MODELS)
 def test_a_class_of_one_row_in_500_is_learned(kind, tests):
     X, y, least = tests
-    # A random sample of 600 rows, as kernels are compared on, would have no row of the rare class.
+    # Kernels are compared on 600 rows. A random sample of that size has no row of the rare class.
     model = MODELS[kind]().fit(*rare(20_000, 107))
     assert model.status_ == "converged"
     p = model.predict_proba(X, prior=PRIOR)[:, 1]

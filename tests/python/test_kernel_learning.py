@@ -555,7 +555,7 @@ def test_an_input_that_the_kernel_hardly_uses_leaves_it():
 
 
 def test_classes_of_inputs_in_one_unit_have_equal_widths_in_it():
-    """Two of 40 pixels matter. The others have small values; divided by their stds they would be large noise."""
+    """Two of 40 pixels matter. The others are small; divided by their stds they would be large noise."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(900, 40)) * np.r_[1.0, 1.0, np.full(38, 0.05)]
     y = X[:, 0] * X[:, 1] > 0.0
