@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
@@ -64,15 +64,21 @@ class _Limit:
 
     lock = threading.Lock()
     users = 0
-    limiter: Any = None
+    #: Numbers of threads before the limit.
+    before: ClassVar[list[int]] = []
 
 
 @cache
-def _blas() -> ThreadpoolController:
+def _blas() -> list[Any]:
     # SciPy has its own BLAS, which is found only once it is loaded. Cached, because the search is slow.
     import scipy.linalg  # noqa: F401
 
-    return ThreadpoolController()
+    return list(ThreadpoolController().select(user_api="blas").lib_controllers)
+
+
+def _set_threads(library: Any, n: int) -> None:
+    # From version 3.8 on threadpoolctl obeys only the first thread that set a limit; but fits run on any.
+    getattr(library, "_real_set_num_threads", library.set_num_threads)(n)
 
 
 @contextmanager
@@ -80,7 +86,9 @@ def one_blas_thread() -> Iterator[None]:
     """Limit BLAS to one thread: the last bits of its sums depend on the number of threads."""
     with _Limit.lock:
         if _Limit.users == 0:
-            _Limit.limiter = _blas().limit(limits=1, user_api="blas")
+            _Limit.before = [library.num_threads for library in _blas()]
+            for library in _blas():
+                _set_threads(library, 1)
         _Limit.users += 1
     try:
         yield
@@ -88,4 +96,5 @@ def one_blas_thread() -> Iterator[None]:
         with _Limit.lock:
             _Limit.users -= 1
             if _Limit.users == 0:
-                _Limit.limiter.restore_original_limits()
+                for library, n in zip(_blas(), _Limit.before, strict=True):
+                    _set_threads(library, n)

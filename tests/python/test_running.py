@@ -145,3 +145,31 @@ with one_blas_thread():
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert set(done.stdout.split()) == {"1"}
+
+
+def test_a_limit_on_threads_holds_in_every_thread():
+    """Threadpoolctl obeys one thread alone, here the main one, but fits run on any."""
+    code = """
+import threading
+import scipy.linalg
+from threadpoolctl import threadpool_info, threadpool_limits
+from sparsebayes._cancellable import one_blas_thread
+
+def numbers():
+    print(*(found["num_threads"] for found in threadpool_info() if found["user_api"] == "blas"))
+
+def limited():
+    with one_blas_thread():
+        numbers()
+    numbers()
+
+threadpool_limits(2)
+numbers()
+thread = threading.Thread(target=limited)
+thread.start()
+thread.join()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    before, within, after = (set(line.split()) for line in done.stdout.splitlines())
+    assert within == {"1"}
+    assert after == before
