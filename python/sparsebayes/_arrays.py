@@ -219,6 +219,14 @@ def first_of_equal(X: FloatArray) -> IntArray:
     return np.sort(np.unique(X, axis=0, return_index=True)[1])
 
 
+def equal_rows(X: FloatArray) -> tuple[IntArray, IntArray]:
+    """Return the first of each set of equal rows, ascending, and for each row the number of its set."""
+    if len(first := first_of_equal(X)) == len(X):
+        return first, first
+    _, at, inverse = np.unique(X, axis=0, return_index=True, return_inverse=True)
+    return first, np.searchsorted(first, at)[inverse.ravel()]
+
+
 def _columns(name: str, y: ArrayLike, *, several: bool) -> NDArray[Any]:
     """Return y with one dimension, or with two if it has several columns."""
     refuse_mask(name, y)
@@ -375,6 +383,8 @@ def check_weights(sample_weight: PerRow, n_samples: int, *, may_vanish: bool = F
             raise ValueError(
                 "sample_weight is zero in every row (it must contain at least one non-zero number)"
             )
+        if not np.isfinite(weights.sum()):
+            raise ValueError("sample_weight has an infinite sum; it counts rows, so scale it to count them")
         return weights
 
 

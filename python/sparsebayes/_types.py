@@ -194,3 +194,18 @@ class OutputsProblem(_DenseModel):
     fixed: bool
     #: Whether each noise level is at its lower bound.
     at_floor: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightsProblem:
+    """Weights of all classes with one prior, as dense arrays, from which their certificate is computed."""
+
+    #: Functions at the rows, N x M; targets, N x C, of two classes N x 1; weights of the rows.
+    Phi: FloatArray
+    targets: FloatArray
+    weights: FloatArray
+    #: Prior precision of the weights of each class, M x M, and which have a flat prior.
+    precision: FloatArray
+    is_flat: NDArray[np.bool_]
+    #: Weights, M x C.
+    mu: FloatArray

@@ -186,13 +186,15 @@ class Classification(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit
         the linear predictor, :math:`\sigma(\kappa m)`, :math:`\kappa = (1 + \pi v / 8)^{-1/2}` (MacKay 1992).
         Of several classes, each fitted against the rest, exactly one holds: :math:`P(c) \propto e^{\kappa_c
         m_c}`, their odds. A softmax has :math:`P(c) \propto 1 / \sum_d \exp(-\kappa_{cd} (m_c - m_d))`, with
-        v of the difference of two logits (Daunizeau 2017).
+        v of the difference of two logits (Daunizeau 2017). With ``landmarks`` the prior is chosen for the
+        probabilities at the mode, :math:`P(c) \propto e^{m_c}`.
 
         Parameters
         ----------
         {X}
         moderate : bool, default=True
-            False: the plain sigmoid of the mode, :math:`\sigma(m)`, or its softmax.
+            False: the plain sigmoid of the mode, :math:`\sigma(m)`, or its softmax, as always with
+            ``landmarks``.
         {prior}
 
         Returns
@@ -206,7 +208,7 @@ class Classification(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit
         if self._likelihood.name == "multinomial":
             p = softmax_probabilities(self, X, moderate)
         else:
-            means, variances = moments(self, X, variance=moderate)
+            means, variances = moments(self, X, variance=moderate and not self._likelihood.at_mode)
             p = normalised(means if variances is None else moderated_logits(means, variances))
         return with_prior(self, p, prior)
 
@@ -235,12 +237,17 @@ class RVC(Classification):
     than two classes are fitted one against the rest; or, with ``multi_class="softmax"``, jointly: :math:`P(y
     = c) \propto e^{\eta_c(x)}`, with a weight vector and precisions for each class.
 
+    That chooses functions. Where the kernel is learned, as by default, their weights are then estimated anew
+    with a Gaussian process as the prior, jointly for all classes, with kernels at further rows: see
+    ``landmarks``.
+
     Parameters
     ----------
     {kernel_parameters}
     {multi_class}
     {class_weight}
     {centre_parameters}
+    {landmarks}
     {fit_parameters}
 
     Attributes
@@ -256,6 +263,9 @@ class RVC(Classification):
     sigma_ : ndarray of shape (n_active, n_active) or (n_classes, n_active, n_active)
         Posterior covariance of the weights at the mode; 0 if a class does not use a function. Of a softmax
         the (n_weights, n_weights) matrix of the weights ``mu_.T[np.isfinite(alpha_.T)]``.
+    process_variance_ : float
+        With ``landmarks``: variance v of the Gaussian process that is the prior of the logits; that of their
+        weights is :math:`v K^{-1}`, and ``alpha_`` holds the diagonal of :math:`K / v`.
     {class_loo_}
     {fit_attributes}
 
@@ -287,7 +297,7 @@ class RVC(Classification):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(100, 2))
     >>> y = np.where(X[:, 0] * X[:, 1] + 0.3 * rng.normal(size=100) > 0, "same", "different")
-    >>> model = RVC().fit(X, y)
+    >>> model = RVC(landmarks=None).fit(X, y)
     >>> model.status_, len(model.relevance_) < 10
     ('converged', True)
     >>> model.predict([[1.0, 1.0], [1.0, -1.0]])
@@ -302,6 +312,7 @@ class RVC(Classification):
     extra_basis: ExtraBasis = None
     unpenalized: Unpenalized = None
     candidates: Candidates = None
+    landmarks: int | str | None = "auto"
     random_state: int | np.random.RandomState | None = None
     checkpoint: str | os.PathLike[str] | None = None
 

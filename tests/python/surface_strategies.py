@@ -154,6 +154,7 @@ ARGUMENTS = {
     ),
     "checkpoint": ([None], []),  # the tests add paths
     "search": (["greedy", "greedy", "exchange"], ["all"]),
+    "landmarks": (["auto", "auto", None, 0, 1, np.int64(5), 200], ["all", -1, 2.0, 2**70, b"auto"]),
     "multi_class": (["ovr", "ovr", "softmax"], ["ovo"]),
     "class_weight": (
         [None, None, None, "balanced", {}, {0: 2.0, 1: 0.5}, {"a": 1}, {0: 3, 1.0: 2, "b": 1e-3}],

@@ -241,7 +241,8 @@ class Basis:
         est._basis = replace(self, kept=relevance, centres=centres, columns=None)
         publish_linear(est, bias)
         if training is not None and isinstance(est.kernel_, Radial) and np.ndim(est.kernel_.width) > 0:
-            est.inputs_ = _input_relevances(est, training, est.kernel_)
+            with np.errstate(all="ignore"):  # inputs near the largest number
+                est.inputs_ = _input_relevances(est, training, est.kernel_)
         if self.extra is not None:
             est.extra_coef_ = coef
             est.intercept_ = est.intercept_ - coef @ self.offset
@@ -328,6 +329,8 @@ def check_without_rows(est: Any, doing: str) -> None:
             f"candidates must be an integer or an array for {doing}: with None each row adds a function; "
             "an integer chooses that many rows"
         )
+    if not isinstance(landmarks := getattr(est, "landmarks", None), (str, type(None))):
+        raise ValueError(f"landmarks must be 'auto' or None for {doing}, got {landmarks!r}")
     check_extra_basis(est.extra_basis, est.kernel)
     if is_transformer(est.extra_basis):
         raise ValueError(

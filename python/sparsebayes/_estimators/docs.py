@@ -157,6 +157,14 @@ coef0 : float, default=0.0
     Centres of the kernel functions. None: every training row. An int: that many distinct rows, chosen by
     k-means++ (inputs should have comparable scales); time and memory then grow with N instead of N^2. An
     array: its rows. With ``kernel="precomputed"`` an int chooses columns of X; an array is an error.""",
+    "landmarks": r"""landmarks : int, "auto" or None, default="auto"
+    The sparse fits, of each class against the rest, choose relevance vectors. Then the weights of all classes
+    are estimated anew, together, with one Gaussian process as the prior of their functions, which are kernels
+    at the relevance vectors and at up to so many further training rows, spread over the data. So predictions
+    are better, and the model is larger. ``None``: the sparse fits are the model, mostly with some ten
+    functions. ``"auto"``: 150 if the kernel is learned and the rows are in memory, else None; None also with
+    ``complexity="none"``, ``penalize_intercept=True``, ``fit_intercept=False``, ``multi_class="softmax"`` and
+    schemes other than ``"sequential"``.""",
     "random_state": r"""random_state : int, RandomState instance or None, default=None
     Seed for choosing an integer number of ``candidates``; nothing else is random.""",
     "memory_limit": r"""memory_limit : int or str, optional

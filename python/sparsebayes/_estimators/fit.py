@@ -54,6 +54,7 @@ from ..kernels._resolve import is_precomputed, measures_inputs
 from ..providers import PyStatistics, RowPart, SummedStatistics, add
 from .likelihoods import Classes, Likelihood, Numbers, check_single, fit_of_outputs
 from .posterior import check_multi_class
+from .process import number_of_landmarks
 from .run import Task
 from .status import RowSummary
 from .variational import check_variational
@@ -244,8 +245,10 @@ def _in_memory(est: Any, training: Training, settings: Settings) -> Iterator[Tas
                     )
                     for target in (targets if rows is training else [rows.y])
                 ]
+            n_landmarks = number_of_landmarks(est, basis, likelihood, settings)
             of_rows = (design.n_basis, summary, training, shift)
-            yield Task(basis, likelihood, own, fits, *of_rows, least_evidence=least_evidence)
+            options: Any = {"least_evidence": least_evidence, "n_landmarks": n_landmarks}
+            yield Task(basis, likelihood, own, fits, *of_rows, **options)
 
 
 def _of_columns(est: Any, training: Training, settings: Settings) -> list[Task]:

@@ -109,21 +109,21 @@ def growths_of(est: Any, training: Training | None) -> list[Growth] | None:
             contribution = contribution - np.average(contribution, axis=0, weights=counts)
         square, height = np.average(contribution**2, axis=0, weights=counts), np.average(own, weights=counts)
         if height > 0.0:
-            at, factor = _pivoted(kernel, centres, pool, n_threads)
+            at, factor = pivoted(kernel, centres, pool, n_threads, _MAX_LANDMARKS)
             found.append(Growth(kernel, np.vstack([centres, pool])[at], factor, square / height))
     return found
 
 
-def _pivoted(
-    kernel: Kernel, centres: FloatArray, pool: FloatArray, n_threads: int | None
+def pivoted(
+    kernel: Kernel, centres: FloatArray, pool: FloatArray, n_threads: int | None, most: int
 ) -> tuple[list[int], FloatArray]:
-    """Return centres and landmarks, numbered as stacked, and the Cholesky factor of their kernel matrix."""
+    """Return centres and at most so many landmarks, numbered as stacked, and the Cholesky factor of K."""
     points, n = np.vstack([centres, pool]), len(centres)
     K = evaluate(kernel, points, points, n_threads)
     own = np.diag(K).copy()
     rest = np.maximum(own, 0.0)  # an indefinite kernel may be negative
     pivots: list[int] = []
-    rows = np.empty((n + _MAX_LANDMARKS, len(points)))
+    rows = np.empty((n + min(most, len(pool)), len(points)))
 
     def add(j: int) -> None:
         k = len(pivots)
@@ -134,7 +134,7 @@ def _pivoted(
     for j in range(n):
         if rest[j] > MIN_VARIANCE * abs(own[j]):
             add(j)
-    for _ in range(_MAX_LANDMARKS):
+    for _ in range(min(most, len(pool))):
         j = n + int(np.argmax(rest[n:]))
         if not rest[j] > _MIN_LANDMARK * abs(own[j]):
             break

@@ -34,6 +34,7 @@ from .posterior import (
     moderated,
     moderated_logits,
     moments_at,
+    normalised,
     variances_of_differences,
 )
 from .variational import curvature
@@ -109,8 +110,10 @@ class LeaveOneOut:
     def scores(self) -> Scores:
         """The scores, computed at the first use."""
         with np.errstate(all="ignore"):
-            find = self._of_classes if isinstance(self.likelihood, Classes) else self._of_numbers
-            density, good, mean = find()
+            if isinstance(self.likelihood, Classes):
+                density, good, mean = self._of_classes(at_mode=self.likelihood.at_mode)
+            else:
+                density, good, mean = self._of_numbers()
             loo = np.full((self.n_samples, *density.shape[1:]), np.nan)
             loo[self.rows] = density
             share, average = (np.average(part, axis=0, weights=self.counts) for part in (good, density))
@@ -146,7 +149,7 @@ class LeaveOneOut:
         shape = self.t.shape
         return density.reshape(shape), inside.reshape(shape), mean.reshape(shape)
 
-    def _of_classes(self) -> tuple[FloatArray, NDArray[np.bool_], FloatArray]:
+    def _of_classes(self, *, at_mode: bool) -> tuple[FloatArray, NDArray[np.bool_], FloatArray]:
         """Return log probability of the class, whether it is the most probable, and the predicted class."""
         t, m, v, w = self.t, self.m, self.v, _column(self.counts)
         if self.likelihood.name == "multinomial":
@@ -158,23 +161,45 @@ class LeaveOneOut:
             else:
                 row = ROW_LIKELIHOODS[self.likelihood.name]
                 e, b = row.slope(m, t), row.curvature(m, t)
+            if at_mode:
+                p = normalised(m)[:, -m.shape[1] :]
+                e, b = t - p, p * (1.0 - p)
             mean, variance, _ = _cavity(m, v, w * e, w * b)
-            log_p = log_normalised(moderated_logits(mean, variance))
+            log_p = log_normalised(mean if at_mode else moderated_logits(mean, variance))
             numbers = t[:, 0].astype(np.intp) if t.shape[1] == 1 else np.argmax(t, axis=1)
         predicted = np.argmax(log_p, axis=1)
         return log_p[np.arange(len(t)), numbers], predicted == numbers, predicted.astype(np.float64)
 
 
-def leave_one_out(est: Any, basis: Basis, training: Training, n_threads: int | None) -> LeaveOneOut:
-    """Return the leave-one-out predictions of a fit whose posterior is already published."""
+def leave_one_out(
+    est: Any,
+    basis: Basis,
+    training: Training,
+    n_threads: int | None,
+    at_rows: tuple[FloatArray, FloatArray] | None = None,
+) -> LeaveOneOut:
+    """Return the leave-one-out predictions of a fit whose posterior is already published.
+
+    ``at_rows``: moments of the linear predictors at the rows, if they are known.
+    """
     X, likelihood, counts = basis.rows(est.active_, training.X), est._likelihood, training.counts
-    classifies, softmax = isinstance(likelihood, Classes), likelihood.name == "multinomial"
+    classifies = isinstance(likelihood, Classes)
     t = np.column_stack(likelihood.targets(training.y)) if classifies else training.y
     noise = getattr(est, "noise_variance_", 1.0)
     if training.noise is not None:
         # In units of y_std^2, which is proportional to counts / weights.
         precisions = _column(training.weights) / _column(counts)
         noise = noise * training.noise.variance / precisions
+    m, v = _at_rows(est, basis, X, t, counts, n_threads) if at_rows is None else at_rows
+    rows = slice(None) if X.shape[0] == training.n_samples else training.rows
+    return LeaveOneOut(likelihood, est._variational, rows, training.n_samples, counts, t, noise, m, v)
+
+
+def _at_rows(
+    est: Any, basis: Basis, X: Any, t: FloatArray, counts: FloatArray | None, n_threads: int | None
+) -> tuple[FloatArray, FloatArray]:
+    """Return the moments of the linear predictors at the rows, or for a softmax what `_softmax` returns."""
+    softmax = est._likelihood.name == "multinomial"
     parts, height = [], block_rows(basis.n_blocks + est.mu_.size + (est.alpha_.size if softmax else 0))
     columns, n = None if is_unstored(X) else basis.columns, X.shape[0]
     with np.errstate(all="ignore"):
@@ -188,8 +213,7 @@ def leave_one_out(est: Any, basis: Basis, training: Training, n_threads: int | N
                 else moments_at(est, phi)
             )
     m, v = parts[0] if len(parts) == 1 else (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    rows = slice(None) if n == training.n_samples else training.rows
-    return LeaveOneOut(likelihood, est._variational, rows, training.n_samples, counts, t, noise, m, v)
+    return m, v
 
 
 def _column(values: FloatArray | None) -> Any:

@@ -141,6 +141,8 @@ class Classes:
     name: Name
     #: Share of each class among the rows, by weight.
     shares: FloatArray
+    #: Whether probabilities are those at the mode of the weights, which all classes have together.
+    at_mode: bool = False
 
     @classmethod
     def of(cls, labels: NDArray[Any], multi_class: object, weights: FloatArray | None) -> Classes:

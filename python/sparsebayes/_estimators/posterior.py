@@ -6,6 +6,7 @@ logit of class c.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Literal
@@ -19,8 +20,9 @@ from .._arrays import check_training, check_X, is_operator, is_unstored
 from .._checks import check_choice, check_n_jobs, check_predictions, check_prior, check_settings, real_array
 from .._data.basis import output_weights
 from .._data.chunks import located, release
+from .._data.design import columns_at
 from .._data.unstored import as_table, columns_of
-from .._types import FloatArray, IntArray, OutputsProblem, PerRow, Problem
+from .._types import FloatArray, IntArray, OutputsProblem, PerRow, Problem, WeightsProblem
 from .growth import growths
 
 #: Rows predicted at a time, to bound the memory.
@@ -142,6 +144,9 @@ def problems(
 ) -> Iterator[Problem | OutputsProblem]:
     """Yield each fit of an estimator as arrays, given the training data."""
     check_is_fitted(est)
+    if (selection := est.__dict__.get("_selection")) is not None:
+        est = copy.copy(est)
+        est.__dict__.update(selection)
     training = check_training(est, X, y, sample_weight, y_std, reset=False)
     if (est._y_variance is None) != (training.noise is None):
         raise ValueError(f"y_std must be that of the fit, which had {'none' if y_std is not None else 'one'}")
@@ -202,6 +207,35 @@ def problems(
             exchanges=est.search != "greedy",
             log_evidence_of_weights=0.0 if noise is None else noise.log_evidence,
         )
+
+
+def weights_problem(est: Any, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> WeightsProblem:
+    """Return weights under the prior of a Gaussian process as arrays, given the training data."""
+    training = check_training(est, X, y, sample_weight, reset=False)
+    basis, names = est._basis, est.active_
+    block, row = np.divmod(names, basis.size)
+    Phi, precision = np.ones((len(training.y), len(names))), np.zeros((len(names), len(names)))
+    for p, kernel in enumerate(est._kernels()):
+        at = np.flatnonzero(block == p)
+        centres = basis.centres[np.searchsorted(basis.kept, row[at])]
+        Phi[:, at], precision[np.ix_(at, at)] = kernel(training.X, centres), kernel(centres, centres)
+    columns = basis.column_of(names)
+    beside = np.flatnonzero(columns >= 0)
+    if len(beside) > 0:
+        values = columns_at(basis.extra, training.X, basis.n_columns) - basis.offset
+        Phi[:, beside] = values[:, columns[beside]]
+        squares = np.average(Phi[:, beside] ** 2, axis=0, weights=training.weights)
+        precision[beside, beside] = np.where(squares > 0.0, squares, 1.0)
+    is_flat = np.atleast_2d(est.alpha_.T)[0] == 0.0
+    precision[is_flat] = 0.0
+    return WeightsProblem(
+        Phi=Phi,
+        targets=np.column_stack(est._likelihood.targets(training.y)),
+        weights=np.ones(len(Phi)) if training.weights is None else training.weights,
+        precision=precision / est.process_variance_,
+        is_flat=is_flat,
+        mu=np.atleast_2d(est.mu_.T).T,
+    )
 
 
 def _noise_state(est: Any) -> Literal["estimated", "fixed", "floor", "none"]:

@@ -17,6 +17,7 @@ from .._types import FloatArray, Settings
 from .growth import growths_of
 from .leave_one_out import leave_one_out
 from .likelihoods import Likelihood
+from .process import estimate_weights
 from .status import REMEDIES, RowSummary
 
 
@@ -43,6 +44,8 @@ class Task:
     #: Whether the callback has stopped the passes over the rows, and the file of their sums.
     stopped: bool = False
     checkpoint: Checkpoint | None = None
+    #: Number of landmarks of the final weights; None: the weights of the selection.
+    n_landmarks: int | None = None
 
     def succeeded(self, posteriors: list[Any]) -> bool:
         """Tell whether no other task need be tried."""
@@ -100,6 +103,11 @@ def publish(est: Any, task: Task, posteriors: list[Any]) -> None:
     est.status_ = max((posterior.status for posterior in posteriors), key=list(REMEDIES).index)
     likelihood.publish(est, posteriors, basis.layout)
     est.mu_[est.active_ == -1] += task.offset
+    est._selection = None
+    at_rows: tuple[FloatArray, FloatArray] | None = None
+    est.__dict__.pop("process_variance_", None)  # left by an earlier fit
+    if task.n_landmarks is not None and task.training is not None and est.status_ != "stopped":
+        basis, at_rows = estimate_weights(est, basis, task.training, task.n_landmarks, task.settings)
     n_effective = _effective_parameters(posteriors, likelihood, task.n_basis)
     est._row_summary = replace(task.summary, n_effective=n_effective)
     if task.training is not None and (noise := task.training.noise) is not None:
@@ -112,7 +120,7 @@ def publish(est: Any, task: Task, posteriors: list[Any]) -> None:
         est.log_marginal_likelihood_ += noise.log_evidence
     est._loo = None
     if task.training is not None:
-        est._loo = leave_one_out(est, basis, task.training, task.settings.n_threads)
+        est._loo = leave_one_out(est, basis, task.training, task.settings.n_threads, at_rows)
     basis.publish(est, task.training)
     est._growths = growths_of(est, task.training)
     est.__dict__.pop("_statistics", None)  # sums of `partial_fit`

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .._arrays import last_step
+from .._estimators.posterior import weights_problem
 from .._estimators.variational import bounded, constants, per_function
 from .._row_likelihoods import ROW_LIKELIHOODS
 from .._types import FloatArray, IntArray, OutputsProblem, PerRow, Problem
@@ -21,6 +22,7 @@ from ._dense import (
     OnePredictor,
     Softmax,
     addition_gains,
+    error_of_weights,
     fit_laplace,
     fit_regression,
     max_gain_exchange,
@@ -58,7 +60,8 @@ class Certificate:
         be larger with still less noise.
     max_mean_error : float
         Largest difference between a posterior mean of the model and the mean (or the mode) that its
-        hyperparameters imply, in posterior standard deviations.
+        hyperparameters imply, in posterior standard deviations. With `landmarks`, of both the selection of
+        functions and the final weights; the rest of the certificate is about the selection.
     log_marginal_likelihood : float
         Log evidence in nats, the sum over the binary fits or outputs; Laplace approximation for likelihoods
         other than the Gaussian.
@@ -157,11 +160,14 @@ def certificate(
         raise ValueError(f"y_std must be None: a fit of {type(est).__name__} has none")
     fits = [_certify(problem, exchanges) for problem in est._problems(X, y, sample_weight, **known)]
     gains = [fit.max_gain_exchange for fit in fits if fit.max_gain_exchange is not None]
+    errors = [fit.max_mean_error for fit in fits]
+    if est.__dict__.get("_selection") is not None:
+        errors.append(error_of_weights(weights_problem(est, X, y, sample_weight)))
     return Certificate(
         max_log_alpha_change=max(fit.max_log_alpha_change for fit in fits),
         max_gain_outside=max(fit.max_gain_outside for fit in fits),
         log_beta_residual=max(fit.log_beta_residual for fit in fits),
-        max_mean_error=max(fit.max_mean_error for fit in fits),
+        max_mean_error=max(errors),
         log_marginal_likelihood=float(sum(fit.log_marginal_likelihood for fit in fits)),
         n_active=len(est.alpha_),
         n_basis=fits[0].n_basis,

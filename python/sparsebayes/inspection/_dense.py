@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.linalg import qr, solve, svd  # SciPy's refuses empty models before 1.14
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.special import softmax
 
 from .._row_likelihoods import RowLikelihood
-from .._types import FloatArray, IntArray
+from .._types import FloatArray, IntArray, WeightsProblem
 
 #: Columns of the dictionary, and functions with unknown precisions, evaluated at a time: bounds the memory.
 _BLOCK = 512
@@ -492,3 +493,23 @@ def log_prior(alpha: FloatArray, prior: tuple[float, float]) -> FloatArray:
     if shape == 0.0:
         return -rate * alpha
     return shape * (np.log(alpha * rate / shape) + 1.0) - rate * alpha
+
+
+def error_of_weights(problem: WeightsProblem) -> float:
+    """Return the largest step of Newton's method for one class, in posterior standard deviations."""
+    flat = problem.is_flat
+    variances, axes = np.linalg.eigh(problem.precision[np.ix_(~flat, ~flat)])
+    large = variances > _RESOLVED * variances[-1]
+    axes, roots = axes[:, large], np.sqrt(variances[large])
+    F = np.hstack([problem.Phi[:, flat], problem.Phi[:, ~flat] @ axes / roots])
+    prior = np.repeat([0.0, 1.0], [flat.sum(), large.sum()])
+    W = np.vstack([problem.mu[flat], roots[:, np.newaxis] * (axes.T @ problem.mu[~flat])])
+    eta, w = problem.Phi @ problem.mu, problem.weights[:, np.newaxis]
+    both = np.hstack([np.zeros_like(eta), eta]) if eta.shape[1] == 1 else eta
+    p = softmax(both, axis=1)[:, -eta.shape[1] :]
+    gradients = F.T @ (w * (problem.targets - p)) - prior[:, np.newaxis] * W
+    error = 0.0
+    for gradient, b in zip(gradients.T, (w * p * (1.0 - p)).T, strict=True):
+        factor = np.linalg.cholesky((F.T * b) @ F + np.diag(prior))
+        error = max(error, float(np.abs(solve_triangular(factor, gradient, lower=True)).max()))
+    return error

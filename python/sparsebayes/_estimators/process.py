@@ -1,0 +1,406 @@
+r"""Weights of a classifier under the prior of a Gaussian process.
+
+The evidence selects few functions, with a precision for each weight. More functions and one smooth prior
+predict better. About Z, the relevance vectors and landmarks among the candidates, the logits are
+
+    f_c(x) = b_c + k(x, Z) w_c,    w_c ~ N(0, v K_ZZ^-1),
+
+so that at Z they are a Gaussian process of covariance v k (Rasmussen & Williams 2006, section 8.3.1). The
+weights of all classes together maximise the posterior density
+
+    sum_n omega_n ln p(t_n | f(x_n)) - sum_c w_c^T K_ZZ w_c / (2 v),
+
+which is concave; the intercepts b_c have a flat prior. v, and a factor of the lengths of learned kernels,
+maximise the mean log probability of each row from the others, approximated as in `leave_one_out`. In the
+basis k(x, Z) L^-T, with K_ZZ = L L^T, the prior precision is 1 / v for all weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import block_diag, solve_triangular
+from scipy.linalg.blas import dtrmm
+from scipy.linalg.lapack import dtrtri
+from scipy.optimize import minimize
+from scipy.special import logsumexp
+
+from .._arrays import Training, equal_rows
+from .._cancellable import in_background
+from .._checks import check_integer
+from .._data.basis import Basis, as_given, learns_kernel
+from .._types import FloatArray, IntArray, Settings
+from ..kernels import Kernel, Laplacian, OnColumns
+from ..kernels._base import all_log_parameters, with_all_log_parameters
+from ..kernels._stationary import Radial
+from .growth import diagonal, pivoted
+
+#: Landmarks of ``landmarks="auto"``, and most rows that they are chosen from.
+_AUTO: Final = 150
+_MAX_POOL: Final = 1000
+#: Most rows that v is chosen by; the first ln v tried, relative to the mean of k(x, x), steps, and how far.
+_MAX_ROWS: Final = 1500
+_FIRST, _STEP, _RANGE = 6.0, 2.0, 10.0
+#: Factors of lengths that are tried, and how far.
+_FACTOR, _MAX_FACTOR = 1.4, 4.0
+#: Accuracy of the weights, in posterior standard deviations, while v is chosen and at the end.
+_ROUGH, _FINE = 0.1, 1e-4
+#: Smallest share of the prior variance that the other rows leave a row.
+_MIN_REST: Final = 1e-3
+_JITTER: Final = 1e-10
+
+
+def number_of_landmarks(est: Any, basis: Basis, likelihood: object, settings: Settings) -> int | None:
+    """Return how many landmarks the final weights need, None if they are those of the selection."""
+    given = getattr(est, "landmarks", None)
+    if given is None:
+        return None
+    if isinstance(given, str):
+        if given != "auto":
+            raise ValueError(f"landmarks must be 'auto', None or an integer of at least 0, got {given!r}")
+        plain = settings.scheme == "sequential" and settings.complexity != 0.0 and settings.flat_intercept
+        suits = plain and learns_kernel(est) and _is_bounded(basis.kernels)
+        return _AUTO if suits and getattr(likelihood, "name", "") == "bernoulli" else None
+    number = check_integer("landmarks", given, least=0, remedy="; or 'auto', or None")
+    if basis.precomputed:
+        raise ValueError("landmarks must be None with kernel='precomputed'; or give the kernel as an object")
+    if getattr(likelihood, "name", "") != "bernoulli":
+        raise ValueError(f"landmarks must be None with multi_class='softmax', got {given!r}")
+    return number
+
+
+def _is_bounded(kernels: list[Kernel]) -> bool:
+    """Return whether kernels fall with the distance; logits of others grow far from the data."""
+    leaves = [leaf for kernel in kernels for leaf in kernel._leaves()]
+    while any(isinstance(leaf, OnColumns) for leaf in leaves):
+        leaves = [leaf.inner() if isinstance(leaf, OnColumns) else leaf for leaf in leaves]
+    return all(isinstance(leaf, (Radial, Laplacian)) for leaf in leaves)
+
+
+class _Rows(NamedTuple):
+    """Functions in the basis where the prior is spherical, (n, m); targets, (n, C); weights, (n,)."""
+
+    F: FloatArray
+    t: FloatArray
+    w: FloatArray
+
+    def log_likelihood(self, logits: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return that of each row, and the probabilities of the classes, (n, C); one logit: two classes."""
+        both = np.hstack([np.zeros_like(logits), logits]) if logits.shape[1] == 1 else logits
+        log_sum = logsumexp(both, axis=1, keepdims=True)
+        return (self.t * logits).sum(axis=1) - log_sum[:, 0], np.exp(logits - log_sum)
+
+
+@dataclass(frozen=True)
+class _Functions:
+    """Functions of the dictionary, by name, and the basis where their prior is spherical."""
+
+    basis: Basis
+    names: IntArray
+    #: Values in that basis are ``values @ whitening``; functions beside have a flat prior.
+    whitening: FloatArray
+    is_flat: NDArray[np.bool_]
+    #: The prior precision of the weights for v = 1, one block for each kernel.
+    precision: FloatArray
+
+    def precisions(self, log_variance: float) -> FloatArray:
+        """Return the prior precision of each weight in that basis."""
+        return np.where(self.is_flat, 0.0, np.exp(-log_variance))
+
+
+@dataclass(frozen=True)
+class _Weights:
+    """Weights, (m, C), their covariance for each class, (C, m, m), and ln v."""
+
+    functions: _Functions
+    mean: FloatArray
+    covariance: FloatArray
+    log_variance: float
+    #: Moments of the logits at the rows, (n, C).
+    logits: FloatArray
+    variance: FloatArray
+
+
+def estimate_weights(
+    est: Any, basis: Basis, training: Training, n_landmarks: int, settings: Settings
+) -> tuple[Basis, tuple[FloatArray, FloatArray] | None]:
+    """Replace the published posterior of a selection by that under the prior of a Gaussian process.
+
+    Return the basis, whose kernels may have other lengths, and the moments of the logits at the rows; None if
+    the selection has no function with a kernel, and so remains.
+    """
+    if np.all((est.active_ < 0) | (est.active_ >= basis.n_blocks * basis.size)):
+        return basis, None
+    est._selection = {name: getattr(est, name) for name in ("active_", "alpha_", "mu_")}
+    est._selection["kernel_"] = as_given(est, basis.kernels)
+    try:
+        with np.errstate(all="ignore"):
+            found = in_background(_Estimate(est, basis, training, n_landmarks, settings).weights)
+            functions = found.functions
+            W, v = functions.whitening @ found.mean, np.exp(found.log_variance)
+            covariance = functions.whitening @ found.covariance @ functions.whitening.T
+        if not np.isfinite(W).all() or not np.isfinite(covariance).all():
+            raise np.linalg.LinAlgError
+    except np.linalg.LinAlgError:  # kernel values or weights of rows are near the limits of numbers
+        est._selection = None
+        return basis, None
+    est.active_, est.process_variance_ = functions.names, float(v)
+    precisions = np.where(functions.is_flat, 0.0, np.diag(functions.precision) / v)
+    if W.shape[1] == 1:
+        est.mu_, est.sigma_, est.alpha_ = W[:, 0], covariance[0], precisions
+    else:
+        est.mu_, est.sigma_ = W, covariance
+        est.alpha_ = np.repeat(precisions[:, np.newaxis], W.shape[1], axis=1)
+    est._likelihood = replace(est._likelihood, at_mode=True)
+    return functions.basis, (found.logits, found.variance)
+
+
+@dataclass(frozen=True)
+class _Point:
+    """A choice of v, and of lengths, with its score and where the next search may start."""
+
+    score: float
+    log_variance: float
+    W: FloatArray
+    roots: FloatArray
+
+
+class _Estimate:
+    """The choice of v and of the lengths of learned kernels by some of the rows, and then the weights."""
+
+    def __init__(
+        self, est: Any, basis: Basis, training: Training, n_landmarks: int, settings: Settings
+    ) -> None:
+        self._est, self._basis, self._training = est, basis, training
+        self._n_landmarks, self._settings = n_landmarks, settings
+        t = np.column_stack(est._likelihood.targets(training.y))
+        w = np.ones(len(t)) if training.weights is None else training.weights
+        # Equal rows are left out together, as one of their weight would be.
+        first, self._number = equal_rows(np.hstack([training.X, t]))
+        self._X, self._t = training.X[first], t[first]
+        self._w: FloatArray = np.bincount(self._number, w).astype(np.float64)
+        self._columns = None if basis.columns is None else basis.columns[first]
+        self._some = _some_of_each(self._t)
+
+    def weights(self, pulse: Callable[[], None]) -> _Weights:
+        """Return the weights."""
+        self._pulse = pulse
+        with ThreadPoolExecutor(self._settings.n_threads) as self._pool:
+            functions, best = self._choose()
+            rows, precision = self._rows(functions, slice(None)), functions.precisions(best.log_variance)
+            share = self._w[self._some].sum() / self._w.sum()
+            W = _mode(rows, precision, best.W, best.roots * np.sqrt(share), _FINE, pulse)
+            roots, variance = _roots(rows, precision, W, self._pool, pulse)
+        at, covariance = self._number, roots @ roots.transpose(0, 2, 1)
+        return _Weights(functions, W, covariance, best.log_variance, (rows.F @ W)[at], variance[at])
+
+    def _rows(self, functions: _Functions, at: IntArray | slice) -> _Rows:
+        extra = None if self._columns is None else self._columns[at]
+        phi = functions.basis.functions(functions.names, self._X[at], self._settings.n_threads, extra)
+        return _Rows(phi @ functions.whitening, self._t[at], self._w[at])
+
+    def _choose(self) -> tuple[_Functions, _Point]:
+        """Choose lengths and v by the mean log probability of rows left out."""
+        functions = self._functions(1.0)
+        best = self._along_v(functions, _FIRST)
+        if not learns_kernel(self._est):
+            return functions, best
+        chosen = 1.0
+        for step in (_FACTOR, 1.0 / _FACTOR):
+            while 1.0 / _MAX_FACTOR < (factor := chosen * step) < _MAX_FACTOR:
+                moved = self._functions(factor)
+                # Slopes of logits have the variance v / length^2.
+                v = best.log_variance + 2.0 * np.log(step)
+                point = self._at(self._rows(moved, self._some), moved, v)
+                if point.score <= best.score:
+                    break
+                best, chosen, functions = point, factor, moved
+            if chosen != 1.0:
+                return functions, self._along_v(functions, best.log_variance)
+        return functions, best
+
+    def _functions(self, factor: float) -> _Functions:
+        """Return the functions, in the order of their names, with all lengths multiplied by this factor."""
+        basis, active, training = self._basis, self._est.active_, self._training
+        n_threads = self._settings.n_threads
+        if factor != 1.0:
+            powers = np.concatenate([kernel._length_powers() for kernel in basis.kernels])
+            theta = all_log_parameters(basis.kernels) + np.log(factor) * powers
+            basis = replace(basis, kernels=with_all_log_parameters(basis.kernels, theta))
+        names, whitenings, precisions = [], [], []
+        if basis.bias:
+            names, whitenings, precisions = [np.array([-1])], [np.ones((1, 1))], [np.zeros((1, 1))]
+        block, row = np.divmod(active, basis.size)
+        pool = np.unique(np.linspace(0, len(basis.kept) - 1, _MAX_POOL).astype(np.intp))
+        for p, kernel in enumerate(basis.kernels):
+            own = np.searchsorted(basis.kept, row[block == p])
+            if len(own) == 0:
+                continue
+            centres, others = basis.centres[own], basis.centres[pool]
+            at, factor_of_K = pivoted(kernel, centres, others, n_threads, self._n_landmarks)
+            if len(at) == 0:
+                raise np.linalg.LinAlgError
+            chosen = np.concatenate([own, pool])[at]
+            order = np.argsort(chosen)
+            # The mean of k(z, z) becomes 1.
+            height = float(diagonal(kernel, basis.centres[chosen]).mean())
+            inverse = solve_triangular(factor_of_K, np.eye(len(at)), lower=True)
+            names.append(p * basis.size + basis.kept[chosen[order]])
+            whitenings.append(inverse.T[order] * np.sqrt(height))
+            precisions.append((factor_of_K @ factor_of_K.T)[np.ix_(order, order)] / height)
+        if len(beside := active[active >= basis.n_blocks * basis.size]) > 0:
+            values = basis.functions(beside, training.X, n_threads, basis.columns)
+            squares = np.average(values**2, axis=0, weights=training.weights)
+            squares = np.where(squares > 0.0, squares, 1.0)
+            names.append(beside)
+            whitenings.append(np.diag(1.0 / np.sqrt(squares)))
+            precisions.append(np.diag(squares))
+        every = np.concatenate(names)
+        flat = [column for column in self._settings.unpenalized if column != 0 or not basis.bias]
+        flat_names = basis.layout.names(np.array(flat, dtype=np.intp))
+        is_flat = (every == -1) | np.isin(every, flat_names)
+        return _Functions(basis, every, block_diag(*whitenings), is_flat, block_diag(*precisions))
+
+    def _at(
+        self, rows: _Rows, functions: _Functions, log_variance: float, start: _Point | None = None
+    ) -> _Point:
+        precision = functions.precisions(log_variance)
+        if start is None:
+            W = np.zeros((rows.F.shape[1], rows.t.shape[1]))
+            roots, _ = _roots(rows, precision, W, self._pool, self._pulse)
+        else:
+            W, roots = start.W, start.roots
+        W = _mode(rows, precision, W, roots, _ROUGH, self._pulse)
+        roots, variance = _roots(rows, precision, W, self._pool, self._pulse)
+        return _Point(left_out(rows, W, variance), log_variance, W, roots)
+
+    def _along_v(self, functions: _Functions, first: float) -> _Point:
+        """Return the best v, the vertex of a parabola through three points, with the score of the middle."""
+        rows = self._rows(functions, self._some)
+        last = self._at(rows, functions, first)
+        points = {first: last}
+
+        def score_at(x: float) -> float:
+            nonlocal last
+            if x not in points:
+                last = points[x] = self._at(rows, functions, x, last)
+            return points[x].score
+
+        direction = -_STEP if score_at(first - _STEP) > score_at(first) else _STEP
+        x = max(points, key=lambda at: points[at].score)
+        while abs(x - first) < _RANGE and score_at(x + direction) > points[x].score:
+            x += direction
+        low, middle, high = (score_at(x + shift) for shift in (-_STEP, 0.0, _STEP))
+        bend = 2.0 * middle - low - high
+        vertex = x + (0.5 * _STEP * (high - low) / bend if bend > 0.0 else 0.0)
+        return replace(points[x], log_variance=vertex)
+
+
+def _some_of_each(t: FloatArray) -> IntArray:
+    """Return at most `_MAX_ROWS` rows, as many of each class as there are of it up to one number.
+
+    Fewer rows of a frequent class change only the intercept of a logistic model (Prentice & Pyke 1979).
+    """
+    labels = np.argmax(t, axis=1) if t.shape[1] > 1 else t[:, 0].astype(np.intp)
+    each = [np.flatnonzero(labels == c) for c in range(int(labels.max()) + 1)]
+    counts, most = np.array([len(rows) for rows in each]), np.arange(1, _MAX_ROWS + 1)
+    totals = np.minimum(counts[:, np.newaxis], most).sum(axis=0)
+    n = max(int(np.searchsorted(totals, _MAX_ROWS, side="right")), 1)
+    spread = [rows[np.linspace(0, len(rows) - 1, min(len(rows), n)).astype(np.intp)] for rows in each]
+    return np.sort(np.concatenate(spread))
+
+
+def _mode(
+    rows: _Rows,
+    precision: FloatArray,
+    start: FloatArray,
+    roots: FloatArray,
+    tol: float,
+    pulse: Callable[[], None],
+) -> FloatArray:
+    """Return the weights of largest posterior density, found by Newton's method with conjugate gradients.
+
+    In z, W_c = start_c + R_c z_c, the Hessian without products of classes is close to the identity if R_c
+    R_c^T is close to its inverse; so ``tol`` is in posterior standard deviations. Weights that all classes
+    have in common change no probability: at the mode they are 0, and steps leave them so.
+    """
+    F, t, w = rows
+    m, n_classes = start.shape
+    known: dict[str, Any] = {}
+
+    def centred(W: FloatArray) -> FloatArray:
+        return W - W.mean(axis=1, keepdims=True) if n_classes > 1 else W
+
+    def step(z: FloatArray) -> FloatArray:
+        return centred((roots @ z.reshape(n_classes, m, 1))[:, :, 0].T)
+
+    def back(gradient: FloatArray) -> FloatArray:
+        gradient = centred(gradient).T[:, :, np.newaxis]
+        return np.asarray((roots.transpose(0, 2, 1) @ gradient).ravel())
+
+    def at(z: FloatArray) -> dict[str, Any]:
+        if not known or not np.array_equal(known["z"], z):
+            pulse()
+            W = start + step(z)
+            log_p, p = rows.log_likelihood(F @ W)
+            penalty = 0.5 * float(precision @ (W * W).sum(axis=1))
+            known.update(z=z.copy(), W=W, p=p, value=penalty - float(w @ log_p))
+        return known
+
+    def value(z: FloatArray) -> float:
+        return float(at(z)["value"])
+
+    def slope(z: FloatArray) -> FloatArray:
+        here = at(z)
+        return back(precision[:, np.newaxis] * here["W"] - F.T @ (w[:, np.newaxis] * (t - here["p"])))
+
+    def curvature(z: FloatArray, direction: FloatArray) -> FloatArray:
+        p, D = at(z)["p"], step(direction)
+        change = F @ D
+        change = p * (change - (p * change).sum(axis=1, keepdims=True))
+        return back(precision[:, np.newaxis] * D + F.T @ (w[:, np.newaxis] * change))
+
+    options = {"gtol": tol, "initial_trust_radius": 10.0, "max_trust_radius": 1e4}
+    z = minimize(
+        value, np.zeros(m * n_classes), jac=slope, hessp=curvature, method="trust-ncg", options=options
+    ).x
+    return start + step(z)
+
+
+def _roots(
+    rows: _Rows, precision: FloatArray, W: FloatArray, pool: ThreadPoolExecutor, pulse: Callable[[], None]
+) -> tuple[FloatArray, FloatArray]:
+    """Return R_c of each class with R_c R_c^T its posterior covariance, (C, m, m), and variances, (n, C).
+
+    The covariance is the inverse of the block of the class in the Hessian, F^T diag(omega p (1 - p)) F + A.
+    """
+    _, p = rows.log_likelihood(rows.F @ W)
+    b, at = rows.w[:, np.newaxis] * p * (1.0 - p), np.arange(len(precision))
+
+    def of_class(c: int) -> tuple[FloatArray, FloatArray]:
+        pulse()
+        weighted = rows.F * np.sqrt(b[:, c, np.newaxis])
+        H = weighted.T @ weighted
+        H[at, at] = H.diagonal() * (1.0 + _JITTER) + precision + _JITTER
+        if not np.isfinite(H).all():
+            raise np.linalg.LinAlgError
+        inverse = dtrtri(np.linalg.cholesky(H), lower=1)[0]
+        return inverse.T, np.sum(dtrmm(1.0, inverse, rows.F.T, lower=1) ** 2, axis=0)
+
+    found = list(pool.map(of_class, range(W.shape[1])))
+    return np.stack([root for root, _ in found]), np.column_stack([variance for _, variance in found])
+
+
+def left_out(rows: _Rows, W: FloatArray, variance: FloatArray) -> float:
+    """Return the mean log probability of each row from the others, given the variances of its logits."""
+    logits = rows.F @ W
+    _, p = rows.log_likelihood(logits)
+    w = rows.w[:, np.newaxis]
+    rest = np.maximum(1.0 - w * p * (1.0 - p) * variance, _MIN_REST)
+    log_p, _ = rows.log_likelihood(logits - w * (rows.t - p) * variance / rest)
+    return float(np.average(log_p, weights=rows.w))
