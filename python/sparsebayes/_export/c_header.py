@@ -18,8 +18,7 @@ from .._types import FloatArray, IntArray
 from ..kernels import Kernel, OnColumns
 from ..kernels._base import Combination
 from . import c_templates as templates
-from .description import Centres, Columns, Constant, Growth, ServedModel, describe, roots
-from .traced import Traced
+from .description import Centres, Columns, Constant, Growth, ServedModel, Traced, describe, roots
 
 #: Integer types, the ranges that the C standard guarantees, and their usual sizes.
 _INTEGERS = (

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
@@ -176,6 +177,8 @@ def _describe_posterior(est: Any) -> ServedModel:
     covariances, uncertainty = [est.sigma_], "shared"
     if est._likelihood.name == "multinomial":
         uncertainty = "joint"  # class by class
+    elif getattr(est._likelihood, "at_mode", False):
+        covariances, uncertainty = [], "none"
     elif est.sigma_.ndim == 3:
         covariances = [sigma[np.ix_(at, at)] for sigma, at in zip(est.sigma_, used, strict=True)]
         uncertainty = "each"
@@ -326,3 +329,30 @@ def _labels(classes: NDArray[Any]) -> dict[str, Any]:
             "or numbers"
         )
     return {"dtype": classes.dtype.str, "values": values}
+
+
+# --- NumPy formulas that write code, applied to numbers of a C function or an ONNX graph ----------------
+
+
+class Traced(NDArrayOperatorsMixin):
+    """A number of code under construction; arithmetic and functions of NumPy append to the code."""
+
+    def __array_ufunc__(self, function: np.ufunc, method: str, *inputs: Any) -> Any:
+        if method != "__call__":
+            return NotImplemented
+        if function is np.power:
+            return _power(*inputs)
+        return self._apply(function.__name__, inputs)
+
+    def _apply(self, function: str, inputs: tuple[Any, ...]) -> Any:
+        """Append a function of NumPy, by its name there, and return its result."""
+        raise NotImplementedError
+
+
+def _power(base: Traced, exponent: int) -> Traced:
+    """Return a positive integer power by squaring: on some devices pow() of a negative base is NaN."""
+    if exponent == 1:
+        return base
+    half = _power(base, exponent // 2)
+    square: Traced = half * half
+    return square * base if exponent % 2 else square

@@ -19,8 +19,7 @@ from .._types import FloatArray, IntArray
 from ..kernels import Kernel, Linear, OnColumns
 from ..kernels._base import Combination
 from ..kernels._inner_product import Affine
-from .description import Block, Columns, Constant
-from .traced import Traced
+from .description import Block, Columns, Constant, Traced
 
 #: A value of the graph, or numbers that become a constant of it.
 Operand: TypeAlias = Union["Value", ArrayLike]
