@@ -219,8 +219,7 @@ def main() -> None:
             RVC(),
             CalibratedClassifierCV(SVC(), ensemble=False),
         ),
-        # One width for all pixels: to learn ten classes of 64 inputs takes ten seconds.
-        real_data("digits", load_digits, RVC(gamma="scale"), CalibratedClassifierCV(SVC(), ensemble=False)),
+        real_data("digits", load_digits, RVC(), CalibratedClassifierCV(SVC(), ensemble=False)),
         sinc_2d(),
     ]
     results = []

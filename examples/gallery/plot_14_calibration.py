@@ -62,15 +62,15 @@ print(
 # %%
 # Probabilities of a classification
 # ---------------------------------
-# `RVC` returns probabilities without calibration afterwards. A support vector machine has none: its curve is
-# that of the logistic function of its decision values. Rows of ``load_breast_cancer`` are predicted by models
-# of the other four fifths of the rows.
+# `RVC` returns probabilities without calibration afterwards, and needs no scaler. A support vector machine has
+# no probabilities: its curve is that of the logistic function of its decision values. Rows of
+# ``load_breast_cancer`` are predicted by models of the other four fifths of the rows.
 
 data, classes = load_breast_cancer(return_X_y=True)
 svm = make_pipeline(StandardScaler(), SVC())
 probability = {"RVC": np.empty(len(classes)), "SVC, logistic of its decision": np.empty(len(classes))}
 for rows, others in StratifiedKFold(5, shuffle=True, random_state=0).split(data, classes):
-    rvc = make_pipeline(StandardScaler(), RVC(gamma="scale")).fit(data[rows], classes[rows])
+    rvc = RVC().fit(data[rows], classes[rows])
     decision = svm.fit(data[rows], classes[rows]).decision_function(data[others])
     probability["RVC"][others] = rvc.predict_proba(data[others])[:, 1]
     probability["SVC, logistic of its decision"][others] = 1.0 / (1.0 + np.exp(-decision))
@@ -82,5 +82,32 @@ for name, p in probability.items():
     loss = -np.mean(np.log(np.where(classes == 1, p, 1.0 - p)))
     ax.plot(mean, share, "o-", label=f"{name}: log loss {loss:.3f}")
 ax.set(xlabel="probability", ylabel="share of the class")
+ax.legend(fontsize="small")
+
+# %%
+# A rare class
+# ------------
+# One row in fifty belongs to a class that overlaps with the other; of 3000 training rows 60 do. Fitted with
+# ``class_weight="balanced"`` the probabilities are those of equal shares, which ``prior`` converts to the true
+# shares. Both are calibrated down to a probability of about 1 in 1000. What is below rests on a handful of rows:
+# take it as "rare", not as a number.
+
+rng = np.random.default_rng(0)
+rare = (rng.random(30_000) < 0.02).astype(int)
+X = rng.normal(size=(len(rare), 2)) + 2.0 * rare[:, np.newaxis]
+train, new = slice(0, 3000), slice(3000, None)
+plain = RVC().fit(X[train], rare[train])
+balanced = RVC(class_weight="balanced").fit(X[train], rare[train])
+
+fig, ax = plt.subplots(figsize=(5, 4), layout="constrained")
+ax.plot([1e-4, 1], [1e-4, 1], color="0.7")
+for name, p in (
+    ("as they are", plain.predict_proba(X[new])),
+    ("balanced, with the true shares as prior", balanced.predict_proba(X[new], prior=[0.98, 0.02])),
+):
+    share, mean = calibration_curve(rare[new], p[:, 1], n_bins=12, strategy="quantile")
+    loss = -np.mean(np.log(p[np.arange(len(p)), rare[new]]))
+    ax.plot(mean[share > 0], share[share > 0], "o-", label=f"{name}: log loss {loss:.4f}")
+ax.set(xscale="log", yscale="log", xlabel="probability of the rare class", ylabel="share of the rare class")
 ax.legend(fontsize="small")
 plt.show()

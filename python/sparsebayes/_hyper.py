@@ -2,17 +2,20 @@
 
 1. A Gaussian process on a sample of the rows proposes parameters (`CovarianceEvidence`). Its evidence is
    smooth in the parameters and, as it selects no basis functions, does not favour narrow kernels.
-2. Sequential fits with these lengths, multiplied by several factors, predict held-out rows, and the best
-   lengths win. For classes, of which labels say less, the proposal has to predict better than equal lengths.
-3. Inputs whose length is far longer than they vary leave the kernel, unless held-out rows need them.
+2. For classes, of which labels say less, a Gaussian process of logits has to predict rows left out better
+   with the proposal than with equal lengths.
+3. Sequential fits with these lengths, multiplied by several factors, predict held-out rows, and the best
+   lengths win. Where final weights are to be those of a Gaussian process, it has chosen the factor.
+4. Inputs whose length is far longer than they vary leave the kernel, unless held-out rows need them.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -29,6 +32,7 @@ from ._checks import column_means
 from ._data.basis import Basis, flat_columns
 from ._data.design import Design, columns_at, kernel_design
 from ._estimators.posterior import log_normalised, moderated_logits
+from ._estimators.process import LANDMARKS, Process
 from ._types import FloatArray, IntArray, Likelihood, Settings
 from .kernels import Kernel
 from .kernels._base import all_log_parameters, bounds, column_stds, with_all_log_parameters
@@ -189,10 +193,9 @@ _PROCESS_OF_CLASSES: Final = ((200, 30),)
 #: tried instead, times the root of their number; and most ascents, each with one more such input.
 _LONG, _SHORT = 3.0, 1.5
 _MAX_ASCENTS: Final = 4
-#: Rows, divided into folds; candidates for classes that all folds compare; most centres of the trial fits.
+#: Rows, divided into folds; most centres of the trial fits.
 _FOLD_ROWS: Final = 600
 _FOLDS: Final = 5
-_FINALISTS: Final = 2
 _TRIAL_CENTRES: Final = 200
 #: Trial fits with more rows, if there are more: one of ten, with these limits; and most centres.
 _LARGE_ROWS: Final = (5000, 20_000)
@@ -202,8 +205,7 @@ _LARGE_CENTRES: Final = 1000
 _SHORTER: Final = (0.7, 0.5)
 _SHORTER_OF_CLASSES: Final = (0.6,)
 _LONGER: Final = (1.4,)
-#: Standard errors by which predictions have to get worse to end the search in one direction, and by which
-#: lengths that differ have to predict classes better than equal ones.
+#: Standard errors by which predictions have to get worse to end the search in one direction.
 _STANDARD_ERRORS: Final = 2.0
 #: Kernels within this log density per row of the best replace it if its fit does not converge, or has so much
 #: less log evidence per row than its trial fits.
@@ -235,6 +237,8 @@ class LearningData:
     n_before: int
     #: The row of each centre; None if centres are not rows.
     centre_rows: IntArray | None = None
+    #: Whether the weights of the final model have a Gaussian process as their prior.
+    is_smooth: bool = False
 
     @classmethod
     def of(
@@ -245,6 +249,8 @@ class LearningData:
         likelihood: Any,
         settings: Settings,
         centre_rows: IntArray | None = None,
+        *,
+        is_smooth: bool = False,
     ) -> LearningData:
         """Return training rows and the dictionary of a basis; classes are learned one against the rest."""
         flat = flat_columns(est, basis, settings.scheme)
@@ -273,6 +279,7 @@ class LearningData:
             noise_variance=settings.noise_variance,
             n_before=int(basis.bias),
             centre_rows=centre_rows,
+            is_smooth=is_smooth,
         )
 
     def standardised(self) -> tuple[FloatArray, float]:
@@ -360,27 +367,31 @@ class _Learner:
     def run(self) -> list[Learned]:
         """Propose parameters and compare variants on held-out rows; return the kernels, the best first."""
         n_rows = len(self.data.X)
+        directions: tuple[tuple[float, ...], ...] = (_SHORTER, _LONGER)
+        if classes := self.data.likelihood != "gaussian":
+            theta, ranked = self._of_classes()
+            if self.data.is_smooth:
+                ranked[:0] = self._without_irrelevant(ranked[0], partial(self._of_process, walks=False))
+                return [Learned(one.kernels) for one in ranked]
+            directions = (_SHORTER_OF_CLASSES, _LONGER)
         rows = self._draw(_FOLD_ROWS)
         # Few rows are divided into folds several times, to predict enough of them.
-        n_repeats = int(np.clip(_FOLD_ROWS // len(rows), 1, _FOLDS))
-        classes = self.data.likelihood != "gaussian"
-        folds = self._splits(rows, n_repeats + (_FOLDS - 1 if classes else 0), _TRIAL_CENTRES)
-        first = folds[:n_repeats]
-        given = all_log_parameters(self.kernels)
-        start = [] if np.allclose(given, self._natural) else [self._candidate(given, first)]
+        folds = self._splits(rows, int(np.clip(_FOLD_ROWS // len(rows), 1, _FOLDS)), _TRIAL_CENTRES)
         if classes:
-            ranked = self._of_classes(start, first, folds[n_repeats:])
+            ranked = self._walk(self._candidate(theta, folds), directions, folds)
         else:
-            proposed = self._candidate(self._proposal(), first)
-            ranked = _ranked([*self._walk(proposed, (_SHORTER, _LONGER), first), *start])
+            given = all_log_parameters(self.kernels)
+            start = [] if np.allclose(given, self._natural) else [self._candidate(given, folds)]
+            ranked = self._walk(self._candidate(self._proposal(), folds), directions, folds)
+            ranked = _ranked([*ranked, *start])
             if not np.isfinite(ranked[0].score):
-                ranked = self._walk(self._candidate(self._natural, first), (_SHORTER, _LONGER), first)
+                ranked = self._walk(self._candidate(self._natural, folds), directions, folds)
         if _FOLD_ROWS < n_rows:
             # More rows allow narrower kernels.
             most = int(np.clip(n_rows // _ROWS_PER_TRIAL_ROW, *_LARGE_ROWS))
             folds = self._splits(self._draw(most), 1, _LARGE_CENTRES)
             ranked = self._walk(self._predict(ranked[0].kernels, folds), (_SHORTER,), folds)
-        ranked[:0] = self._without_irrelevant(ranked[0], folds)
+        ranked[:0] = self._without_irrelevant(ranked[0], partial(self._predict, folds=folds))
         least = ranked[0].score - _MAX_DENSITY_LOSS
         weight = self.data.weights.sum()
         return [
@@ -389,30 +400,55 @@ class _Learner:
             if one.score >= least
         ]
 
-    def _of_classes(
-        self, start: list[_Candidate], first: list[_Split], others: list[_Split]
-    ) -> list[_Candidate]:
-        """Return the candidates with equal lengths and the given ones, or the proposal, first.
+    def _of_classes(self) -> tuple[FloatArray, list[_Candidate]]:
+        """Return the log parameters of the best start, and the candidates of all starts, the best first.
 
-        Lengths are equal in standard deviations, or in the units of inputs that may have the same unit.
+        Starts are equal lengths, in standard deviations or in the units of inputs that may have the same
+        unit, the given ones, and the proposal. The candidates are theirs with the best factor of all lengths.
+        Each length of the proposal has to gain half the log of the number of rows (Schwarz 1978), as labels
+        say little about lengths.
         """
-        both = [self._candidate(self._natural, first)]
-        if not np.allclose(of_one_unit := self._of_one_unit(), self._natural):
-            both = _ranked([*both, self._candidate(of_one_unit, first)])
-        equal = _ranked([*self._walk(both[0], (_SHORTER_OF_CLASSES, _LONGER), first), *start])
-        proposed: list[_Candidate] = []
+        starts = [self._natural]
+        for theta in (self._of_one_unit(), all_log_parameters(self.kernels)):
+            if not any(np.allclose(theta, other) for other in starts):
+                starts.append(theta)
+        found = [
+            (self._of_process(with_all_log_parameters(self.kernels, theta), walks=self.data.is_smooth), theta)
+            for theta in starts
+        ]
+        found.sort(key=lambda one: one[0].score, reverse=True)
         if any(len(leaf._log_parameters()) > 1 for leaf in self._leaves):
-            proposed = [self._candidate(self._proposal() + np.log(_LONGER[0]) * self._powers, first)]
-        # On one fold the best are a matter of chance.
-        several = [*equal[:_FINALISTS], *(one for one in proposed if one.score > equal[0].score)]
-        for one in several:
-            one.densities = np.concatenate([one.densities, self._predict(one.kernels, others).densities])
-        finalists = _ranked(several[:_FINALISTS])
-        # Labels say little about lengths. A row that is predicted several times counts once.
-        n_errors = _STANDARD_ERRORS * ((len(first) + len(others)) / _FOLDS) ** 0.5
-        if len(several) > _FINALISTS and _exceeds(several[-1], finalists[0], n_errors):
-            return [*proposed, *finalists]
-        return [*finalists, *proposed]
+            theta = self._proposal()
+            proposed = self._of_process(
+                with_all_log_parameters(self.kernels, theta), walks=self.data.is_smooth
+            )
+            n_rows = len(proposed.densities)
+            least = found[0][0].score + 0.5 * len(theta) * np.log(n_rows) / n_rows
+            found.insert(0 if proposed.score > least else len(found), (proposed, theta))
+        return found[0][1], [candidate for candidate, _ in found]
+
+    def _of_process(self, kernels: list[Kernel], *, walks: bool = True) -> _Candidate:
+        """Return kernels, with the best factor of all lengths, and how well a Gaussian process predicts."""
+        data, n_before = self.data, self.data.n_before
+        m, n_columns = len(data.centres), data.fixed.shape[1] - n_before
+        basis = Basis(
+            bias=n_before > 0,
+            kernels=kernels,
+            size=m,
+            kept=np.arange(m),
+            centres=data.centres,
+            extra=None,
+            offset=np.zeros(n_columns),
+            columns=data.fixed[:, n_before:],
+        )
+        beside = len(kernels) * m + np.arange(n_columns)
+        rows = (data.X, np.column_stack(data.targets), data.weights)
+        with np.errstate(all="ignore"):
+            process = Process(basis, beside, *rows, LANDMARKS, self.settings, self.pool)
+            try:
+                return _Candidate(*process.with_lengths(walks=walks), -np.inf)
+            except LinAlgError:
+                return _Candidate(kernels, np.full(len(data.X), -np.inf), -np.inf)
 
     def _walk(
         self, given: _Candidate, directions: tuple[tuple[float, ...], ...], folds: list[_Split]
@@ -432,7 +468,9 @@ class _Learner:
                 break
         return ranked
 
-    def _without_irrelevant(self, best: _Candidate, splits: list[_Split]) -> list[_Candidate]:
+    def _without_irrelevant(
+        self, best: _Candidate, predict: Callable[[list[Kernel]], _Candidate]
+    ) -> list[_Candidate]:
         """Return the kernel with infinite widths of inputs that hardly change it, if it predicts as well."""
         (kernel, *others), data = best.kernels, self.data
         if others or not isinstance(kernel, Radial) or not isinstance(kernel.width, tuple):
@@ -445,7 +483,7 @@ class _Learner:
         widths[irrelevant] = np.inf
         params = kernel.get_params(deep=False) | {"width": widths.tolist()}
         kernels: list[Kernel] = [type(kernel)(**params)]
-        found = self._predict(kernels, splits)
+        found = predict(kernels)
         return [found] if found.score > best.score - irrelevant.sum() / len(found.densities) else []
 
     def _candidate(self, theta: FloatArray, folds: list[_Split]) -> _Candidate:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, softmax
+from sklearn.datasets import load_digits
 from sklearn.metrics import log_loss
 
 import softmax_reference
@@ -63,7 +64,7 @@ def test_weights_are_the_joint_mode(n_classes, weighted):
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_left_out_rows(n_classes):
     """The closed form is close to fits without each row, with functions, kernel and v as they are."""
-    X, y = rings(n=60, n_classes=n_classes)
+    X, y = rings(n=120, n_classes=n_classes)
     model = RVC(landmarks=15).fit(X, y)
     left_out = []
     for n in range(len(y)):
@@ -89,28 +90,24 @@ def test_certificate(n_classes):
 
 
 def test_better_than_the_sparse_fits():
-    """On rows left out, where a tuned support vector machine has 0.61 and 0.32."""
-    for n_classes in (2, 3):
-        X, y = rings(n=1200, n_classes=n_classes)
-        losses = {
-            landmarks: log_loss(
-                y[300:], RVC(landmarks=landmarks).fit(X[:300], y[:300]).predict_proba(X[300:])
-            )
-            for landmarks in ("auto", None)
-        }
-        assert losses["auto"] < losses[None]
+    X, y = load_digits(return_X_y=True)
+    models = {landmarks: RVC(landmarks=landmarks).fit(X[:600], y[:600]) for landmarks in ("auto", None)}
+    loss, of_sparse = (log_loss(y[600:], model.predict_proba(X[600:])) for model in models.values())
+    assert loss < 0.7 * of_sparse
+    error, of_sparse = (1.0 - model.score(X[600:], y[600:]) for model in models.values())
+    assert error < 0.8 * of_sparse
 
 
 def test_number_of_functions():
     X, y = rings()
-    sparse, none, some, auto = (RVC(landmarks=k).fit(X, y) for k in (None, 0, 30, "auto"))
+    sparse, none, some, auto = (RVC(landmarks=k).fit(X, y) for k in (None, 0, 5, "auto"))
     assert not hasattr(sparse, "process_variance_")
     assert sparse.mu_.shape == (len(sparse.active_), 3)
-    chosen = set(sparse.relevance_)
-    assert set(none.relevance_) <= chosen  # without dependent ones
-    assert len(none.relevance_) < len(some.relevance_) <= len(none.relevance_) + 30
-    assert len(auto.relevance_) <= len(chosen) + 150
-    given = RVC(landmarks=30, gamma=0.5).fit(X, y)
+    assert len(none.relevance_) < len(some.relevance_) <= len(none.relevance_) + 5
+    assert len(some.relevance_) < len(auto.relevance_) <= len(none.relevance_) + 150
+    chosen, given = (RVC(landmarks=k, gamma=0.5).fit(X, y) for k in (None, 30))
+    assert len(given.relevance_) == len(chosen.relevance_) + 30
+    assert set(chosen.relevance_) < set(given.relevance_)
     assert given.kernel_ == kernels.Gaussian(width=2.0**0.5)  # not learned, so it remains
     assert given.process_variance_ > 0.0
     for options in (

@@ -162,9 +162,10 @@ coef0 : float, default=0.0
     are estimated anew, together, with one Gaussian process as the prior of their functions, which are kernels
     at the relevance vectors and at up to so many further training rows, spread over the data. So predictions
     are better, and the model is larger. ``None``: the sparse fits are the model, mostly with some ten
-    functions. ``"auto"``: 150 if the kernel is learned and the rows are in memory, else None; None also with
+    functions. ``"auto"``: 150 if the kernel is learned, falls with the distance, and the rows are in memory;
+    else None, also with
     ``complexity="none"``, ``penalize_intercept=True``, ``fit_intercept=False``, ``multi_class="softmax"`` and
-    schemes other than ``"sequential"``.""",
+    schemes other than ``"sequential"``, and where ``memory_limit`` does not suffice.""",
     "random_state": r"""random_state : int, RandomState instance or None, default=None
     Seed for choosing an integer number of ``candidates``; nothing else is random.""",
     "memory_limit": r"""memory_limit : int or str, optional

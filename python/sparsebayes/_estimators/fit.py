@@ -245,7 +245,7 @@ def _in_memory(est: Any, training: Training, settings: Settings) -> Iterator[Tas
                     )
                     for target in (targets if rows is training else [rows.y])
                 ]
-            n_landmarks = number_of_landmarks(est, basis, likelihood, settings)
+            n_landmarks = number_of_landmarks(est, basis, likelihood, settings, len(training.y))
             of_rows = (design.n_basis, summary, training, shift)
             options: Any = {"least_evidence": least_evidence, "n_landmarks": n_landmarks}
             yield Task(basis, likelihood, own, fits, *of_rows, **options)
@@ -342,7 +342,8 @@ def _bases(
         return
     given = _candidates.are_given(est)
     centre_rows = None if given else np.searchsorted(training.rows, basis.kept)
-    data = LearningData.of(est, basis, training, likelihood, settings, centre_rows)
+    is_smooth = number_of_landmarks(est, basis, likelihood, settings, len(training.y)) is not None
+    data = LearningData.of(est, basis, training, likelihood, settings, centre_rows, is_smooth=is_smooth)
     # A checkpoint belongs to a single fit, and many rows have decided between the kernels.
     single = getattr(est, "checkpoint", None) is not None or len(training.X) >= _MANY_ROWS
     most = 1 if single else _MAX_KERNELS_TRIED

@@ -34,20 +34,24 @@ from .._arrays import Training, equal_rows
 from .._cancellable import in_background
 from .._checks import check_integer
 from .._data.basis import Basis, as_given, learns_kernel
+from .._data.statistics import check_memory_limit
 from .._types import FloatArray, IntArray, Settings
 from ..kernels import Kernel, Laplacian, OnColumns
 from ..kernels._base import all_log_parameters, with_all_log_parameters
 from ..kernels._stationary import Radial
 from .growth import diagonal, pivoted
 
-#: Landmarks of ``landmarks="auto"``, and most rows that they are chosen from.
-_AUTO: Final = 150
+#: Landmarks of ``landmarks="auto"`` and of learning, and most rows that they are chosen from.
+LANDMARKS: Final = 150
 _MAX_POOL: Final = 1000
-#: Most rows that v is chosen by; the first ln v tried, relative to the mean of k(x, x), steps, and how far.
+#: Bytes of a row: four numbers for each function, of which some hundred may be relevance vectors.
+_ROW_BYTES: Final = 32 * (LANDMARKS + 100)
+#: Most rows that v and lengths are chosen by.
 _MAX_ROWS: Final = 1500
+#: The first ln v tried, relative to the mean of k(x, x), steps, and how far.
 _FIRST, _STEP, _RANGE = 6.0, 2.0, 10.0
 #: Factors of lengths that are tried, and how far.
-_FACTOR, _MAX_FACTOR = 1.4, 4.0
+_FACTOR, _MAX_FACTOR = 1.4, 20.0
 #: Accuracy of the weights, in posterior standard deviations, while v is chosen and at the end.
 _ROUGH, _FINE = 0.1, 1e-4
 #: Smallest share of the prior variance that the other rows leave a row.
@@ -55,7 +59,9 @@ _MIN_REST: Final = 1e-3
 _JITTER: Final = 1e-10
 
 
-def number_of_landmarks(est: Any, basis: Basis, likelihood: object, settings: Settings) -> int | None:
+def number_of_landmarks(
+    est: Any, basis: Basis, likelihood: object, settings: Settings, n_rows: int
+) -> int | None:
     """Return how many landmarks the final weights need, None if they are those of the selection."""
     given = getattr(est, "landmarks", None)
     if given is None:
@@ -65,7 +71,8 @@ def number_of_landmarks(est: Any, basis: Basis, likelihood: object, settings: Se
             raise ValueError(f"landmarks must be 'auto', None or an integer of at least 0, got {given!r}")
         plain = settings.scheme == "sequential" and settings.complexity != 0.0 and settings.flat_intercept
         suits = plain and learns_kernel(est) and _is_bounded(basis.kernels)
-        return _AUTO if suits and getattr(likelihood, "name", "") == "bernoulli" else None
+        suits = suits and _ROW_BYTES * n_rows <= check_memory_limit(est.memory_limit)
+        return LANDMARKS if suits and getattr(likelihood, "name", "") == "bernoulli" else None
     number = check_integer("landmarks", given, least=0, remedy="; or 'auto', or None")
     if basis.precomputed:
         raise ValueError("landmarks must be None with kernel='precomputed'; or give the kernel as an object")
@@ -136,11 +143,19 @@ def estimate_weights(
     """
     if np.all((est.active_ < 0) | (est.active_ >= basis.n_blocks * basis.size)):
         return basis, None
+    t = np.column_stack(est._likelihood.targets(training.y))
+    w = np.ones(len(t)) if training.weights is None else training.weights
+
+    def work(pulse: Callable[[], None]) -> _Weights:
+        with ThreadPoolExecutor(settings.n_threads) as pool:
+            options = (n_landmarks, settings, pool, pulse)
+            return Process(basis, est.active_, training.X, t, w, *options).weights(walks=learns_kernel(est))
+
     est._selection = {name: getattr(est, name) for name in ("active_", "alpha_", "mu_")}
     est._selection["kernel_"] = as_given(est, basis.kernels)
     try:
         with np.errstate(all="ignore"):
-            found = in_background(_Estimate(est, basis, training, n_landmarks, settings).weights)
+            found = in_background(work)
             functions = found.functions
             W, v = functions.whitening @ found.mean, np.exp(found.log_variance)
             covariance = functions.whitening @ found.covariance @ functions.whitening.T
@@ -162,84 +177,98 @@ def estimate_weights(
 
 @dataclass(frozen=True)
 class _Point:
-    """A choice of v, and of lengths, with its score and where the next search may start."""
+    """A choice of v, and of lengths, and where the next search may start."""
 
-    score: float
+    #: Log probability of each row from the others, times its weight over the mean weight.
+    densities: FloatArray
     log_variance: float
     W: FloatArray
     roots: FloatArray
 
+    @property
+    def score(self) -> float:
+        return float(self.densities.mean())
 
-class _Estimate:
-    """The choice of v and of the lengths of learned kernels by some of the rows, and then the weights."""
+
+class Process:
+    """Logits whose prior is a Gaussian process, of functions about relevance vectors and landmarks.
+
+    ``active``: names of functions of the basis, besides the intercept. ``t``: targets of each class, (n, C),
+    or of the second of two, (n, 1).
+    """
 
     def __init__(
-        self, est: Any, basis: Basis, training: Training, n_landmarks: int, settings: Settings
+        self,
+        basis: Basis,
+        active: IntArray,
+        X: FloatArray,
+        t: FloatArray,
+        w: FloatArray,
+        n_landmarks: int,
+        settings: Settings,
+        pool: ThreadPoolExecutor,
+        pulse: Callable[[], None] = lambda: None,
     ) -> None:
-        self._est, self._basis, self._training = est, basis, training
-        self._n_landmarks, self._settings = n_landmarks, settings
-        t = np.column_stack(est._likelihood.targets(training.y))
-        w = np.ones(len(t)) if training.weights is None else training.weights
+        self._basis, self._active, self._n_landmarks = basis, active, n_landmarks
+        self._settings, self._pool, self._pulse = settings, pool, pulse
         # Equal rows are left out together, as one of their weight would be.
-        first, self._number = equal_rows(np.hstack([training.X, t]))
-        self._X, self._t = training.X[first], t[first]
+        first, self._number = equal_rows(np.hstack([X, t]))
+        self._X, self._t = X[first], t[first]
         self._w: FloatArray = np.bincount(self._number, w).astype(np.float64)
         self._columns = None if basis.columns is None else basis.columns[first]
         self._some = _some_of_each(self._t)
 
-    def weights(self, pulse: Callable[[], None]) -> _Weights:
-        """Return the weights."""
-        self._pulse = pulse
-        with ThreadPoolExecutor(self._settings.n_threads) as self._pool:
-            functions, best = self._choose()
-            rows, precision = self._rows(functions, slice(None)), functions.precisions(best.log_variance)
-            share = self._w[self._some].sum() / self._w.sum()
-            W = _mode(rows, precision, best.W, best.roots * np.sqrt(share), _FINE, pulse)
-            roots, variance = _roots(rows, precision, W, self._pool, pulse)
+    def weights(self, *, walks: bool) -> _Weights:
+        """Return the weights. ``walks``: whether all lengths are multiplied by the best factor."""
+        functions, best = self._choose(walks=walks)
+        rows, precision = self._rows(functions, slice(None)), functions.precisions(best.log_variance)
+        share = self._w[self._some].sum() / self._w.sum()
+        W = _mode(rows, precision, best.W, best.roots * np.sqrt(share), _FINE, self._pulse)
+        roots, variance = _roots(rows, precision, W, self._pool, self._pulse)
         at, covariance = self._number, roots @ roots.transpose(0, 2, 1)
         return _Weights(functions, W, covariance, best.log_variance, (rows.F @ W)[at], variance[at])
 
-    def _rows(self, functions: _Functions, at: IntArray | slice) -> _Rows:
-        extra = None if self._columns is None else self._columns[at]
-        phi = functions.basis.functions(functions.names, self._X[at], self._settings.n_threads, extra)
-        return _Rows(phi @ functions.whitening, self._t[at], self._w[at])
+    def with_lengths(self, *, walks: bool) -> tuple[list[Kernel], FloatArray]:
+        """Return the kernels and log probabilities of rows left out, as in `_Point`; ``walks``: as above."""
+        functions, best = self._choose(walks=walks)
+        return functions.basis.kernels, best.densities
 
-    def _choose(self) -> tuple[_Functions, _Point]:
-        """Choose lengths and v by the mean log probability of rows left out."""
-        functions = self._functions(1.0)
-        best = self._along_v(functions, _FIRST)
-        if not learns_kernel(self._est):
-            return functions, best
-        chosen = 1.0
-        for step in (_FACTOR, 1.0 / _FACTOR):
+    def _choose(self, *, walks: bool) -> tuple[_Functions, _Point]:
+        functions = self._functions(self._basis)
+        best, chosen = self._along_v(functions, _FIRST), 1.0
+        powers = np.concatenate([kernel._length_powers() for kernel in self._basis.kernels])
+        theta = all_log_parameters(self._basis.kernels)
+        for step in (_FACTOR, 1.0 / _FACTOR) if walks and powers.any() else ():
             while 1.0 / _MAX_FACTOR < (factor := chosen * step) < _MAX_FACTOR:
-                moved = self._functions(factor)
+                kernels = with_all_log_parameters(self._basis.kernels, theta + np.log(factor) * powers)
+                moved = self._functions(replace(self._basis, kernels=kernels))
                 # Slopes of logits have the variance v / length^2.
                 v = best.log_variance + 2.0 * np.log(step)
                 point = self._at(self._rows(moved, self._some), moved, v)
-                if point.score <= best.score:
+                if not point.score > best.score:
                     break
                 best, chosen, functions = point, factor, moved
             if chosen != 1.0:
                 return functions, self._along_v(functions, best.log_variance)
         return functions, best
 
-    def _functions(self, factor: float) -> _Functions:
-        """Return the functions, in the order of their names, with all lengths multiplied by this factor."""
-        basis, active, training = self._basis, self._est.active_, self._training
-        n_threads = self._settings.n_threads
-        if factor != 1.0:
-            powers = np.concatenate([kernel._length_powers() for kernel in basis.kernels])
-            theta = all_log_parameters(basis.kernels) + np.log(factor) * powers
-            basis = replace(basis, kernels=with_all_log_parameters(basis.kernels, theta))
+    def _rows(self, functions: _Functions, at: IntArray | slice) -> _Rows:
+        extra = None if self._columns is None else self._columns[at]
+        phi = functions.basis.functions(functions.names, self._X[at], self._settings.n_threads, extra)
+        return _Rows(phi @ functions.whitening, self._t[at], self._w[at])
+
+    def _functions(self, basis: Basis) -> _Functions:
+        """Return the functions in the order of their names; all kernels if there are no relevance vectors."""
+        active, n_threads = self._active, self._settings.n_threads
         names, whitenings, precisions = [], [], []
         if basis.bias:
             names, whitenings, precisions = [np.array([-1])], [np.ones((1, 1))], [np.zeros((1, 1))]
         block, row = np.divmod(active, basis.size)
+        some_have_rows = np.any((block >= 0) & (block < basis.n_blocks))
         pool = np.unique(np.linspace(0, len(basis.kept) - 1, _MAX_POOL).astype(np.intp))
         for p, kernel in enumerate(basis.kernels):
             own = np.searchsorted(basis.kept, row[block == p])
-            if len(own) == 0:
+            if len(own) == 0 and some_have_rows:
                 continue
             centres, others = basis.centres[own], basis.centres[pool]
             at, factor_of_K = pivoted(kernel, centres, others, n_threads, self._n_landmarks)
@@ -254,8 +283,8 @@ class _Estimate:
             whitenings.append(inverse.T[order] * np.sqrt(height))
             precisions.append((factor_of_K @ factor_of_K.T)[np.ix_(order, order)] / height)
         if len(beside := active[active >= basis.n_blocks * basis.size]) > 0:
-            values = basis.functions(beside, training.X, n_threads, basis.columns)
-            squares = np.average(values**2, axis=0, weights=training.weights)
+            values = basis.functions(beside, self._X, n_threads, self._columns)
+            squares = np.average(values**2, axis=0, weights=self._w)
             squares = np.where(squares > 0.0, squares, 1.0)
             names.append(beside)
             whitenings.append(np.diag(1.0 / np.sqrt(squares)))
@@ -277,7 +306,7 @@ class _Estimate:
             W, roots = start.W, start.roots
         W = _mode(rows, precision, W, roots, _ROUGH, self._pulse)
         roots, variance = _roots(rows, precision, W, self._pool, self._pulse)
-        return _Point(left_out(rows, W, variance), log_variance, W, roots)
+        return _Point(_left_out(rows, W, variance), log_variance, W, roots)
 
     def _along_v(self, functions: _Functions, first: float) -> _Point:
         """Return the best v, the vertex of a parabola through three points, with the score of the middle."""
@@ -396,11 +425,11 @@ def _roots(
     return np.stack([root for root, _ in found]), np.column_stack([variance for _, variance in found])
 
 
-def left_out(rows: _Rows, W: FloatArray, variance: FloatArray) -> float:
-    """Return the mean log probability of each row from the others, given the variances of its logits."""
+def _left_out(rows: _Rows, W: FloatArray, variance: FloatArray) -> FloatArray:
+    """Return the log probability of each row from the others, times its weight over the mean weight."""
     logits = rows.F @ W
     _, p = rows.log_likelihood(logits)
     w = rows.w[:, np.newaxis]
     rest = np.maximum(1.0 - w * p * (1.0 - p) * variance, _MIN_REST)
     log_p, _ = rows.log_likelihood(logits - w * (rows.t - p) * variance / rest)
-    return float(np.average(log_p, weights=rows.w))
+    return np.asarray(log_p * (rows.w / rows.w.mean()))
