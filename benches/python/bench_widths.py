@@ -174,10 +174,13 @@ def measure(model, X, y, X_test, y_test, *, classes):
 
 
 def ratios(values, peers):
-    """Error by that of the support vector machine and of the better peer, and seconds by the former's."""
-    svm = peers["svm"]
+    """Error by that of the support vector machine and of the better peer, and seconds by the former's.
+
+    Errors below 0.001, such as no wrong class, count as 0.001.
+    """
+    svm, error = peers["svm"], max(values[0], 1e-3)
     best = min(peer[0] for peer in peers.values())
-    return [values[0] / max(svm[0], 1e-3), values[0] / max(best, 1e-3), values[4] / svm[4]]
+    return [error / max(svm[0], 1e-3), error / max(best, 1e-3), values[4] / svm[4]]
 
 
 def row(name, label, numbers):
