@@ -412,22 +412,19 @@ class _Learner:
         for theta in (self._of_one_unit(), all_log_parameters(self.kernels)):
             if not any(np.allclose(theta, other) for other in starts):
                 starts.append(theta)
-        found = [
-            (self._of_process(with_all_log_parameters(self.kernels, theta), walks=self.data.is_smooth), theta)
-            for theta in starts
-        ]
-        found.sort(key=lambda one: one[0].score, reverse=True)
-        if any(len(leaf._log_parameters()) > 1 for leaf in self._leaves):
-            theta = self._proposal()
-            proposed = self._of_process(
-                with_all_log_parameters(self.kernels, theta), walks=self.data.is_smooth
-            )
-            n_rows = len(proposed.densities)
-            least = found[0][0].score + 0.5 * len(theta) * np.log(n_rows) / n_rows
-            found.insert(0 if proposed.score > least else len(found), (proposed, theta))
-        return found[0][1], [candidate for candidate, _ in found]
+        several = any(len(leaf._log_parameters()) > 1 for leaf in self._leaves)
+        if several:
+            starts.append(self._proposal())
+        kernels = [with_all_log_parameters(self.kernels, theta) for theta in starts]
+        found = [self._of_process(one, walks=self.data.is_smooth) for one in kernels]
+        gains = [one.score for one in found]
+        if several:
+            n_rows = len(found[-1].densities)
+            gains[-1] -= 0.5 * len(starts[-1]) * np.log(n_rows) / n_rows
+        order = np.argsort(gains)[::-1]
+        return starts[order[0]], [found[i] for i in order]
 
-    def _of_process(self, kernels: list[Kernel], *, walks: bool = True) -> _Candidate:
+    def _of_process(self, kernels: list[Kernel], *, walks: bool) -> _Candidate:
         """Return kernels, with the best factor of all lengths, and how well a Gaussian process predicts."""
         data, n_before = self.data, self.data.n_before
         m, n_columns = len(data.centres), data.fixed.shape[1] - n_before

@@ -126,7 +126,7 @@ class Classification(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit
         """Add rows and fit the model to all rows so far.
 
         The first call, and one after ``fit``, starts with no rows. Up to 2000 rows are kept, and the model is
-        that of ``fit``. Then their log likelihood is replaced by its second-order expansion at the mode, 8
+        that of ``fit``, with ``landmarks=None``. Then their log likelihood is replaced by its second-order expansion at the mode, 8
         K^2 bytes of each class for K functions, and rows are collected anew. So time and memory do not depend
         on the number of rows, and the model is an approximation (online Laplace): it depends on the order of
         the rows, and differs from that of ``fit`` where later rows move the mode far, as for columns with a
@@ -171,8 +171,8 @@ class Classification(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit
         Returns
         -------
         ndarray of shape (n,) or (n, n_classes)
-            Two classes: the log odds of the second. More: one column per class, of that class against the
-            rest; or the logits of the softmax.
+            Two classes: the log odds of the second. More: one column per class, its log odds against the
+            rest; or, with ``landmarks`` or a softmax, its logit.
 
         {predict_raises}
         """
@@ -264,8 +264,9 @@ class RVC(Classification):
         Posterior covariance of the weights at the mode; 0 if a class does not use a function. Of a softmax
         the (n_weights, n_weights) matrix of the weights ``mu_.T[np.isfinite(alpha_.T)]``.
     process_variance_ : float
-        With ``landmarks``: variance v of the Gaussian process that is the prior of the logits; that of their
-        weights is :math:`v K^{-1}`, and ``alpha_`` holds the diagonal of :math:`K / v`.
+        With ``landmarks``: variance v of the Gaussian process that is the prior of the logits. That of the
+        weights is :math:`v K^{-1}`, and ``alpha_`` holds the diagonal of :math:`K / v`. ``sigma_`` is the
+        covariance for a class if the others are held. The log evidence is that of the sparse fits.
     {class_loo_}
     {fit_attributes}
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,9 @@ from ..kernels._base import all_log_parameters, with_all_log_parameters
 from ..kernels._stationary import Radial
 from .growth import diagonal, pivoted
 
+if TYPE_CHECKING:
+    from .likelihoods import Likelihood
+
 #: Landmarks of ``landmarks="auto"`` and of learning, and most rows that they are chosen from.
 LANDMARKS: Final = 150
 _MAX_POOL: Final = 1000
@@ -60,7 +63,7 @@ _JITTER: Final = 1e-10
 
 
 def number_of_landmarks(
-    est: Any, basis: Basis, likelihood: object, settings: Settings, n_rows: int
+    est: Any, basis: Basis, likelihood: Likelihood, settings: Settings, n_rows: int
 ) -> int | None:
     """Return how many landmarks the final weights need, None if they are those of the selection."""
     given = getattr(est, "landmarks", None)
@@ -72,11 +75,11 @@ def number_of_landmarks(
         plain = settings.scheme == "sequential" and settings.complexity != 0.0 and settings.flat_intercept
         suits = plain and learns_kernel(est) and _is_bounded(basis.kernels)
         suits = suits and _ROW_BYTES * n_rows <= check_memory_limit(est.memory_limit)
-        return LANDMARKS if suits and getattr(likelihood, "name", "") == "bernoulli" else None
+        return LANDMARKS if suits and likelihood.name == "bernoulli" else None
     number = check_integer("landmarks", given, least=0, remedy="; or 'auto', or None")
     if basis.precomputed:
         raise ValueError("landmarks must be None with kernel='precomputed'; or give the kernel as an object")
-    if getattr(likelihood, "name", "") != "bernoulli":
+    if likelihood.name != "bernoulli":
         raise ValueError(f"landmarks must be None with multi_class='softmax', got {given!r}")
     return number
 
