@@ -416,13 +416,16 @@ class _Learner:
         if several:
             starts.append(self._proposal())
         kernels = [with_all_log_parameters(self.kernels, theta) for theta in starts]
-        found = [self._of_process(one, walks=self.data.is_smooth) for one in kernels]
+        found = [self._of_process(one, walks=False) for one in kernels]
         gains = [one.score for one in found]
         if several:
             n_rows = len(found[-1].densities)
             gains[-1] -= 0.5 * len(starts[-1]) * np.log(n_rows) / n_rows
         order = np.argsort(gains)[::-1]
-        return starts[order[0]], [found[i] for i in order]
+        ranked = [found[i] for i in order]
+        if self.data.is_smooth:
+            ranked[0] = self._of_process(ranked[0].kernels, walks=True)
+        return starts[order[0]], ranked
 
     def _of_process(self, kernels: list[Kernel], *, walks: bool) -> _Candidate:
         """Return kernels, with the best factor of all lengths, and how well a Gaussian process predicts."""
