@@ -60,7 +60,7 @@ class Certificate:
         be larger with still less noise.
     max_mean_error : float
         Largest difference between a posterior mean of the model and the mean (or the mode) that its
-        hyperparameters imply, in posterior standard deviations. With `landmarks`, of both the selection of
+        hyperparameters imply, in posterior standard deviations. With ``landmarks``, of both the selection of
         functions and the final weights; the rest of the certificate is about the selection.
     log_marginal_likelihood : float
         Log evidence in nats, the sum over the binary fits or outputs; Laplace approximation for likelihoods
