@@ -162,14 +162,14 @@ def print_table(results: list[Result]) -> None:
 def summary(results: list[Result]) -> str:
     """Return what the table shows, in a sentence."""
     pairs = list(zip(results[::2], results[1::2], strict=True))
-    sparser = [theirs.functions / ours.functions for ours, theirs in pairs]
+    shares = [ours.functions / theirs.functions for ours, theirs in pairs]
     better = [ours.problem for ours, theirs in pairs if ours.error < theirs.error]
     losses = [(ours.log_loss, theirs.log_loss) for ours, theirs in pairs]
     surer = sum(a < b for a, b in losses if a is not None and b is not None)
     slower = [ours.seconds / theirs.seconds for ours, theirs in pairs]
     return (
-        f"Neither tuned by hand, the relevance vector machine keeps {min(sparser):.1f} to {max(sparser):.1f} "
-        "times fewer functions than the support vector machine; its test error is the lower one on "
+        f"Neither tuned by hand, the relevance vector machine has {min(shares):.2f} to {max(shares):.2f} "
+        "times as many functions as the support vector machine; its test error is the lower one on "
         f"{len(better)} of {len(pairs)} problems ({', '.join(better) or 'none'}), its log-loss on {surer} of "
         f"{sum(a is not None for a, _ in losses)}, and training takes {min(slower):.1f} to {max(slower):.1f} "
         "times as long."
