@@ -230,7 +230,7 @@ CONVERSIONS = {
 
 def _ragged(a):
     rows = a.tolist()
-    return [*rows[:-1], [*rows[-1], 0.0]] if a.ndim == 2 else [[0.0], *rows]
+    return [*rows[:-1], [*rows[-1], 0.0]] if a.ndim == 2 and rows else [[0.0], *rows]
 
 
 def _arrow(a):

@@ -195,6 +195,14 @@ def test_fits_with_one_scale_for_unscaled_inputs_warn():
     assert str(warning.message).startswith("RVR: The inputs have very different standard deviations")
 
 
+def test_a_stopped_fit_of_unscaled_inputs_has_converged_as_far_as_asked():
+    X, y = rows()
+    model = RVR(gamma="scale", callback=lambda record: True)
+    _, warning = warned(lambda: model.fit(X * SCALES, y))
+    assert model.status_ == "stopped"
+    assert warning.category is UserWarning
+
+
 def test_kernels_with_a_width_for_each_input_do_not_warn():
     X, y = rows()
     narrow = OnColumns("rbf", [0]) + OnColumns("rbf", [1]) + OnColumns("rbf", [2])

@@ -147,7 +147,8 @@ def warning_of(est: Any, summary: RowSummary) -> tuple[type[Warning], str] | Non
         message = REMEDIES[status].format(**est.get_params(deep=False))
     if unscaled is not None and not is_bare:
         message = f"{message}. {unscaled}" if message else unscaled
-        category = category if status != "converged" or category is OverfitWarning else UserWarning
+        as_meant = status in ("converged", "stopped") and category is not OverfitWarning
+        category = UserWarning if as_meant else category
     if not message:
         return None
     ending = "" if status in ("converged", "stopped") else f" ended with status {status!r}"
