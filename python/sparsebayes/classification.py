@@ -126,14 +126,14 @@ class Classification(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit
         """Add rows and fit the model to all rows so far.
 
         The first call, and one after ``fit``, starts with no rows. Up to 2000 rows are kept, and the model is
-        that of ``fit``, with ``landmarks=None``. Then their log likelihood is replaced by its second-order
-        expansion at the mode, 8 K^2 bytes of each class for K functions, and rows are collected anew. So time
-        and memory do not depend on the number of rows, and the model is an approximation (online Laplace): it
-        depends on the order of the rows, and differs from that of ``fit`` where later rows move the mode far,
-        as for columns with a few values of many standard deviations: logarithms help. With kernels only with
-        ``candidates``; a number of them, and the kernel, come from the rows of the first call, which should
-        cover all of the input space. Not with ``multi_class="softmax"``, ``class_weight="balanced"`` or
-        ``scheme="variational"``.
+        that of ``fit``, of `RVC` with ``landmarks=None``. Then their log likelihood is replaced by its
+        second-order expansion at the mode, 8 K^2 bytes of each class for K functions, and rows are collected
+        anew. So time and memory do not depend on the number of rows, and the model is an approximation
+        (online Laplace): it depends on the order of the rows, and differs from that of ``fit`` where later
+        rows move the mode far, as for columns with a few values of many standard deviations: logarithms help.
+        With kernels only with ``candidates``; a number of them, and the kernel, come from the rows of the
+        first call, which should cover all of the input space. Not with ``multi_class="softmax"``,
+        ``class_weight="balanced"`` or ``scheme="variational"``.
 
         Parameters
         ----------
@@ -186,8 +186,8 @@ class Classification(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit
         the linear predictor, :math:`\sigma(\kappa m)`, :math:`\kappa = (1 + \pi v / 8)^{-1/2}` (MacKay 1992).
         Of several classes, each fitted against the rest, exactly one holds: :math:`P(c) \propto e^{\kappa_c
         m_c}`, their odds. A softmax has :math:`P(c) \propto 1 / \sum_d \exp(-\kappa_{cd} (m_c - m_d))`, with
-        v of the difference of two logits (Daunizeau 2017). With ``landmarks`` the prior is chosen for the
-        probabilities at the mode, :math:`P(c) \propto e^{m_c}`.
+        v of the difference of two logits (Daunizeau 2017). With ``landmarks`` probabilities are
+        those at the mode, :math:`P(c) \propto e^{m_c}`, of two classes :math:`\sigma(m)`.
 
         Parameters
         ----------
@@ -237,9 +237,9 @@ class RVC(Classification):
     than two classes are fitted one against the rest; or, with ``multi_class="softmax"``, jointly: :math:`P(y
     = c) \propto e^{\eta_c(x)}`, with a weight vector and precisions for each class.
 
-    That chooses functions. Where the kernel is learned, as by default, their weights are then estimated anew
-    with a Gaussian process as the prior, jointly for all classes, with kernels at further rows: see
-    ``landmarks``.
+    Where the kernel is learned, as by default, these sparse fits only choose functions. Their weights are
+    then estimated anew with a Gaussian process as the prior, jointly for all classes, together with kernels
+    at further rows: see ``landmarks``.
 
     Parameters
     ----------
@@ -265,8 +265,9 @@ class RVC(Classification):
         the (n_weights, n_weights) matrix of the weights ``mu_.T[np.isfinite(alpha_.T)]``.
     process_variance_ : float
         With ``landmarks``: variance v of the Gaussian process that is the prior of the logits. That of the
-        weights is :math:`v K^{-1}`, and ``alpha_`` holds the diagonal of :math:`K / v`. ``sigma_`` is the
-        covariance for a class if the others are held. The log evidence is that of the sparse fits.
+        weights is :math:`v K^{-1}`, with one block of K for each kernel, and ``alpha_`` holds the diagonal of
+        :math:`K / v`. ``sigma_`` is then the covariance of the weights of a class with those of the others
+        held. The log evidence and ``n_iter_`` are those of the sparse fits; ``status_`` is about both.
     {class_loo_}
     {fit_attributes}
 

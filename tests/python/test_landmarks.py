@@ -7,11 +7,13 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, softmax
 from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import log_loss
 
 import softmax_reference
 from reference import gaussian, kernel_matrix, laplace_mode
 from sparsebayes import RVC, inspection, kernels
+from sparsebayes._estimators import process
 
 
 def rings(seed=0, n=150, n_classes=3):
@@ -163,6 +165,24 @@ def test_more_classes_than_rows_of_some():
     p = RVC(landmarks=10).fit(X, y.astype(int)).predict_proba(X)
     assert p.shape == (40, 4)
     assert_allclose(p.sum(axis=1), 1.0)
+
+
+@pytest.mark.parametrize("weight", [1e6, 1e12])
+def test_huge_weights_leave_a_model_and_a_reason(weight):
+    X, y = rings(n=60)
+    with pytest.warns(ConvergenceWarning):
+        model = RVC(gamma=0.3, landmarks=30).fit(X, y, sample_weight=np.full(len(y), weight))
+    assert model.status_ != "converged"
+    assert model.score(X, y) > 0.7
+
+
+def test_a_mode_that_is_not_reached_leaves_the_sparse_model(monkeypatch):
+    X, y = rings()
+    monkeypatch.setattr(process, "_FINE_STEPS", 1)
+    with pytest.warns(ConvergenceWarning, match="stalled"):
+        model = RVC(landmarks=30, gamma=0.5).fit(X, y)
+    assert not hasattr(model, "process_variance_")
+    assert_array_equal(model.active_, RVC(landmarks=None, gamma=0.5).fit(X, y).active_)
 
 
 @pytest.mark.parametrize(

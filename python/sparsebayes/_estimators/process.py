@@ -57,6 +57,8 @@ _FIRST, _STEP, _RANGE = 6.0, 2.0, 10.0
 _FACTOR, _MAX_FACTOR = 1.4, 20.0
 #: Accuracy of the weights, in posterior standard deviations, while v is chosen and at the end.
 _ROUGH, _FINE = 0.1, 1e-4
+#: Most steps of Newton's method while v is chosen, and at the end, where more mean that it has failed.
+_ROUGH_STEPS, _FINE_STEPS = 60, 300
 #: Smallest share of the prior variance that the other rows leave a row.
 _MIN_REST: Final = 1e-3
 _JITTER: Final = 1e-10
@@ -142,7 +144,8 @@ def estimate_weights(
     """Replace the published posterior of a selection by that under the prior of a Gaussian process.
 
     Return the basis, whose kernels may have other lengths, and the moments of the logits at the rows; None if
-    the selection has no function with a kernel, and so remains.
+    the selection remains: it has no function with a kernel, or numbers near their limits, such as huge
+    weights of rows, make the mode unreachable; then the status is "stalled".
     """
     if np.all((est.active_ < 0) | (est.active_ >= basis.n_blocks * basis.size)):
         return basis, None
@@ -154,8 +157,6 @@ def estimate_weights(
             options = (n_landmarks, settings, pool, pulse)
             return Process(basis, est.active_, training.X, t, w, *options).weights(walks=learns_kernel(est))
 
-    est._selection = {name: getattr(est, name) for name in ("active_", "alpha_", "mu_")}
-    est._selection["kernel_"] = as_given(est, basis.kernels)
     try:
         with np.errstate(all="ignore"):
             found = in_background(work)
@@ -164,9 +165,11 @@ def estimate_weights(
             covariance = functions.whitening @ found.covariance @ functions.whitening.T
         if not np.isfinite(W).all() or not np.isfinite(covariance).all():
             raise np.linalg.LinAlgError
-    except np.linalg.LinAlgError:  # kernel values or weights of rows are near the limits of numbers
-        est._selection = None
+    except np.linalg.LinAlgError:
+        est.status_ = "stalled" if est.status_ == "converged" else est.status_
         return basis, None
+    est._selection = {name: getattr(est, name) for name in ("active_", "alpha_", "mu_")}
+    est._selection["kernel_"] = as_given(est, basis.kernels)
     est.active_, est.process_variance_ = functions.names, float(v)
     precisions = np.where(functions.is_flat, 0.0, np.diag(functions.precision) / v)
     if W.shape[1] == 1:
@@ -226,7 +229,11 @@ class Process:
         functions, best = self._choose(walks=walks)
         rows, precision = self._rows(functions, slice(None)), functions.precisions(best.log_variance)
         share = self._w[self._some].sum() / self._w.sum()
-        W = _mode(rows, precision, best.W, best.roots * np.sqrt(share), _FINE, self._pulse)
+        # Those of some rows are close to those of all, but for their number.
+        near = best.roots * np.sqrt(share)
+        W, is_there = _mode(rows, precision, best.W, near, _FINE, _FINE_STEPS, self._pulse)
+        if not is_there:
+            raise np.linalg.LinAlgError
         roots, variance = _roots(rows, precision, W, self._pool, self._pulse)
         at, covariance = self._number, roots @ roots.transpose(0, 2, 1)
         return _Weights(functions, W, covariance, best.log_variance, (rows.F @ W)[at], variance[at])
@@ -303,11 +310,16 @@ class Process:
     ) -> _Point:
         precision = functions.precisions(log_variance)
         if start is None:
-            W = np.zeros((rows.F.shape[1], rows.t.shape[1]))
-            roots, _ = _roots(rows, precision, W, self._pool, self._pulse)
+            m, n_classes = rows.F.shape[1], rows.t.shape[1]
+            W = np.zeros((m, n_classes))
+            # All classes have the same root. It is close to that of two classes, whose p (1 - p) is 1/4,
+            # which suffices to precondition.
+            one, _ = _roots(rows, precision, W[:, :1], self._pool, self._pulse)
+            share = 4.0 * (n_classes - 1) / n_classes**2 if n_classes > 1 else 1.0
+            roots = np.broadcast_to(one / np.sqrt(share), (n_classes, m, m))
         else:
             W, roots = start.W, start.roots
-        W = _mode(rows, precision, W, roots, _ROUGH, self._pulse)
+        W, _ = _mode(rows, precision, W, roots, _ROUGH, _ROUGH_STEPS, self._pulse)
         roots, variance = _roots(rows, precision, W, self._pool, self._pulse)
         return _Point(_left_out(rows, W, variance), log_variance, W, roots)
 
@@ -328,8 +340,9 @@ class Process:
         while abs(x - first) < _RANGE and score_at(x + direction) > points[x].score:
             x += direction
         low, middle, high = (score_at(x + shift) for shift in (-_STEP, 0.0, _STEP))
-        bend = 2.0 * middle - low - high
-        vertex = x + (0.5 * _STEP * (high - low) / bend if bend > 0.0 else 0.0)
+        bend, vertex = 2.0 * middle - low - high, x
+        if middle >= max(low, high) and bend > 0.0:
+            vertex = x + 0.5 * _STEP * (high - low) / bend
         return replace(points[x], log_variance=vertex)
 
 
@@ -353,9 +366,12 @@ def _mode(
     start: FloatArray,
     roots: FloatArray,
     tol: float,
+    max_steps: int,
     pulse: Callable[[], None],
-) -> FloatArray:
-    """Return the weights of largest posterior density, found by Newton's method with conjugate gradients.
+) -> tuple[FloatArray, bool]:
+    """Return the weights of largest posterior density, and whether they are that to ``tol``.
+
+    They are found by Newton's method with conjugate gradients.
 
     In z, W_c = start_c + R_c z_c, the Hessian without products of classes is close to the identity if R_c
     R_c^T is close to its inverse; so ``tol`` is in posterior standard deviations. Weights that all classes
@@ -397,11 +413,13 @@ def _mode(
         change = p * (change - (p * change).sum(axis=1, keepdims=True))
         return back(precision[:, np.newaxis] * D + F.T @ (w[:, np.newaxis] * change))
 
-    options = {"gtol": tol, "initial_trust_radius": 10.0, "max_trust_radius": 1e4}
-    z = minimize(
-        value, np.zeros(m * n_classes), jac=slope, hessp=curvature, method="trust-ncg", options=options
-    ).x
-    return start + step(z)
+    options = {"gtol": tol, "initial_trust_radius": 10.0, "max_trust_radius": 1e4, "maxiter": max_steps}
+    zero = np.zeros(m * n_classes)
+    try:
+        found = minimize(value, zero, jac=slope, hessp=curvature, method="trust-ncg", options=options)
+    except ValueError:  # of SciPy, for numbers that are not finite
+        raise np.linalg.LinAlgError from None
+    return start + step(found.x), bool(found.success)
 
 
 def _roots(
