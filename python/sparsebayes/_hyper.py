@@ -32,7 +32,7 @@ from ._checks import column_means
 from ._data.basis import Basis, flat_columns
 from ._data.design import Design, columns_at, kernel_design
 from ._estimators.posterior import log_normalised, moderated_logits
-from ._estimators.process import LANDMARKS, Process
+from ._estimators.process import LANDMARKS, Process, ProcessRows
 from ._types import FloatArray, IntArray, Likelihood, Settings
 from .kernels import Kernel
 from .kernels._base import all_log_parameters, bounds, column_stds, with_all_log_parameters
@@ -401,12 +401,12 @@ class _Learner:
         ]
 
     def _of_classes(self) -> tuple[FloatArray, list[_Candidate]]:
-        """Return the log parameters of the best start, and the candidates of all starts, the best first.
+        """Return the log parameters of the best start, and a candidate of each, the best first.
 
         Starts are equal lengths, in standard deviations or in the units of inputs that may have the same
-        unit, the given ones, and the proposal. The candidates are theirs with the best factor of all lengths.
-        Each length of the proposal has to gain half the log of the number of rows (Schwarz 1978), as labels
-        say little about lengths.
+        unit, the given ones, and the proposal. If final weights are smooth the best gets the best factor of
+        all lengths. Each length of the proposal has to gain half the log of the number of rows (Schwarz
+        1978), as labels say little about lengths.
         """
         starts = [self._natural]
         for theta in (self._of_one_unit(), all_log_parameters(self.kernels)):
@@ -428,7 +428,7 @@ class _Learner:
         return starts[order[0]], ranked
 
     def _of_process(self, kernels: list[Kernel], *, walks: bool) -> _Candidate:
-        """Return kernels, with the best factor of all lengths, and how well a Gaussian process predicts."""
+        """Return how well a Gaussian process predicts; ``walks``: with the best factor of all lengths."""
         data, n_before = self.data, self.data.n_before
         m, n_columns = len(data.centres), data.fixed.shape[1] - n_before
         basis = Basis(
@@ -439,12 +439,10 @@ class _Learner:
             centres=data.centres,
             extra=None,
             offset=np.zeros(n_columns),
-            columns=data.fixed[:, n_before:],
         )
         beside = len(kernels) * m + np.arange(n_columns)
-        rows = (data.X, np.column_stack(data.targets), data.weights)
         with np.errstate(all="ignore"):
-            process = Process(basis, beside, *rows, LANDMARKS, self.settings, self.pool)
+            process = Process(basis, beside, self._process_rows, LANDMARKS, self.settings, self.pool)
             try:
                 return _Candidate(*process.with_lengths(walks=walks), -np.inf)
             except LinAlgError:
@@ -488,6 +486,12 @@ class _Learner:
 
     def _candidate(self, theta: FloatArray, folds: list[_Split]) -> _Candidate:
         return self._predict(with_all_log_parameters(self.kernels, theta), folds)
+
+    @cached_property
+    def _process_rows(self) -> ProcessRows:
+        data = self.data
+        columns = data.fixed[:, data.n_before :]
+        return ProcessRows.of(data.X, np.column_stack(data.targets), data.weights, columns)
 
     @cached_property
     def _powers(self) -> FloatArray:

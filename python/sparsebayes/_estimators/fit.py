@@ -230,6 +230,7 @@ def _in_memory(est: Any, training: Training, settings: Settings) -> Iterator[Tas
     for shift in shifts:
         rows = replace(training, y=training.y - shift) if np.any(shift) else training
         for basis, least_evidence in _bases(est, rows, likelihood, settings):
+            n_landmarks = number_of_landmarks(est, basis, likelihood, settings, len(training.y))
             design = basis.design(rows, settings.n_threads)
             own = with_unpenalized(est, basis, settings, likelihood)
             if training.y.ndim == 2:
@@ -245,7 +246,6 @@ def _in_memory(est: Any, training: Training, settings: Settings) -> Iterator[Tas
                     )
                     for target in (targets if rows is training else [rows.y])
                 ]
-            n_landmarks = number_of_landmarks(est, basis, likelihood, settings, len(training.y))
             of_rows = (design.n_basis, summary, training, shift)
             options: Any = {"least_evidence": least_evidence, "n_landmarks": n_landmarks}
             yield Task(basis, likelihood, own, fits, *of_rows, **options)

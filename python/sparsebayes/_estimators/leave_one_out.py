@@ -136,13 +136,13 @@ class LeaveOneOut:
         m, v, w, row = self.m, self.v, _column(self.counts), ROW_LIKELIHOODS[self.likelihood.name]
         t = self.t.reshape(m.shape)
         if row.targets is None:
-            mean, variance, _ = _cavity(m, v, w * (t - m) / self.noise, w / self.noise)
+            mean, variance, _ = cavity(m, v, w * (t - m) / self.noise, w / self.noise)
             std = np.sqrt(variance + self.noise)
             z = (t - mean) / std
             density, inside = -0.5 * z**2 - np.log(std) - 0.5 * np.log(2.0 * np.pi), np.abs(z) <= _Z95
         else:
             e = w * row.slope(m, t)
-            mean, variance, rest = _cavity(m, v, e, w * row.curvature(m, t))
+            mean, variance, rest = cavity(m, v, e, w * row.curvature(m, t))
             density = _log_mean_likelihood(row, t, m, v, e, rest)
             below, up_to = row.targets.distribution(mean, variance, t)
             inside, mean = (up_to >= _TAIL) & (below < 1.0 - _TAIL), row.targets.predict(mean, None)
@@ -164,7 +164,7 @@ class LeaveOneOut:
             if at_mode:
                 p = normalised(m)[:, -m.shape[1] :]
                 e, b = t - p, p * (1.0 - p)
-            mean, variance, _ = _cavity(m, v, w * e, w * b)
+            mean, variance, _ = cavity(m, v, w * e, w * b)
             log_p = log_normalised(mean if at_mode else moderated_logits(mean, variance))
             numbers = t[:, 0].astype(np.intp) if t.shape[1] == 1 else np.argmax(t, axis=1)
         predicted = np.argmax(log_p, axis=1)
@@ -221,11 +221,11 @@ def _column(values: FloatArray | None) -> Any:
     return np.ones((1, 1)) if values is None else values[:, np.newaxis]
 
 
-def _cavity(
-    m: FloatArray, v: FloatArray, e: FloatArray, b: FloatArray
+def cavity(
+    m: FloatArray, v: FloatArray, e: FloatArray, b: FloatArray, least: float = _MIN_REMAINDER
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return mean and variance of the linear predictor from the other rows, and 1 - h."""
-    rest = np.maximum(1.0 - b * v, _MIN_REMAINDER)
+    """Return mean and variance of the linear predictor from the other rows, and 1 - h, at least ``least``."""
+    rest = np.maximum(1.0 - b * v, least)
     variance = v / rest
     return m - e * variance, variance, rest
 

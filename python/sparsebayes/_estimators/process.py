@@ -40,6 +40,7 @@ from ..kernels import Kernel, Laplacian, OnColumns
 from ..kernels._base import all_log_parameters, with_all_log_parameters
 from ..kernels._stationary import Radial
 from .growth import diagonal, pivoted
+from .leave_one_out import cavity
 
 if TYPE_CHECKING:
     from .likelihoods import Likelihood
@@ -154,8 +155,9 @@ def estimate_weights(
 
     def work(pulse: Callable[[], None]) -> _Weights:
         with ThreadPoolExecutor(settings.n_threads) as pool:
-            options = (n_landmarks, settings, pool, pulse)
-            return Process(basis, est.active_, training.X, t, w, *options).weights(walks=learns_kernel(est))
+            rows = ProcessRows.of(training.X, t, w, basis.columns)
+            process = Process(basis, est.active_, rows, n_landmarks, settings, pool, pulse)
+            return process.weights(walks=learns_kernel(est))
 
     try:
         with np.errstate(all="ignore"):
@@ -196,46 +198,61 @@ class _Point:
         return float(self.densities.mean())
 
 
+@dataclass(frozen=True)
+class ProcessRows:
+    """Distinct rows: equal ones are left out together, as one of their weight would be."""
+
+    X: FloatArray
+    #: Targets of each class, (n, C), or of the second of two, (n, 1); weights; columns besides the kernels.
+    t: FloatArray
+    w: FloatArray
+    columns: FloatArray | None
+    #: For each given row the number of the distinct one.
+    number: IntArray
+    #: Numbers of those that v and lengths are chosen by.
+    some: IntArray
+
+    @classmethod
+    def of(cls, X: FloatArray, t: FloatArray, w: FloatArray, columns: FloatArray | None) -> ProcessRows:
+        """Return the distinct rows of these."""
+        first, number = equal_rows(np.hstack([X, t]))
+        weights = np.bincount(number, w).astype(np.float64)
+        columns = None if columns is None else columns[first]
+        return cls(X[first], t[first], weights, columns, number, _some_of_each(t[first]))
+
+
 class Process:
     """Logits whose prior is a Gaussian process, of functions about relevance vectors and landmarks.
 
-    ``active``: names of functions of the basis, besides the intercept. ``t``: targets of each class, (n, C),
-    or of the second of two, (n, 1).
+    ``active``: names of functions of the basis, besides the intercept.
     """
 
     def __init__(
         self,
         basis: Basis,
         active: IntArray,
-        X: FloatArray,
-        t: FloatArray,
-        w: FloatArray,
+        given: ProcessRows,
         n_landmarks: int,
         settings: Settings,
         pool: ThreadPoolExecutor,
         pulse: Callable[[], None] = lambda: None,
     ) -> None:
         self._basis, self._active, self._n_landmarks = basis, active, n_landmarks
-        self._settings, self._pool, self._pulse = settings, pool, pulse
-        # Equal rows are left out together, as one of their weight would be.
-        first, self._number = equal_rows(np.hstack([X, t]))
-        self._X, self._t = X[first], t[first]
-        self._w: FloatArray = np.bincount(self._number, w).astype(np.float64)
-        self._columns = None if basis.columns is None else basis.columns[first]
-        self._some = _some_of_each(self._t)
+        self._given, self._settings, self._pool, self._pulse = given, settings, pool, pulse
 
     def weights(self, *, walks: bool) -> _Weights:
         """Return the weights. ``walks``: whether all lengths are multiplied by the best factor."""
         functions, best = self._choose(walks=walks)
         rows, precision = self._rows(functions, slice(None)), functions.precisions(best.log_variance)
-        share = self._w[self._some].sum() / self._w.sum()
-        # Those of some rows are close to those of all, but for their number.
+        given = self._given
+        share = given.w[given.some].sum() / given.w.sum()
+        # Roots of all rows, about: precisions of weights grow with the number of rows.
         near = best.roots * np.sqrt(share)
         W, is_there = _mode(rows, precision, best.W, near, _FINE, _FINE_STEPS, self._pulse)
         if not is_there:
             raise np.linalg.LinAlgError
         roots, variance = _roots(rows, precision, W, self._pool, self._pulse)
-        at, covariance = self._number, roots @ roots.transpose(0, 2, 1)
+        at, covariance = given.number, roots @ roots.transpose(0, 2, 1)
         return _Weights(functions, W, covariance, best.log_variance, (rows.F @ W)[at], variance[at])
 
     def with_lengths(self, *, walks: bool) -> tuple[list[Kernel], FloatArray]:
@@ -254,7 +271,7 @@ class Process:
                 moved = self._functions(replace(self._basis, kernels=kernels))
                 # Slopes of logits have the variance v / length^2.
                 v = best.log_variance + 2.0 * np.log(step)
-                point = self._at(self._rows(moved, self._some), moved, v)
+                point = self._at(self._rows(moved, self._given.some), moved, v)
                 if not point.score > best.score:
                     break
                 best, chosen, functions = point, factor, moved
@@ -263,9 +280,10 @@ class Process:
         return functions, best
 
     def _rows(self, functions: _Functions, at: IntArray | slice) -> _Rows:
-        extra = None if self._columns is None else self._columns[at]
-        phi = functions.basis.functions(functions.names, self._X[at], self._settings.n_threads, extra)
-        return _Rows(phi @ functions.whitening, self._t[at], self._w[at])
+        given = self._given
+        extra = None if given.columns is None else given.columns[at]
+        phi = functions.basis.functions(functions.names, given.X[at], self._settings.n_threads, extra)
+        return _Rows(phi @ functions.whitening, given.t[at], given.w[at])
 
     def _functions(self, basis: Basis) -> _Functions:
         """Return the functions in the order of their names; all kernels if there are no relevance vectors."""
@@ -293,8 +311,8 @@ class Process:
             whitenings.append(inverse.T[order] * np.sqrt(height))
             precisions.append((factor_of_K @ factor_of_K.T)[np.ix_(order, order)] / height)
         if len(beside := active[active >= basis.n_blocks * basis.size]) > 0:
-            values = basis.functions(beside, self._X, n_threads, self._columns)
-            squares = np.average(values**2, axis=0, weights=self._w)
+            values = basis.functions(beside, self._given.X, n_threads, self._given.columns)
+            squares = np.average(values**2, axis=0, weights=self._given.w)
             squares = np.where(squares > 0.0, squares, 1.0)
             names.append(beside)
             whitenings.append(np.diag(1.0 / np.sqrt(squares)))
@@ -325,7 +343,7 @@ class Process:
 
     def _along_v(self, functions: _Functions, first: float) -> _Point:
         """Return the best v, the vertex of a parabola through three points, with the score of the middle."""
-        rows = self._rows(functions, self._some)
+        rows = self._rows(functions, self._given.some)
         last = self._at(rows, functions, first)
         points = {first: last}
 
@@ -451,6 +469,6 @@ def _left_out(rows: _Rows, W: FloatArray, variance: FloatArray) -> FloatArray:
     logits = rows.F @ W
     _, p = rows.log_likelihood(logits)
     w = rows.w[:, np.newaxis]
-    rest = np.maximum(1.0 - w * p * (1.0 - p) * variance, _MIN_REST)
-    log_p, _ = rows.log_likelihood(logits - w * (rows.t - p) * variance / rest)
+    mean, _, _ = cavity(logits, variance, w * (rows.t - p), w * p * (1.0 - p), _MIN_REST)
+    log_p, _ = rows.log_likelihood(mean)
     return np.asarray(log_p * (rows.w / rows.w.mean()))
