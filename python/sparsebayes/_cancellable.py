@@ -5,17 +5,21 @@ from __future__ import annotations
 import contextvars
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, ClassVar, Final, TypeVar
 
+import numpy as np
 from threadpoolctl import ThreadpoolController
 
 Result = TypeVar("Result")
 
 #: Seconds between two checks for signals.
 _INTERVAL: Final = 0.05
+
+#: Bytes of memory beyond which calls of BLAS may run side by side: choosing kernels takes less.
+_AMPLE: Final = 1 << 29
 
 
 class _Cancelled(Exception):
@@ -98,3 +102,17 @@ def one_blas_thread() -> Iterator[None]:
             if _Limit.users == 0:
                 for library, n in zip(_blas(), _Limit.before, strict=True):
                     _set_threads(library, n)
+
+
+@contextmanager
+def blas_workers(n: int | None) -> Iterator[ThreadPoolExecutor]:
+    """Make ``n`` threads, or some, that may call BLAS side by side; a single one if memory is short.
+
+    OpenBLAS needs a buffer for each call that runs beside others, and ends the process if it gets none.
+    """
+    try:
+        np.empty(_AMPLE, dtype=np.uint8)  # takes addresses only, and gives them back at once
+    except MemoryError:
+        n = 1
+    with one_blas_thread(), ThreadPoolExecutor(n) as pool:
+        yield pool

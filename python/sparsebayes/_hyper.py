@@ -27,7 +27,7 @@ from scipy.optimize import minimize
 
 from . import _core
 from ._arrays import Training, first_of_equal
-from ._cancellable import one_blas_thread
+from ._cancellable import blas_workers
 from ._checks import column_means
 from ._data.basis import Basis, flat_columns
 from ._data.design import Design, columns_at, kernel_design
@@ -333,7 +333,7 @@ def learn(kernels: list[Kernel], data: LearningData, settings: Settings) -> list
     if not varies or few or len(data.centres) == 0:
         return [Learned(kernels)]
     # The matrices are too small for several threads.
-    with one_blas_thread(), ThreadPoolExecutor(settings.n_threads) as pool:
+    with blas_workers(settings.n_threads) as pool:
         return _Learner(kernels, data, settings, pool).run()
 
 

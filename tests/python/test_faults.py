@@ -185,6 +185,29 @@ def test_little_memory_raises_memory_error(what):
     assert "MemoryError" in line
 
 
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs the memory of a process in /proc")
+def test_calls_of_blas_run_side_by_side_only_with_ample_memory():
+    # OpenBLAS would end the process if it got no buffer for a second call.
+    code = """
+        import resource
+        from pathlib import Path
+        from sparsebayes._cancellable import blas_workers
+
+        def n_workers():
+            with blas_workers(3) as pool:
+                return pool._max_workers
+
+        before = n_workers()
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + (100 << 20),) * 2)
+        print(before, n_workers())
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["3", "1"]
+
+
 MORE_THAN_THERE_IS = {
     "sums": """
         from sparsebayes import SufficientStatistics

@@ -31,7 +31,7 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp
 
 from .._arrays import Training, equal_rows
-from .._cancellable import in_background
+from .._cancellable import blas_workers, in_background
 from .._checks import check_integer
 from .._data.basis import Basis, as_given, learns_kernel
 from .._data.statistics import check_memory_limit
@@ -154,7 +154,7 @@ def estimate_weights(
     w = np.ones(len(t)) if training.weights is None else training.weights
 
     def work(pulse: Callable[[], None]) -> _Weights:
-        with ThreadPoolExecutor(settings.n_threads) as pool:
+        with blas_workers(settings.n_threads) as pool:
             rows = ProcessRows.of(training.X, t, w, basis.columns)
             process = Process(basis, est.active_, rows, n_landmarks, settings, pool, pulse)
             return process.weights(walks=learns_kernel(est))
