@@ -106,7 +106,7 @@ def one_blas_thread() -> Iterator[None]:
 
 @contextmanager
 def blas_workers(n: int | None) -> Iterator[ThreadPoolExecutor]:
-    """Make threads that may call BLAS side by side: ``n``, or Python's usual number; one if memory is short.
+    """Make ``n`` threads (None: Python's usual number) with one BLAS thread each; one if memory is short.
 
     OpenBLAS needs a buffer for each call that runs beside others, and ends the process if it gets none.
     """

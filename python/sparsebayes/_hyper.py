@@ -332,7 +332,7 @@ def learn(kernels: list[Kernel], data: LearningData, settings: Settings) -> list
     few = len(first_of_equal(data.X)) < 2 * _FOLDS
     if not varies or few or len(data.centres) == 0:
         return [Learned(kernels)]
-    # The matrices are too small for several threads.
+    # The matrices are too small for several threads of BLAS.
     with blas_workers(settings.n_threads) as pool:
         return _Learner(kernels, data, settings, pool).run()
 
