@@ -48,13 +48,21 @@ fn size(of: i16) -> f64 {
     10.0_f64.powf(308.0 * (f64::from(of) / 32768.0).powi(15))
 }
 
+const LIKELIHOODS: [Likelihood; 5] = [
+    Likelihood::Gaussian,
+    Likelihood::Bernoulli,
+    Likelihood::Poisson,
+    Likelihood::NegativeBinomial(0.5),
+    Likelihood::Gamma(0.5),
+];
+
 fn pick<T: Copy, const N: usize>(from: [T; N], which: u8) -> T {
     from[usize::from(which) % N]
 }
 
 impl From<Recipe> for Extreme {
     fn from(recipe: Recipe) -> Self {
-        use Likelihood::{Bernoulli, Gaussian, Poisson};
+        use Likelihood::{Bernoulli, Gamma, NegativeBinomial, Poisson};
         use Scheme::{Em, MacKay, Sequential, Variational};
         let ((kind, scheme), n, columns, numbers, scale, decades, noise, priors, tol) = recipe;
         let n = n % 12;
@@ -74,13 +82,15 @@ impl From<Recipe> for Extreme {
                 });
             all.push(column.collect());
         }
-        let likelihood = pick([Gaussian, Bernoulli, Poisson], kind);
+        let likelihood = pick(LIKELIHOODS, kind);
         let other = pick([Kind::Sums, Kind::Softmax, Kind::Outputs], kind);
         let (rows, blocks) = (Kind::Rows(likelihood), Kind::Blocks(likelihood));
         let kind = pick([rows, rows, blocks, other], kind / 3);
         let target = |v: f64| match kind {
             Kind::Rows(Bernoulli) | Kind::Blocks(Bernoulli) => f64::from(v > 0.0),
-            Kind::Rows(Poisson) | Kind::Blocks(Poisson) => (5.0 * size(scale) * v).abs().round(),
+            Kind::Rows(Poisson | NegativeBinomial(_))
+            | Kind::Blocks(Poisson | NegativeBinomial(_)) => (5.0 * size(scale) * v).abs().round(),
+            Kind::Rows(Gamma(_)) | Kind::Blocks(Gamma(_)) => (5.0 * size(scale) * v).abs(),
             Kind::Softmax => (3.0 * v).abs().floor(),
             _ => size(scale) * v,
         };

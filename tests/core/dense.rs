@@ -34,6 +34,23 @@ fn row(likelihood: Likelihood, eta: f64, t: f64, beta: f64) -> (f64, f64, f64) {
             let factorial: f64 = counts.map(f64::ln).sum();
             (eta.exp(), t - eta.exp(), t * eta - eta.exp() - factorial)
         }
+        Likelihood::NegativeBinomial(d) => {
+            // P(t) = prod_{i < t} (1 + i d) / t! m^t (1 + d m)^-(t + 1/d)
+            let counts = std::iter::successors(Some(0.0), |i| Some(i + 1.0)).take_while(|&i| i < t);
+            let constant: f64 = counts.map(|i: f64| (i * d).ln_1p() - (i + 1.0).ln()).sum();
+            let (m, one) = (eta.exp(), 1.0 + d * eta.exp());
+            let log_p = constant + t * eta - (t + 1.0 / d) * one.ln();
+            (m * (1.0 + d * t) / (one * one), (t - m) / one, log_p)
+        }
+        Likelihood::Gamma(d) => {
+            assert!(
+                (d - 0.5).abs() < 1e-15,
+                "for shape 2, whose Gamma function is 1"
+            );
+            let ratio = t * (-eta).exp();
+            let log_p = 2.0 * 2.0_f64.ln() + t.ln() - 2.0 * (eta + ratio);
+            (2.0 * ratio, 2.0 * (ratio - 1.0), log_p)
+        }
     }
 }
 

@@ -1,9 +1,12 @@
 //! Fits end at optima.
 
-use sparsebayes::{Complexity, Noise, Search, Settings, Status};
+use std::ops::ControlFlow;
+
+use sparsebayes::internal::{FirstStage, fit_from};
+use sparsebayes::{Complexity, Likelihood, Noise, Observations, Search, Settings, Status};
 
 use crate::dense::dense;
-use crate::problems::{Problem, columns, counts, fixed, labels};
+use crate::problems::{Problem, columns, counts, fixed, labels, overdispersed, positive};
 
 fn assert_optimal(problem: &Problem, settings: Settings) {
     let (posterior, steps) = problem.fit(settings);
@@ -31,11 +34,13 @@ fn gaussian_fits_end_at_optima() {
 }
 
 #[test]
-fn bernoulli_and_poisson_fits_end_at_the_classic_fixed_point() {
+fn fits_of_other_likelihoods_end_at_the_classic_fixed_point() {
     for seed in 0..8 {
         for (n, k) in [(80, 4), (80, 30)] {
             assert_optimal(&labels(n, k, seed), Settings::default());
             assert_optimal(&counts(n, k, seed), Settings::default());
+            assert_optimal(&overdispersed(n, k, seed), Settings::default());
+            assert_optimal(&positive(n, k, seed), Settings::default());
         }
     }
 }
@@ -62,6 +67,61 @@ fn steps_with_a_prior_on_complexity_raise_the_objective() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn a_fit_from_its_own_model_stays_there() {
+    for problem in [columns(60, 30, 1), counts(60, 30, 1), positive(60, 30, 1)] {
+        let design = problem.design();
+        let rows = || {
+            let (design, t) = (&design, problem.t.clone());
+            Observations::new(design, problem.likelihood, t, None).unwrap()
+        };
+        let rules = Settings::default().check().unwrap();
+        let found =
+            sparsebayes::fit_rows(&mut rows(), &rules, &mut |_| ControlFlow::Continue(())).unwrap();
+        let first =
+            FirstStage::given(found.active.clone(), found.alpha.clone(), found.beta).unwrap();
+        let again = fit_from(first, &mut rows(), &rules, &mut |_| {
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+        assert_eq!(again.active, found.active);
+        assert!((again.log_evidence - found.log_evidence).abs() < 1e-8);
+        let first = FirstStage::given(vec![30], vec![1.0], 1.0).unwrap();
+        let refused = fit_from(first, &mut rows(), &rules, &mut |_| {
+            ControlFlow::Continue(())
+        });
+        assert!(refused.unwrap_err().is_invalid_input());
+    }
+    assert!(FirstStage::given(vec![2, 1], vec![1.0; 2], 1.0).is_err());
+}
+
+#[test]
+fn offsets_of_counts_are_weights_of_their_rates() {
+    let problem = counts(80, 10, 3);
+    let design = problem.design();
+    let exposure: Vec<f64> = (0..80).map(|i| 0.5 + 0.05 * f64::from(i)).collect();
+    let offset = Some(exposure.iter().map(|e| e.ln()).collect());
+    let rules = Settings::default().check().unwrap();
+    let (likelihood, t) = (Likelihood::Poisson, problem.t.clone());
+    let mut rows = Observations::with_offset(&design, likelihood, t, None, offset, None).unwrap();
+    let by_offset =
+        sparsebayes::fit_rows(&mut rows, &rules, &mut |_| ControlFlow::Continue(())).unwrap();
+    // E e^eta - t eta = E (e^eta - (t / E) eta)
+    let rates = problem
+        .t
+        .iter()
+        .zip(&exposure)
+        .map(|(t, e)| t / e)
+        .collect();
+    let mut rows = Observations::new(&design, likelihood, rates, Some(exposure)).unwrap();
+    let by_weights =
+        sparsebayes::fit_rows(&mut rows, &rules, &mut |_| ControlFlow::Continue(())).unwrap();
+    assert_eq!(by_offset.active, by_weights.active);
+    for (a, b) in by_offset.mu.iter().zip(&by_weights.mu) {
+        assert!((a - b).abs() < 1e-7);
     }
 }
 

@@ -73,6 +73,24 @@ pub(crate) fn counts(n: usize, k: usize, seed: u64) -> Problem {
     problem
 }
 
+/// This problem with counts of a negative binomial distribution.
+pub(crate) fn overdispersed(n: usize, k: usize, seed: u64) -> Problem {
+    Problem {
+        likelihood: Likelihood::NegativeBinomial(0.4),
+        ..counts(n, k, seed)
+    }
+}
+
+/// This problem with positive targets of shape 2.
+pub(crate) fn positive(n: usize, k: usize, seed: u64) -> Problem {
+    let mut problem = columns(n, k, seed);
+    for t in &mut problem.t {
+        *t = (1.0 + *t).exp();
+    }
+    problem.likelihood = Likelihood::Gamma(0.5);
+    problem
+}
+
 /// Points of a surface: `n` rows of two coordinates, and targets.
 pub(crate) fn surface(n: usize, seed: u64) -> (Vec<f64>, Vec<f64>) {
     let mut random = Uniform(seed);

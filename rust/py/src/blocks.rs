@@ -16,7 +16,7 @@ use sparsebayes::{Design, Error, Observations, Posterior};
 use crate::arrays::index_array;
 use crate::dictionary::KernelDictionary;
 use crate::errors::invalid;
-use crate::fit::{Kind, Task, rules};
+use crate::fit::{Kind, Options, Task, rules};
 use crate::kernel::PyKernel;
 use crate::posterior::PyPosterior;
 use crate::runner::{Reporter, run_with_checkpoints};
@@ -49,7 +49,8 @@ pub(crate) fn fit_kernel_in_blocks(
 ) -> PyResult<PyPosterior> {
     let dictionary = KernelDictionary::new(&X, &centres, &kernels, bias, extra.as_ref())?;
     let rules = rules(settings.as_ref())?;
-    let task = Task::new(likelihood, &target, weights.as_ref(), rules, n_threads)?;
+    let (weights, options) = (weights.as_ref(), Options::take(None)?);
+    let task = Task::new(likelihood, &target, weights, options, rules, n_threads)?;
     let sizes = sizes.map_or_else(|| Ok(Blocks::default()), blocks)?;
     let checkpoint = resume.map(|dict| from_dict(&dict)).transpose()?;
     let posterior = run_with_checkpoints(

@@ -41,8 +41,43 @@ pub(crate) struct Task<'a> {
     pub(crate) kind: Kind,
     pub(crate) target: &'a [f64],
     pub(crate) weights: Option<&'a [f64]>,
+    pub(crate) options: Options,
     pub(crate) rules: Rules,
     pub(crate) n_threads: Option<usize>,
+}
+
+/// What only some fits have.
+pub(crate) struct Options {
+    dispersion: f64,
+    offset: Option<Vec<f64>>,
+    /// Functions of the first model, their prior precisions and the noise precision.
+    first: Option<(Vec<usize>, Vec<f64>, f64)>,
+}
+
+impl Options {
+    /// Takes the keywords `dispersion` (of the likelihood), `offset` (of each linear predictor) and `first` (a model: functions,
+    /// alpha, beta) from those of a fit.
+    pub(crate) fn take(settings: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        let take = |name: &str| -> PyResult<Option<Bound<'_, PyAny>>> {
+            let Some(settings) = settings else {
+                return Ok(None);
+            };
+            let found = settings.get_item(name)?;
+            if found.is_some() {
+                settings.del_item(name)?;
+            }
+            Ok(found.filter(|value| !value.is_none()))
+        };
+        let dispersion = take("dispersion")?.map_or(Ok(f64::NAN), |value| value.extract())?;
+        let offset: Option<PyReadonlyArray1<'_, f64>> =
+            take("offset")?.map(|value| value.extract()).transpose()?;
+        let offset = offset.as_ref().map(|values| vector("offset", values));
+        Ok(Self {
+            dispersion,
+            offset: offset.transpose()?.map(<[f64]>::to_vec),
+            first: take("first")?.map(|value| value.extract()).transpose()?,
+        })
+    }
 }
 
 impl<'a> Task<'a> {
@@ -50,13 +85,19 @@ impl<'a> Task<'a> {
         likelihood: &str,
         target: &'a PyReadonlyArray1<'_, f64>,
         weights: Option<&'a PyReadonlyArray1<'_, f64>>,
+        options: Options,
         rules: Rules,
         n_threads: Option<usize>,
     ) -> PyResult<Self> {
+        let kind = match likelihood {
+            "multinomial" => Kind::Classes,
+            name => Kind::Scalar(Likelihood::named(name, options.dispersion).map_err(to_python)?),
+        };
         Ok(Self {
-            kind: self::likelihood(likelihood)?,
+            kind,
             target: vector("target", target)?,
             weights: arrays::weights(weights)?,
+            options,
             rules,
             n_threads,
         })
@@ -78,9 +119,15 @@ impl<'a> Task<'a> {
         let cancel = Arc::clone(cancel);
         Ok(match self.kind {
             Kind::Scalar(likelihood) => {
-                let (target, cancel) = (target.to_vec(), Some(cancel));
-                let rows = Observations::cancellable(design, likelihood, target, weights, cancel)?;
-                (FirstStage::choose(&rows, &self.rules)?, Box::new(rows))
+                let (target, offset) = (target.to_vec(), self.options.offset.clone());
+                let cancel = Some(cancel);
+                let rows =
+                    Observations::with_offset(design, likelihood, target, weights, offset, cancel)?;
+                let first = match self.options.first.clone() {
+                    Some((functions, alpha, beta)) => FirstStage::given(functions, alpha, beta)?,
+                    None => FirstStage::choose(&rows, &self.rules)?,
+                };
+                (first, Box::new(rows))
             }
             Kind::Classes => {
                 let rows = SoftmaxStatistics::new(design, target, weights)?.cancelled_by(cancel);
@@ -179,23 +226,9 @@ fn search(name: &str) -> PyResult<Search> {
     }
 }
 
-fn likelihood(name: &str) -> PyResult<Kind> {
-    match name {
-        "multinomial" => Ok(Kind::Classes),
-        _ => scalar_likelihood(name).map(Kind::Scalar),
-    }
-}
-
-/// A likelihood with one linear predictor per row.
+/// A likelihood with one linear predictor per row and no dispersion.
 pub(crate) fn scalar_likelihood(name: &str) -> PyResult<Likelihood> {
-    let found = Likelihood::NAMED.iter().find(|(known, _)| *known == name);
-    found.map(|(_, likelihood)| *likelihood).ok_or_else(|| {
-        let known = Likelihood::NAMED.map(|(known, _)| format!("'{known}'"));
-        invalid(format!(
-            "likelihood must be one of {}, got {name:?}",
-            known.join(", ")
-        ))
-    })
+    Likelihood::named(name, f64::NAN).map_err(to_python)
 }
 
 /// Fits a model whose basis functions are the columns of `Phi`.
@@ -215,8 +248,10 @@ pub(crate) fn fit_dense(
     settings: Option<Bound<'_, PyDict>>,
 ) -> PyResult<PyPosterior> {
     let phi = BasisValues::new("Phi", &Phi)?;
+    let options = Options::take(settings.as_ref())?;
     let rules = rules(settings.as_ref())?;
-    let task = Task::new(likelihood, &target, weights.as_ref(), rules, n_threads)?;
+    let weights = weights.as_ref();
+    let task = Task::new(likelihood, &target, weights, options, rules, n_threads)?;
     let posterior = run(py, task.n_threads, callback.as_ref(), |reporter| {
         let design = phi.design()?;
         let (first, mut stats) = task.statistics(&design, &reporter.cancel)?;
@@ -249,8 +284,10 @@ pub(crate) fn fit_kernel(
     settings: Option<Bound<'_, PyDict>>,
 ) -> PyResult<PyPosterior> {
     let dictionary = KernelDictionary::new(&X, &centres, &kernels, bias, extra.as_ref())?;
+    let options = Options::take(settings.as_ref())?;
     let rules = rules(settings.as_ref())?;
-    let task = Task::new(likelihood, &target, weights.as_ref(), rules, n_threads)?;
+    let weights = weights.as_ref();
+    let task = Task::new(likelihood, &target, weights, options, rules, n_threads)?;
     let posterior = run(py, task.n_threads, callback.as_ref(), |reporter| {
         dictionary.solve(lazy, Some(&reporter.cancel), |design| {
             let (first, mut stats) = task.statistics(design, &reporter.cancel)?;

@@ -164,6 +164,34 @@ impl PyPredictor {
         ))
     }
 
+    /// Gradients of means and standard deviations in the features, each (n, n_outputs * n_features), output after output.
+    #[pyo3(signature = (X, *, n_threads=None))]
+    fn predict_gradient<'py>(
+        &self,
+        py: Python<'py>,
+        X: PyReadonlyArray2<'py, f64>,
+        n_threads: Option<usize>,
+    ) -> PyResult<(Matrix<'py>, Matrix<'py>)> {
+        let (values, n) = self.features(&X)?;
+        let (d, width) = (
+            self.0.n_features(),
+            self.0.n_outputs() * self.0.n_features(),
+        );
+        let (mut mean, mut std) = (vec![0.0; n * width], vec![0.0; n * width]);
+        self.batch(py, values, n_threads, |model, x| {
+            let rows = mean
+                .chunks_exact_mut(width)
+                .zip(std.chunks_exact_mut(width));
+            (x.chunks_exact(d).zip(rows))
+                .try_for_each(|(x, (mean, std))| model.gradient_into(x, mean, std))
+        })?;
+        let shape = [n, width];
+        Ok((
+            PyArray1::from_vec(py, mean).reshape(shape)?,
+            PyArray1::from_vec(py, std).reshape(shape)?,
+        ))
+    }
+
     /// Linear predictors.
     #[pyo3(signature = (X, *, n_threads=None))]
     fn decision<'py>(

@@ -46,6 +46,8 @@ pub struct Observations<'a> {
     /// N x C, column after column; C = 1 unless the likelihood is Gaussian.
     pub(crate) target: Vec<f64>,
     pub(crate) weights: Option<Vec<f64>>,
+    /// Added to the linear predictor of each row.
+    offset: Option<Vec<f64>>,
     /// The unit of Gaussian targets is the root of their mean variance.
     pub(crate) facts: Facts,
     /// Variance of each output in the unit of the targets; never zero.
@@ -119,7 +121,32 @@ impl<'a> Observations<'a> {
         weights: Option<Vec<f64>>,
         cancel: Option<Arc<AtomicBool>>,
     ) -> Result<Self> {
-        Self::unmeasured(Arc::new(design), likelihood, target, 1, weights, true)?.measured(cancel)
+        Self::with_offset(design, likelihood, target, weights, None, cancel)
+    }
+
+    /// [`Observations::cancellable`] with numbers added to the linear predictors, such as log exposures of counts.
+    ///
+    /// # Errors
+    /// As [`Observations::new`].
+    pub fn with_offset(
+        design: &'a dyn Design,
+        likelihood: Likelihood,
+        target: Vec<f64>,
+        weights: Option<Vec<f64>>,
+        offset: Option<Vec<f64>>,
+        cancel: Option<Arc<AtomicBool>>,
+    ) -> Result<Self> {
+        if let Some(offset) = &offset {
+            Error::check_len("offset", target.len(), offset.len())?;
+            Error::check_finite("offset", offset)?;
+            if likelihood.is_linear() {
+                let what = "offset must be None for a Gaussian likelihood; subtract it from y";
+                return Err(Error::Invalid { what: what.into() });
+            }
+        }
+        let mut this = Self::unmeasured(Arc::new(design), likelihood, target, 1, weights, true)?;
+        this.offset = offset;
+        this.measured(cancel)
     }
 
     /// [`Observations::cancellable`] with `n_outputs` Gaussian targets (N x C, column after column).
@@ -231,6 +258,7 @@ impl<'a> Observations<'a> {
             design,
             likelihood,
             weights,
+            offset: None,
             columns: ActiveColumns::default(),
             working: vec![1.0; n],
             residual: target.clone(),
@@ -333,7 +361,9 @@ impl<'a> Observations<'a> {
         let (mut working, mut skew, mut residual) = (Vec::new(), Vec::new(), Vec::new());
         for c in 0..self.variances.len() {
             let pieces = map_pieces(n, ROW_BLOCK, |rows| {
-                let mut eta = vec![0.0; rows.len()];
+                let offset = self.offset.as_ref();
+                let mut eta =
+                    offset.map_or_else(|| vec![0.0; rows.len()], |o| o[rows.clone()].to_vec());
                 add_combination(&self.columns.at(&rows), &mu[c * m..][..m], &mut eta);
                 let mut here = self.working_at(c, &rows, &eta);
                 if let Some(weights) = &self.weights {
@@ -456,16 +486,18 @@ impl Observations<'_> {
             },
         )?;
         self.facts.norms = lengths(&sums.diag)?;
-        let mut start = unit_columns(sums, &self.facts.norms, true, deviances);
-        let weight = self.first_weight();
-        start.diag.iter_mut().for_each(|d| *d *= weight);
-        self.start = Some(start);
+        if let Some(weight) = self.first_weight() {
+            let mut start = unit_columns(sums, &self.facts.norms, true, deviances);
+            start.diag.iter_mut().for_each(|d| *d *= weight);
+            self.start = Some(start);
+        }
         Ok(self)
     }
 
-    /// The ratio of working weights to sample weights at mu = 0.
-    fn first_weight(&self) -> f64 {
-        self.likelihood.working(0.0, self.target[0]).weight
+    /// The ratio of working weights to sample weights at mu = 0, if it is the same for all rows.
+    fn first_weight(&self) -> Option<f64> {
+        let is_same = self.likelihood.has_expected_weights() && self.offset.is_none();
+        is_same.then(|| self.likelihood.working(0.0, self.target[0]).weight)
     }
 
     /// Computes the norms from features that represent the design to rounding; returns whether there are such features.
@@ -483,16 +515,31 @@ impl Observations<'_> {
         self.facts.check_cancelled()?;
         let gram = None;
         let mut factor = WeightedFeatures { features, gram };
-        let sums = factor.sums(&self.working, &self.residual, (&[], &[]));
-        self.facts.check_cancelled()?;
         let weight = self.first_weight();
-        let squares: Vec<f64> = sums.diag.iter().map(|d| d / weight).collect();
+        let ones;
+        let working = match (weight, &self.weights) {
+            (Some(_), _) => &self.working,
+            (None, Some(weights)) => weights,
+            (None, None) => {
+                ones = vec![1.0; self.n_rows()];
+                &ones
+            }
+        };
+        let sums = factor.sums(working, &self.residual, (&[], &[]));
+        self.facts.check_cancelled()?;
+        let squares: Vec<f64> = (sums.diag.iter())
+            .map(|d| d / weight.unwrap_or(1.0))
+            .collect();
         self.facts.norms = lengths(&squares)?;
         let exact = factor
             .features
             .error_within(EXACT_COLUMN, &self.facts.norms);
         if exact {
-            self.start = Some(unit_columns(sums, &self.facts.norms, false, vec![deviance]));
+            if weight.is_some() {
+                self.start = Some(unit_columns(sums, &self.facts.norms, false, vec![deviance]));
+            } else {
+                factor.gram = None;
+            }
             self.factor = Some(factor);
         }
         Ok(exact)

@@ -110,7 +110,7 @@ pub fn fit_from(
                 let found = start.and_then(|start| fit.sequential(start));
                 found.and_then(|found| fit.with_less_complexity(found))
             } else {
-                fit.laplace()
+                fit.first_stage_at_modes(first)
             };
             found.and_then(|found| fit.exchange(found))
         }

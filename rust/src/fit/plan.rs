@@ -4,8 +4,8 @@
 //!   little. If the features lack something that the targets need, candidates gain more on the rows than in features, and the model
 //!   is discarded.
 //! * Gram matrices of one row in sixteen (`data/row_subsample.rs`), where rows and functions are many.
+//! * None, if the caller gives the first model: that of a fit to similar data.
 
-use crate::Result;
 use crate::data::{LowRankStatistics, Observations, Statistics, SubsampledStatistics};
 use crate::fit::candidates::Candidates;
 use crate::fit::context::Fit;
@@ -17,6 +17,8 @@ use crate::fit::sequential::Start;
 use crate::fit::settings::{Noise, NoisePrecision, Rules, Scheme};
 use crate::fit::tuning::Tuning;
 use crate::fit::working_set::WorkingSet;
+use crate::model::Status;
+use crate::{Error, Result};
 
 /// The data of the first model of a fit.
 pub struct FirstStage<'d>(Stage<'d>);
@@ -27,6 +29,7 @@ enum Stage<'d> {
     LowRankFeatures(LowRankStatistics),
     /// One row in sixteen.
     RowSubsample(Observations<'d>),
+    Given(InitialModel),
 }
 
 impl<'d> FirstStage<'d> {
@@ -34,6 +37,26 @@ impl<'d> FirstStage<'d> {
     #[must_use]
     pub fn all_rows() -> Self {
         Self(Stage::AllRows)
+    }
+
+    /// A given model: `functions` in ascending order with their prior precisions, and the noise precision.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] unless the functions are ascending, and the precisions not negative and finite, that of the noise positive.
+    pub fn given(functions: Vec<usize>, alpha: Vec<f64>, beta: f64) -> Result<Self> {
+        Error::check_len("alpha", functions.len(), alpha.len())?;
+        let is_ascending = functions.windows(2).all(|pair| pair[0] < pair[1]);
+        let is_finite = alpha.iter().all(|a| a.is_finite() && *a >= 0.0) && beta.is_finite();
+        if !is_ascending || !is_finite || beta <= 0.0 {
+            let what = "the first model must have ascending functions and finite precisions";
+            return Err(Error::Invalid { what: what.into() });
+        }
+        let model = InitialModel {
+            functions,
+            alpha,
+            beta,
+        };
+        Ok(Self(Stage::Given(model)))
     }
 
     /// The cheapest data from which the first model of a fit is accurate enough.
@@ -68,6 +91,7 @@ impl Fit<'_, '_> {
             Stage::AllRows => return self.first_model(),
             Stage::LowRankFeatures(mut features) => self.start_from_features(&mut features),
             Stage::RowSubsample(mut part) => self.start_from_subsample(&mut part),
+            Stage::Given(model) => self.start_from(&model),
         };
         if unless_indefinite(outcome)? == Some(true) {
             return Ok(Start::default());
@@ -76,6 +100,34 @@ impl Fit<'_, '_> {
         self.model.clone_from(&empty);
         self.clear_dictionary();
         self.first_model()
+    }
+
+    /// Starts from a given model, whose functions must be among those of the dictionary.
+    fn start_from(&mut self, given: &InitialModel) -> Result<bool, Stop> {
+        let n_basis = self.stats.facts().n_basis();
+        if given.functions.last().is_some_and(|&j| j >= n_basis) {
+            let what = format!("the first model must have functions below {n_basis}");
+            return Err(Error::Invalid { what }.into());
+        }
+        given.apply(self.stats, self.model, self.dictionary.priors())?;
+        self.refresh()?;
+        self.record(Action::Search, None)?;
+        Ok(true)
+    }
+
+    /// Continues from the first model of a fit with another likelihood than the Gaussian; from an empty one unless it is given.
+    pub(crate) fn first_stage_at_modes(&mut self, first: FirstStage<'_>) -> Result<Status, Stop> {
+        let Stage::Given(given) = first.0 else {
+            return self.laplace();
+        };
+        let empty = self.model.clone();
+        let outcome = self.start_from(&given).and_then(|_| self.resume_at_modes());
+        if let Some(status) = unless_indefinite(outcome)? {
+            return Ok(status);
+        }
+        self.model.clone_from(&empty);
+        self.clear_dictionary();
+        self.laplace()
     }
 
     /// A model of low-rank features, continued on all rows; returns whether their error is small enough.
@@ -107,14 +159,14 @@ impl Fit<'_, '_> {
         &mut self,
         whole: &mut dyn Statistics,
         priors: &Priors,
-    ) -> Result<Option<LowRankModel>, Stop> {
+    ) -> Result<Option<InitialModel>, Stop> {
         let empty = self.model.clone();
         let start = self.first_model()?;
         if self.model.beta() > Tuning::MAX_LOW_RANK_BETA {
             return Ok(None);
         }
         let scale = self.stats.facts().target_scale;
-        let mut initial = LowRankModel::of(self.model, &self.stats.facts().norms, scale);
+        let mut initial = InitialModel::of(self.model, &self.stats.facts().norms, scale);
         // Where features miss part of the signal, their fit counts it as noise, which would hide the gains: test with the initial noise at most.
         let initial_beta = 1.0 / (Tuning::INITIAL_NOISE * scale * scale);
         initial.beta = initial.beta.max(initial_beta);
@@ -128,7 +180,7 @@ impl Fit<'_, '_> {
         }
         self.sequential(start)?;
         let norms = &self.stats.facts().norms;
-        Ok(Some(LowRankModel::of(self.model, norms, scale)))
+        Ok(Some(InitialModel::of(self.model, norms, scale)))
     }
 
     /// Makes a first model on all rows, and nearly completes it with the Gram matrices of a subsample; the model then holds the statistics
@@ -172,14 +224,14 @@ impl Fit<'_, '_> {
     }
 }
 
-/// Functions, precisions and noise of a model of low-rank features, in the units of the caller.
-struct LowRankModel {
+/// Functions, precisions and noise of a model, in the units of the caller.
+struct InitialModel {
     functions: Vec<usize>,
     alpha: Vec<f64>,
     beta: f64,
 }
 
-impl LowRankModel {
+impl InitialModel {
     fn of(model: &Model, norms: &[f64], scale: f64) -> Self {
         let in_units = |(&j, alpha): (&usize, &f64)| alpha * (norms[j] / scale).powi(2);
         let alpha = model.active.iter().zip(&model.alpha);

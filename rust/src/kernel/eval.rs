@@ -192,6 +192,121 @@ impl Kernel {
     }
 }
 
+impl Kernel {
+    /// Adds the gradient of k(x, z) in x, times `factor`, to `out`; returns k(x, z). Where the gradient jumps it is that of one side.
+    ///
+    /// # Panics
+    /// If x, z and `out` differ in length.
+    pub fn add_gradient(&self, x: &[f64], z: &[f64], factor: f64, out: &mut [f64]) -> f64 {
+        assert!(x.len() == z.len() && x.len() == out.len(), "features");
+        let value = self.eval(x, z);
+        match self {
+            Self::Sum(parts) => {
+                for part in parts {
+                    part.add_gradient(x, z, factor, out);
+                }
+            }
+            Self::Product(parts) => {
+                for (i, part) in parts.iter().enumerate() {
+                    let others = parts.iter().enumerate().filter(|(j, _)| *j != i);
+                    let rest: f64 = others.map(|(_, other)| other.eval(x, z)).product();
+                    part.add_gradient(x, z, factor * rest, out);
+                }
+            }
+            Self::OnColumns { columns, kernel } => {
+                let pick = |of: &[f64]| columns.iter().map(|&j| of[j]).collect::<Vec<_>>();
+                let mut own = vec![0.0; columns.len()];
+                kernel.add_gradient(&pick(x), &pick(z), factor, &mut own);
+                for (&j, own) in columns.iter().zip(own) {
+                    out[j] += own;
+                }
+            }
+            _ => {
+                let slope = self.slopes(x, z, value);
+                for (d, out) in out.iter_mut().enumerate() {
+                    *out += factor * slope(d);
+                }
+            }
+        }
+        value
+    }
+
+    /// The derivative in each x_d of an elementary kernel with this value.
+    fn slopes<'a>(
+        &'a self,
+        x: &'a [f64],
+        z: &'a [f64],
+        value: f64,
+    ) -> Box<dyn Fn(usize) -> f64 + 'a> {
+        let product = || x.iter().zip(z).map(|(x, z)| x * z).sum::<f64>();
+        match self {
+            Self::Periodic { period, width } => {
+                let scale = -value * (period / (PI * width)).powi(2) * PI / period;
+                Box::new(move |d| scale * (2.0 * PI * (x[d] - z[d]) / period).sin())
+            }
+            Self::Laplacian { gamma } => {
+                let sign = |d: usize| f64::from(x[d] < z[d]) - f64::from(x[d] > z[d]);
+                Box::new(move |d| value * gamma * sign(d))
+            }
+            Self::Linear => Box::new(move |d| z[d]),
+            Self::CentredLinear { offset } => Box::new(move |d| z[d] - offset[d]),
+            Self::Polynomial {
+                degree,
+                gamma,
+                coef0,
+            } => {
+                let slope = gamma * f64::from(*degree);
+                let slope = slope * power(gamma * product() + coef0, degree - 1);
+                Box::new(move |d| slope * z[d])
+            }
+            Self::Sigmoid { gamma, .. } => Box::new(move |d| gamma * (1.0 - value * value) * z[d]),
+            Self::LinearSpline => Box::new(move |d| {
+                let others = (0..x.len()).filter(|&j| j != d);
+                let others: f64 = others.map(|j| spline(x[j], z[j])).product();
+                others * spline_slope(x[d], z[d])
+            }),
+            _ => {
+                let w = self.inverse_square_widths().unwrap_or(&[]);
+                let w = move |d: usize| if w.len() == 1 { w[0] } else { w[d] };
+                let square = |d: usize| (w(d) * (x[d] - z[d])) * (x[d] - z[d]);
+                let slope = 2.0 * self.slope_in_square((0..x.len()).map(square).sum(), value);
+                // An input of infinite width, w = 0, counts nothing; far away the difference may overflow.
+                Box::new(move |d| {
+                    if slope == 0.0 || w(d) == 0.0 {
+                        0.0
+                    } else {
+                        slope * (w(d) * (x[d] - z[d]))
+                    }
+                })
+            }
+        }
+    }
+
+    /// The derivative in v of a kernel that is a function of v, the weighted squared distance.
+    fn slope_in_square(&self, v: f64, value: f64) -> f64 {
+        match self {
+            // With r^2 = 6 v, d/dv (1 + r) exp(-r) = -3 exp(-r).
+            Self::Matern32 { .. } => -3.0 * (-(6.0 * v).sqrt()).exp(),
+            // With r^2 = 10 v, d/dv (1 + r + r^2 / 3) exp(-r) = -(5 / 3) (1 + r) exp(-r).
+            Self::Matern52 { .. } => {
+                let r = (10.0 * v).sqrt();
+                -5.0 / 3.0 * (1.0 + at_most(r, MAX_RADIUS)) * (-r).exp()
+            }
+            Self::RationalQuadratic { alpha, .. } => -value / (1.0 + v / alpha),
+            _ => -value,
+        }
+    }
+}
+
+/// The derivative in x of one factor of the linear spline kernel.
+fn spline_slope(x: f64, z: f64) -> f64 {
+    if x < z {
+        z + x * z - 0.5 * x * x
+    } else {
+        z + 0.5 * z * z
+    }
+}
+
 /// [`Kernel::fill`] as an operation for [`dispatch`].
 struct Fill<'a> {
     kernel: &'a Kernel,

@@ -12,8 +12,10 @@ use crate::likelihood::probit::packed;
 pub enum Link {
     /// The linear predictor is the mean: a Gaussian likelihood.
     Identity,
-    /// The linear predictor is the log of the mean: a Poisson likelihood.
+    /// The linear predictor is the log of the mean of a count: its variance given its mean m is `m + d m^2`.
     Log,
+    /// The linear predictor is the log of the mean of a continuous target: its variance given its mean m is `d m^2`.
+    LogContinuous,
     /// Log odds of the second of two classes, or of each class against the rest.
     Logistic,
     /// The logits of a softmax.
@@ -31,25 +33,47 @@ impl Link {
 
     /// Mean of the target.
     pub(crate) fn mean(self, eta: f64) -> f64 {
-        if self == Self::Log { eta.exp() } else { eta }
+        if self.is_log() { eta.exp() } else { eta }
     }
 
-    /// Standard deviation of the target, given mean and variance of the linear predictor and the noise.
+    /// Whether the linear predictor is the log of the mean.
+    #[must_use]
+    pub fn is_log(self) -> bool {
+        matches!(self, Self::Log | Self::LogContinuous)
+    }
+
+    /// Standard deviation of the target, given mean m and variance v of the linear predictor and the noise: its variance, or with a log
+    /// link its dispersion d.
     ///
-    /// A count whose log mean is Gaussian has the variance `e^(m + v/2) + (e^v - 1) e^(2m + v)`.
+    /// If the log mean is Gaussian the variance is `e^(m + v/2) + (e^v - 1 + d e^v) e^(2m + v)`, without the first term for continuous
+    /// targets.
     pub(crate) fn std(self, eta: f64, variance: f64, noise: f64) -> f64 {
-        if self != Self::Log {
+        if !self.is_log() {
             return (noise + variance).sqrt();
         }
-        let (log_mean, factor) = (eta + 0.5 * variance, variance.exp_m1());
-        let square = log_mean.exp() + factor * (2.0 * eta + variance).exp();
+        let log_mean = eta + 0.5 * variance;
+        let factor = variance.exp_m1()
+            + if noise > 0.0 {
+                noise * variance.exp()
+            } else {
+                0.0
+            };
+        let counted = if self == Self::Log {
+            log_mean.exp()
+        } else {
+            0.0
+        };
+        let square = counted + factor * (2.0 * eta + variance).exp();
         if square.is_finite() {
             return square.sqrt();
         }
         // The square overflows, or is 0 times infinity. The roots of its terms may be finite.
-        (0.5 * log_mean)
-            .exp()
-            .hypot((log_mean + 0.5 * factor.ln()).exp())
+        let root = if self == Self::Log {
+            (0.5 * log_mean).exp()
+        } else {
+            0.0
+        };
+        root.hypot((log_mean + 0.5 * factor.ln()).exp())
     }
 }
 

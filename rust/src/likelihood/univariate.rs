@@ -9,7 +9,7 @@ use crate::linalg::simd::{Simd, WithSimd, dispatch, exp, is_fused, ln_1p};
 use crate::{Error, Result};
 
 /// The distribution of a target given its linear predictor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Likelihood {
     /// t ~ Normal(eta, 1/beta). Weights do not depend on eta; the fit holds beta.
     Gaussian,
@@ -17,6 +17,10 @@ pub enum Likelihood {
     Bernoulli,
     /// t ~ Poisson(exp(eta)): counts with a log link.
     Poisson,
+    /// Counts with mean m = exp(eta) and variance `m + d m^2`, d > 0 the dispersion: Poisson counts whose rate has a Gamma distribution.
+    NegativeBinomial(f64),
+    /// Positive numbers with mean m = exp(eta) and variance `d m^2`, d > 0 the dispersion: a Gamma distribution of shape 1/d.
+    Gamma(f64),
 }
 
 /// What one row contributes at its linear predictor.
@@ -33,12 +37,39 @@ pub struct Working {
 }
 
 impl Likelihood {
-    /// All likelihoods by name.
-    pub const NAMED: [(&'static str, Self); 3] = [
-        ("gaussian", Self::Gaussian),
-        ("bernoulli", Self::Bernoulli),
-        ("poisson", Self::Poisson),
+    /// The names of all likelihoods.
+    pub const NAMES: [&'static str; 5] = [
+        "gaussian",
+        "bernoulli",
+        "poisson",
+        "negative_binomial",
+        "gamma",
     ];
+
+    /// The likelihood of this name; `dispersion` is for those that have one.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for an unknown name, and for a dispersion that is not positive and finite.
+    pub fn named(name: &str, dispersion: f64) -> Result<Self> {
+        let found = match name {
+            "gaussian" => Self::Gaussian,
+            "bernoulli" => Self::Bernoulli,
+            "poisson" => Self::Poisson,
+            "negative_binomial" => Self::NegativeBinomial(dispersion),
+            "gamma" => Self::Gamma(dispersion),
+            _ => {
+                let known = Self::NAMES.map(|known| format!("'{known}'")).join(", ");
+                let what = format!("likelihood must be one of {known}, got {name:?}");
+                return Err(Error::Invalid { what });
+            }
+        };
+        let has_dispersion = matches!(found, Self::NegativeBinomial(_) | Self::Gamma(_));
+        if has_dispersion && !(dispersion > 0.0 && dispersion.is_finite()) {
+            let what = format!("dispersion must be positive and finite, got {dispersion}");
+            return Err(Error::Invalid { what });
+        }
+        Ok(found)
+    }
 
     /// The link from eta to the mean of the target.
     #[must_use]
@@ -46,8 +77,15 @@ impl Likelihood {
         match self {
             Self::Gaussian => Link::Identity,
             Self::Bernoulli => Link::Logistic,
-            Self::Poisson => Link::Log,
+            Self::Poisson | Self::NegativeBinomial(_) => Link::Log,
+            Self::Gamma(_) => Link::LogContinuous,
         }
+    }
+
+    /// Whether the working weight at a given eta is the same for every target.
+    #[must_use]
+    pub(crate) fn has_expected_weights(self) -> bool {
+        !matches!(self, Self::NegativeBinomial(_) | Self::Gamma(_))
     }
 
     /// Whether the working weights do not depend on eta, so that Gram columns can be reused.
@@ -65,8 +103,11 @@ impl Likelihood {
             Self::Bernoulli if targets.iter().any(|t| !(0.0..=1.0).contains(t)) => {
                 "y must lie in [0, 1] for a Bernoulli likelihood"
             }
-            Self::Poisson if targets.iter().any(|&t| t < 0.0) => {
-                "y must not be negative for a Poisson likelihood"
+            Self::Poisson | Self::NegativeBinomial(_) if targets.iter().any(|&t| t < 0.0) => {
+                "y must not be negative for a Poisson or negative binomial likelihood"
+            }
+            Self::Gamma(_) if targets.iter().any(|&t| t <= 0.0) => {
+                "y must be positive for a Gamma likelihood"
             }
             _ => return Ok(()),
         };
@@ -80,6 +121,8 @@ impl Likelihood {
             Self::Gaussian => gaussian(eta, target),
             Self::Bernoulli => bernoulli::<false>(eta, target),
             Self::Poisson => poisson::<false>(eta, target),
+            Self::NegativeBinomial(d) => negative_binomial::<false>(eta, target, d),
+            Self::Gamma(d) => gamma::<false>(eta, target, d),
         }
     }
 
@@ -123,16 +166,25 @@ impl Likelihood {
                     deviance: -2.0 * log_bound,
                 })
             }
-            Self::Poisson => None,
+            Self::Poisson | Self::NegativeBinomial(_) | Self::Gamma(_) => None,
         }
     }
 
-    /// The part of -2 ln p(t) that does not depend on eta: 2 ln t! for counts.
+    /// The part of -2 ln p(t) that does not depend on eta, such as 2 ln t! for Poisson counts.
     #[must_use]
     pub fn constant_deviance(self, target: f64) -> f64 {
         match self {
             Self::Gaussian | Self::Bernoulli => 0.0,
             Self::Poisson => 2.0 * libm::lgamma(target + 1.0),
+            Self::NegativeBinomial(d) => {
+                let of_counts = libm::lgamma(target + 1.0 / d) - libm::lgamma(1.0 / d);
+                -2.0 * (of_counts - libm::lgamma(target + 1.0) + target * d.ln())
+            }
+            Self::Gamma(d) => {
+                let shape = 1.0 / d;
+                let of_shape = shape * shape.ln() - libm::lgamma(shape);
+                -2.0 * (of_shape + (shape - 1.0) * target.ln())
+            }
         }
     }
 }
@@ -178,6 +230,39 @@ fn poisson<const FUSED: bool>(eta: f64, target: f64) -> Working {
         skew: mean,
         residual: target - mean,
         deviance: -2.0 * (target * eta - mean),
+    }
+}
+
+/// With p = d m / (1 + d m), ln p(t) = t eta + (t + 1/d) ln(1 - p) and a constant; p and 1 - p keep their relative precision.
+#[inline(always)]
+fn negative_binomial<const FUSED: bool>(eta: f64, target: f64, dispersion: f64) -> Working {
+    let (shape, logit) = (1.0 / dispersion, eta + dispersion.ln());
+    let e = exp::<FUSED>(-logit.abs());
+    let (minor, major) = (e / (1.0 + e), 1.0 / (1.0 + e));
+    let (p, rest) = if logit >= 0.0 {
+        (major, minor)
+    } else {
+        (minor, major)
+    };
+    let weight = (target + shape) * p * rest;
+    let log_likelihood = target * eta - (target + shape) * (logit.max(0.0) + ln_1p::<FUSED>(e));
+    Working {
+        weight,
+        skew: weight * (rest - p),
+        residual: target * rest - shape * p,
+        deviance: -2.0 * log_likelihood,
+    }
+}
+
+/// ln p(t) = -(eta + t exp(-eta)) / d and a constant.
+#[inline(always)]
+fn gamma<const FUSED: bool>(eta: f64, target: f64, dispersion: f64) -> Working {
+    let (shape, ratio) = (1.0 / dispersion, target * exp::<FUSED>(-eta));
+    Working {
+        weight: shape * ratio,
+        skew: -shape * ratio,
+        residual: shape * (ratio - 1.0),
+        deviance: 2.0 * shape * (eta + ratio),
     }
 }
 
@@ -254,6 +339,18 @@ impl WithSimd for Rows<'_> {
             (Likelihood::Bernoulli, false) => out.fill(eta, targets, bernoulli::<false>),
             (Likelihood::Poisson, true) => out.fill(eta, targets, poisson::<true>),
             (Likelihood::Poisson, false) => out.fill(eta, targets, poisson::<false>),
+            (Likelihood::NegativeBinomial(d), true) => {
+                out.fill(eta, targets, |eta, t| negative_binomial::<true>(eta, t, d));
+            }
+            (Likelihood::NegativeBinomial(d), false) => {
+                out.fill(eta, targets, |eta, t| negative_binomial::<false>(eta, t, d));
+            }
+            (Likelihood::Gamma(d), true) => {
+                out.fill(eta, targets, |eta, t| gamma::<true>(eta, t, d));
+            }
+            (Likelihood::Gamma(d), false) => {
+                out.fill(eta, targets, |eta, t| gamma::<false>(eta, t, d));
+            }
         }
     }
 }
@@ -282,6 +379,10 @@ mod tests {
             (Likelihood::Bernoulli, 1.0),
             (Likelihood::Bernoulli, 0.0),
             (Likelihood::Poisson, 4.0),
+            (Likelihood::NegativeBinomial(0.3), 4.0),
+            (Likelihood::NegativeBinomial(1e-6), 4.0),
+            (Likelihood::NegativeBinomial(7.0), 0.0),
+            (Likelihood::Gamma(0.5), 2.5),
         ] {
             for eta in [-3.0, -0.5, 0.0, 0.7, 2.5] {
                 let at = |e: f64| likelihood.working(e, target);
@@ -305,6 +406,8 @@ mod tests {
             Likelihood::Gaussian,
             Likelihood::Bernoulli,
             Likelihood::Poisson,
+            Likelihood::NegativeBinomial(0.4),
+            Likelihood::Gamma(0.4),
         ] {
             let targets: Vec<f64> = (0..eta.len()).map(|i| (i % 2) as f64).collect();
             let rows = likelihood.working_rows(&eta, &targets);

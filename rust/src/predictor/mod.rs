@@ -29,6 +29,7 @@
 //!
 //! A service loads a model once and shares it between threads; `examples/service/rust` is one.
 
+mod gradient;
 #[cfg(feature = "fit")]
 mod of_posterior;
 mod predict;

@@ -98,8 +98,15 @@ impl Posterior {
         // Exactly symmetric, so the storage order does not matter.
         table("covariance.0", &[m, m], self.sigma.as_slice().to_vec());
         let link = likelihood.link();
-        if link == Link::Identity {
-            table("noise_variance", &[1], vec![1.0 / self.beta]);
+        let noise = match likelihood {
+            Likelihood::Gaussian => Some(1.0 / self.beta),
+            Likelihood::NegativeBinomial(dispersion) | Likelihood::Gamma(dispersion) => {
+                Some(dispersion)
+            }
+            Likelihood::Bernoulli | Likelihood::Poisson => None,
+        };
+        if let Some(noise) = noise {
+            table("noise_variance", &[1], vec![noise]);
         }
         let classes = (link == Link::Logistic).then(|| Classes {
             dtype: "<i8".into(),

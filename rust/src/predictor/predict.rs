@@ -23,7 +23,7 @@ const MAX_BATCH_FEATURES: usize = 1 << 11;
 /// The rows of a batch are a multiple of this: the points that a kernel evaluates together.
 const BATCH_MULTIPLE: usize = 32;
 /// Share of k(x, x) that may be rounding in what landmarks leave of it: see [`Header::growths`](crate::predictor::Header).
-const MIN_GROWTH: f64 = 1e-6;
+pub(super) const MIN_GROWTH: f64 = 1e-6;
 /// Fewest kernel terms per task of a thread.
 const MIN_TASK_TERMS: usize = 1 << 18;
 
@@ -432,7 +432,7 @@ impl Predictor {
     /// Length of the `numbers` that [`Predictor::finish`] needs.
     pub(crate) fn n_scratch(&self, rows: usize, width: usize) -> usize {
         match self.link() {
-            Link::Identity | Link::Log => 0,
+            Link::Identity | Link::Log | Link::LogContinuous => 0,
             Link::Logistic | Link::Softmax => self.n_outputs() + width + self.n_classes(),
             Link::Probit => (rows + 1) * self.n_classes(),
         }

@@ -198,7 +198,7 @@ impl Parts {
         let n_classes = header.classes.as_ref().map(|classes| classes.values.len());
         let is_valid = match (header.link, n_classes) {
             (Link::Identity, None) => n_outputs > 0 && !(header.flat && n_outputs > 1),
-            (Link::Log, None) | (Link::Logistic, Some(2)) => n_outputs == 1,
+            (Link::Log | Link::LogContinuous, None) | (Link::Logistic, Some(2)) => n_outputs == 1,
             (Link::Logistic | Link::Softmax, Some(n)) => n > 2 && n_outputs == n,
             (Link::Probit, Some(n)) => n >= 2 && n_outputs == n,
             _ => false,

@@ -40,6 +40,22 @@ impl QuadraticForm {
         Self { size, values }
     }
 
+    /// The form and its gradient in phi, (Sigma + Sigma^T) phi.
+    fn with_gradient(&self, phi: &[f64]) -> (f64, Vec<f64>) {
+        let (mut gradient, mut rest) = (vec![0.0; self.size], self.values.as_slice());
+        for j in 0..self.size {
+            let (column, after) = rest.split_at(self.size - j);
+            gradient[j] += 2.0 * column[0] * phi[j];
+            for (i, s) in (j + 1..).zip(&column[1..]) {
+                gradient[i] += s * phi[j];
+                gradient[j] += s * phi[i];
+            }
+            rest = after;
+        }
+        let value = gradient.iter().zip(phi).map(|(g, p)| 0.5 * g * p).sum();
+        (value, gradient)
+    }
+
     /// The form at each row; `work` has at least as many elements as there are rows, or functions.
     fn at_rows(&self, phi: Functions<'_>, work: &mut [f64], out: &mut [f64]) {
         if let (1, None) = (phi.rows, phi.chosen) {
@@ -176,6 +192,20 @@ impl Directions {
         }
     }
 
+    /// The variance and its gradient in phi.
+    fn with_gradient(&self, phi: &[f64]) -> (f64, Vec<f64>) {
+        let (mut value, mut gradient) = (0.0, vec![0.0; phi.len()]);
+        for k in 0..self.n_directions {
+            let own = |j: usize| self.values[j * self.n_directions + k];
+            let along: f64 = phi.iter().enumerate().map(|(j, p)| own(j) * p).sum();
+            value += along * along;
+            for (j, g) in gradient.iter_mut().enumerate() {
+                *g += 2.0 * along * own(j);
+            }
+        }
+        (value, gradient)
+    }
+
     fn at_rows(&self, phi: Functions<'_>, work: &mut [f64], out: &mut [f64]) {
         let (p, work) = (self.n_directions, &mut work[..phi.rows]);
         out.fill(0.0);
@@ -210,6 +240,16 @@ impl WeightCovariance {
             Self::None => 0,
             Self::Shared(_) | Self::Each(_) | Self::Directions(_) => n_outputs,
             Self::Joint(_) => packed(n_outputs, 0),
+        }
+    }
+
+    /// The variance of the linear predictor of output c with these functions, and its gradient in them; 0 for a joint covariance.
+    pub(crate) fn with_gradient(&self, c: usize, phi: &[f64]) -> (f64, Vec<f64>) {
+        match self {
+            Self::None | Self::Joint(_) => (0.0, vec![0.0; phi.len()]),
+            Self::Shared(form) => form.with_gradient(phi),
+            Self::Each(forms) => forms[c].with_gradient(phi),
+            Self::Directions(directions) => directions.with_gradient(phi),
         }
     }
 
@@ -263,6 +303,27 @@ impl Factor {
 
     pub(crate) fn len(&self) -> usize {
         self.size
+    }
+
+    /// Replaces k by `K^-1 k` with `K = L L^T`, and returns `k^T K^-1 k`.
+    pub(crate) fn solve(&self, k: &mut [f64]) -> f64 {
+        let mut explained = 0.0;
+        let mut rest = self.values.as_slice();
+        for j in 0..self.size {
+            let (column, after) = rest.split_at(self.size - j);
+            k[j] *= column[0];
+            explained += k[j] * k[j];
+            axpy(-k[j], &column[1..], &mut k[j + 1..]);
+            rest = after;
+        }
+        let mut end = self.values.len();
+        for j in (0..self.size).rev() {
+            let column = &self.values[end - (self.size - j)..end];
+            let below = column[1..].iter().zip(&k[j + 1..]);
+            k[j] = column[0] * (k[j] - below.map(|(l, y)| l * y).sum::<f64>());
+            end -= self.size - j;
+        }
+        explained
     }
 
     /// `out -= |L^-1 k|^2` at each row, by forward substitution in `k`: element i at row r is `k[i * rows + r]`.
