@@ -51,6 +51,8 @@ class Training:
     n_samples: int
     #: How `weights` were computed from standard deviations of the targets, if these are known.
     noise: KnownNoise | None = None
+    #: Exposures of counts; None: all 1.
+    exposure: FloatArray | None = None
 
     @property
     def counts(self) -> FloatArray | None:
@@ -69,6 +71,7 @@ def check_training(
     y: ArrayLike,
     sample_weight: PerRow,
     y_std: PerRow = None,
+    exposure: PerRow = None,
     *,
     reset: bool = True,
 ) -> Training:
@@ -101,7 +104,20 @@ def check_training(
         if target.ndim == 2:
             raise ValueError("y_std must be None where y has several columns; fit each column with its own")
         known, weights = _known_noise(check_y_std(y_std, n)[rows], weights)
-    return Training(values, target, weights, rows, n, known)
+    exposures = None if exposure is None else _check_exposure(exposure, n)[rows]
+    return Training(values, target, weights, rows, n, known, exposures)
+
+
+def _check_exposure(exposure: ArrayLike, n_samples: int) -> FloatArray:
+    """Check exposures: one per row (or one for all), positive and finite."""
+    with naming("exposure"):
+        exposures = _one_per_row("exposure", exposure, n_samples)
+        if not 1e-100 <= exposures.min() <= exposures.max() <= 1e100:
+            raise ValueError(
+                f"exposure must be positive, from 1e-100 to 1e100, got {exposures.min():g} to "
+                f"{exposures.max():g}; leave rows out by sample_weight=0"
+            )
+        return exposures
 
 
 def check_y_std(y_std: ArrayLike, n_samples: int) -> FloatArray:
@@ -368,6 +384,17 @@ def check_chunk_targets(
         if len(numbers) != n_rows:
             raise ValueError(f"{name} must hold a target for each of {n_rows} rows, got {len(numbers)}")
     return numbers, check_weights(sample_weight, n_rows, may_vanish=True)
+
+
+def check_scored(
+    y: ArrayLike, sample_weight: PerRow, shape: tuple[int, ...]
+) -> tuple[FloatArray, FloatArray | None]:
+    """Check targets and weights of rows whose predictions have this shape."""
+    with naming("y"):
+        target = _check_target(y, labels=False, outputs=len(shape) == 2)
+    if target.shape != shape:
+        raise ValueError(f"y must have the shape of the predictions, {shape}; got {target.shape}")
+    return target, check_weights(sample_weight, shape[0])
 
 
 def check_weights(sample_weight: PerRow, n_samples: int, *, may_vanish: bool = False) -> FloatArray | None:

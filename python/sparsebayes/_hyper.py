@@ -283,11 +283,15 @@ class LearningData:
         )
 
     def standardised(self) -> tuple[FloatArray, float]:
-        """Return the targets that vary, with mean 0 and variance 1, N x C, and the std of the first."""
+        """Return the targets with mean 0 and variance 1, N x C, and the std of the first."""
         centred = [t - np.average(t, weights=self.weights) for t in self.targets]
-        stds = [float(np.sqrt(np.average(t**2, weights=self.weights))) for t in centred]
-        columns = [t / std for t, std in zip(centred, stds, strict=True) if std > 0.0]
-        return np.column_stack(columns), stds[0]
+        stds = self.stds()
+        return np.column_stack([t / std for t, std in zip(centred, stds, strict=True)]), stds[0]
+
+    def stds(self) -> list[float]:
+        """Return the standard deviation of each target."""
+        centred = [t - np.average(t, weights=self.weights) for t in self.targets]
+        return [float(np.sqrt(np.average(t**2, weights=self.weights))) for t in centred]
 
     def at(self, rows: IntArray, centres: IntArray) -> LearningData:
         """Return these rows, with functions about these centres."""
@@ -322,19 +326,25 @@ class Learned:
     least_evidence: float = -np.inf
 
 
-def learn(kernels: list[Kernel], data: LearningData, settings: Settings) -> list[Learned]:
+def learn(
+    kernels: list[Kernel], data: LearningData, settings: Settings, *, proposes: bool = False
+) -> list[Learned]:
     """Return the kernels with learned parameters, and the next best ones; as given if nothing can be learned.
 
-    The work is bounded by numbers of rows, iterations and functions; the result is deterministic.
+    ``proposes``: those that a Gaussian process proposes, uncompared. The work is bounded by numbers of rows,
+    iterations and functions; the result is deterministic.
     """
     _check_learnable(kernels)
-    varies = len(data.targets) > 0 and all(_varies(target) for target in data.targets)
+    with np.errstate(over="ignore", invalid="ignore"):
+        stds = data.stds()
+    varies = len(stds) > 0 and all(0.0 < std < np.inf for std in stds)
     few = len(first_of_equal(data.X)) < 2 * _FOLDS
     if not varies or few or len(data.centres) == 0:
         return [Learned(kernels)]
     # The matrices are too small for several threads of BLAS.
     with blas_workers(settings.n_threads) as pool:
-        return _Learner(kernels, data, settings, pool).run()
+        learner = _Learner(kernels, data, settings, pool)
+        return learner.propose() if proposes else learner.run()
 
 
 #: Rows to fit and rows to predict.
@@ -363,6 +373,10 @@ class _Learner:
     data: LearningData
     settings: Settings
     pool: ThreadPoolExecutor
+
+    def propose(self) -> list[Learned]:
+        """Return the kernels that the Gaussian process proposes."""
+        return [Learned(with_all_log_parameters(self.kernels, self._proposal()))]
 
     def run(self) -> list[Learned]:
         """Propose parameters and compare variants on held-out rows; return the kernels, the best first."""

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.polynomial.hermite import hermgauss
-from scipy.special import expit, gammaln, pdtr
-from sklearn.metrics import d2_tweedie_score
+from scipy.special import betainc, expit, gammainc, gammaln, pdtr, stdtr, xlogy
+from sklearn.metrics import r2_score
 
 from ._checks import check_choice
 from ._types import FloatArray, Link, PerRow
@@ -20,7 +20,7 @@ from ._types import FloatArray, Link, PerRow
 
 @dataclass(frozen=True)
 class Targets:
-    """Numbers with noise of their own: a `SparseBayesRegressor` estimates no noise variance."""
+    """Numbers whose noise is not Gaussian."""
 
     #: A word for them in messages, and the test that they must pass.
     must_be: str
@@ -33,8 +33,10 @@ class Targets:
     distribution: Callable[[FloatArray, FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
     #: A draw for each eta.
     sample: Callable[[FloatArray, np.random.RandomState], FloatArray]
-    #: Fraction of deviance explained, D^2, from targets, predicted means and weights.
+    #: Fraction of deviance explained, D^2, or of variance, R^2, from targets, predicted means and weights.
     score: Callable[[FloatArray, FloatArray, PerRow], float]
+    #: Targets for a given exposure transformed so that their noise is nearly Gaussian with the same variance.
+    stabilised: Callable[[FloatArray, FloatArray], FloatArray] | None = None
 
 
 @dataclass(frozen=True)
@@ -56,65 +58,229 @@ class RowLikelihood:
     skew: Callable[[FloatArray, FloatArray], FloatArray]
     #: Whether ``scheme="variational"`` has a quadratic lower bound of the likelihood.
     has_bound: bool = False
-    #: None for the Gaussian, whose noise variance is estimated, and for class labels.
+    #: None for the Gaussian, and for class labels.
     targets: Targets | None = None
-
-
-def _counts(mean: FloatArray, variance: FloatArray | None) -> Any:
-    """Return the moments of a count whose log mean is Gaussian."""
-    # Far from the data the expected count may overflow.
-    with np.errstate(over="ignore", divide="ignore"):
-        if variance is None:
-            return np.exp(mean)
-        # The variance is exp(log_mean) + (e^v - 1) exp(2 log_mean): terms may overflow, roots not.
-        log_mean = mean + variance / 2
-        dispersion = np.exp(log_mean + np.log(np.expm1(variance)) / 2)
-        return np.exp(mean), np.hypot(np.exp(log_mean / 2), dispersion)
 
 
 _NODES, _WEIGHTS = hermgauss(32)
 _WEIGHTS /= _WEIGHTS.sum()
-
-
-def _rates_of_counts(mean: FloatArray, variance: FloatArray) -> FloatArray:
-    """Return the rates at the quadrature nodes of a Gaussian log mean."""
-    return _exp(mean[..., np.newaxis] + np.sqrt(2.0 * variance)[..., np.newaxis] * _NODES)
-
-
-def _quantile_of_counts(mean: FloatArray, variance: FloatArray, p: float) -> FloatArray:
-    """Return the p-quantile of counts whose log mean is Gaussian: the smallest k with P(count <= k) >= p."""
-    rates = _rates_of_counts(mean, variance)
-    low, high = np.full(mean.shape, -1.0), np.minimum(rates.max(axis=-1) * 4.0 + 40.0, 1e15)
-    while (high - low > 1.0).any():
-        middle = np.floor(0.5 * (low + high))
-        # pdtr is the distribution function of a Poisson variable.
-        enough = pdtr(middle[..., np.newaxis], rates) @ _WEIGHTS >= p
-        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-    return np.asarray(high)
-
-
-def _distribution_of_counts(
-    mean: FloatArray, variance: FloatArray, t: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    rates = _rates_of_counts(mean, variance)
-    below, up_to = (pdtr(k[..., np.newaxis], rates) @ _WEIGHTS for k in (np.ceil(t) - 1.0, np.floor(t)))
-    return np.where(t > 0.0, below, 0.0), up_to
-
-
-def _sample_of_counts(eta: FloatArray, random: np.random.RandomState) -> FloatArray:
-    # Above this rate NumPy draws no counts; their relative error is below 1e-9 there.
-    rates = _exp(eta)
-    return np.asarray(np.where(rates < 1e18, random.poisson(np.minimum(rates, 1e18)), rates))
-
-
-def _d2_of_counts(y: FloatArray, mean: FloatArray, sample_weight: PerRow) -> float:
-    positive = np.clip(mean, np.finfo(np.float64).tiny, None)
-    return float(d2_tweedie_score(y, positive, sample_weight=sample_weight, power=1))
+#: Distribution function of a target given eta, of (t, eta).
+_Distribution = Callable[[FloatArray, FloatArray], FloatArray]
 
 
 def _exp(eta: FloatArray) -> FloatArray:
     with np.errstate(over="ignore"):
         return np.exp(eta)
+
+
+def _log_moments(dispersion: float, *, counts: bool) -> Callable[[FloatArray, FloatArray | None], Any]:
+    """Return the moments of a target of dispersion d whose log mean is Gaussian.
+
+    The variance is exp(m + v/2) for counts, and (e^v - 1 + d e^v) exp(2 m + v).
+    """
+
+    def moments(mean: FloatArray, variance: FloatArray | None) -> Any:
+        # Far from the data the expected target may overflow.
+        with np.errstate(over="ignore", divide="ignore"):
+            if variance is None:
+                return np.exp(mean)
+            # Terms may overflow, roots not.
+            log_mean = mean + variance / 2
+            factor = np.expm1(variance) + (dispersion * np.exp(variance) if dispersion > 0.0 else 0.0)
+            spread = np.exp(log_mean + np.log(factor) / 2)
+            return np.exp(mean), np.hypot(np.exp(log_mean / 2), spread) if counts else spread
+
+    return moments
+
+
+def _mean_distribution(
+    distribution: _Distribution, mean: FloatArray, variance: FloatArray
+) -> Callable[[FloatArray], FloatArray]:
+    """Return the distribution function of targets whose eta is Gaussian, by Gauss-Hermite quadrature."""
+    eta = mean[..., np.newaxis] + np.sqrt(2.0 * variance)[..., np.newaxis] * _NODES
+    return lambda t: np.asarray(distribution(t[..., np.newaxis], eta) @ _WEIGHTS)
+
+
+def _of_counts(distribution: _Distribution) -> dict[str, Any]:
+    """Return quantile and distribution functions of counts."""
+
+    def quantile(mean: FloatArray, variance: FloatArray, p: float) -> FloatArray:
+        """Return the smallest k with P(count <= k) >= p."""
+        up_to = _mean_distribution(distribution, mean, variance)
+        low, high = np.full(mean.shape, -1.0), np.full(mean.shape, 16.0)
+        while (short := (up_to(high) < p) & (high < 1e15)).any():
+            low, high = np.where(short, high, low), np.where(short, 16.0 * high, high)
+        while (high - low > 1.0).any():
+            middle = np.floor(0.5 * (low + high))
+            enough = up_to(middle) >= p
+            low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+        return np.asarray(high)
+
+    def below_and_up_to(
+        mean: FloatArray, variance: FloatArray, t: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        up_to = _mean_distribution(distribution, mean, variance)
+        return np.where(t > 0.0, up_to(np.ceil(t) - 1.0), 0.0), up_to(np.floor(t))
+
+    return {"quantile": quantile, "distribution": below_and_up_to}
+
+
+def _of_continuous(distribution: _Distribution, *, positive: bool, width: float = 1.0) -> dict[str, Any]:
+    """Return quantile and distribution functions of continuous targets.
+
+    ``width``: a length on their scale, or with ``positive`` on the scale of their logarithms.
+    """
+
+    def quantile(mean: FloatArray, variance: FloatArray, p: float) -> FloatArray:
+        up_to = _mean_distribution(distribution, mean, variance)
+        value: Callable[[FloatArray], FloatArray] = _exp if positive else np.asarray
+        step = width + np.sqrt(variance)
+        low, high = mean - step, mean + step
+        for _ in range(60):
+            short, far = up_to(value(high)) < p, up_to(value(low)) >= p
+            if not (short.any() or far.any()):
+                break
+            step = 2.0 * step
+            low, high = np.where(far, mean - step, low), np.where(short, mean + step, high)
+        for _ in range(60):
+            middle = 0.5 * (low + high)
+            enough = up_to(value(middle)) >= p
+            low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+        return np.asarray(value(high))
+
+    def below_and_up_to(
+        mean: FloatArray, variance: FloatArray, t: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        up_to = _mean_distribution(distribution, mean, variance)(t)
+        return up_to, up_to
+
+    return {"quantile": quantile, "distribution": below_and_up_to}
+
+
+def _poisson(rates: FloatArray, random: np.random.RandomState) -> FloatArray:
+    # Above this rate NumPy draws no counts; their relative error is below 1e-9 there.
+    return np.asarray(np.where(rates < 1e18, random.poisson(np.minimum(rates, 1e18)), rates))
+
+
+def _d2(
+    deviance: Callable[[FloatArray, FloatArray], FloatArray],
+) -> Callable[[FloatArray, FloatArray, PerRow], float]:
+    """Return the score 1 - (deviance of predicted means) / (deviance of the mean of y)."""
+
+    def score(y: FloatArray, mean: FloatArray, sample_weight: PerRow) -> float:
+        weights = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight)
+        means = np.clip(mean, 1e-300, 1e300), np.full(y.shape, max(np.average(y, weights=weights), 1e-300))
+        own, null = (float(np.average(deviance(y, m), weights=weights)) for m in means)
+        if null > 0.0:
+            return 1.0 - own / null
+        return 1.0 if own == null else 0.0  # as `r2_score` for constant y
+
+    return score
+
+
+def r2(y: FloatArray, mean: FloatArray, sample_weight: PerRow) -> float:
+    """Return R^2, the mean over outputs, also where squares overflow."""
+    unit = max(float(np.abs(y).max()), float(np.abs(mean).max())) or 1.0
+    return float(r2_score(y / unit, mean / unit, sample_weight=sample_weight))
+
+
+def _negative_binomial(dispersion: float) -> RowLikelihood:
+    """Return that of counts of mean m = exp(eta) and variance m + d m^2; r = 1/d."""
+    r, log_d = 1.0 / dispersion, np.log(dispersion)
+
+    def log_likelihood(eta: FloatArray, t: FloatArray) -> FloatArray:
+        constant = gammaln(t + r) - gammaln(r) - gammaln(t + 1.0) + t * log_d
+        return np.asarray(t * eta - (t + r) * np.logaddexp(0.0, eta + log_d) + constant)
+
+    def curvature(eta: FloatArray, t: FloatArray) -> FloatArray:
+        return np.asarray((t + r) * expit(eta + log_d) * expit(-eta - log_d))
+
+    def deviance(y: FloatArray, mean: FloatArray) -> FloatArray:
+        return np.asarray(2.0 * (xlogy(y, y / mean) - (y + r) * np.log((y + r) / (mean + r))))
+
+    def sample(eta: FloatArray, random: np.random.RandomState) -> FloatArray:
+        return _poisson(_exp(eta) * random.standard_gamma(r, eta.shape) * dispersion, random)
+
+    return RowLikelihood(
+        "negative_binomial",
+        link="log",
+        log_likelihood=log_likelihood,
+        slope=lambda eta, t: t * expit(-eta - log_d) - r * expit(eta + log_d),
+        curvature=curvature,
+        skew=lambda eta, t: curvature(eta, t) * (expit(-eta - log_d) - expit(eta + log_d)),
+        targets=Targets(
+            must_be="not be negative",
+            is_valid=lambda y: bool((y >= 0.0).all()),
+            predict=_log_moments(dispersion, counts=True),
+            # P(count <= k) is a regularised incomplete beta function.
+            **_of_counts(lambda k, eta: betainc(r, np.maximum(k, -1.0) + 1.0, expit(-eta - log_d))),
+            sample=sample,
+            score=_d2(deviance),
+            stabilised=lambda y, exposure: np.log((y + 0.5) / exposure),
+        ),
+    )
+
+
+def _gamma(dispersion: float) -> RowLikelihood:
+    """Return that of positive numbers of mean m = exp(eta) and variance d m^2."""
+    k = 1.0 / dispersion
+    constant = k * np.log(k) - gammaln(k)
+    return RowLikelihood(
+        "gamma",
+        link="log_continuous",
+        log_likelihood=lambda eta, t: constant + (k - 1.0) * np.log(t) - k * (eta + t * _exp(-eta)),
+        slope=lambda eta, t: k * (t * _exp(-eta) - 1.0),
+        curvature=lambda eta, t: k * t * _exp(-eta),
+        skew=lambda eta, t: -k * t * _exp(-eta),
+        targets=Targets(
+            must_be="be positive",
+            is_valid=lambda y: bool((y > 0.0).all()),
+            predict=_log_moments(dispersion, counts=False),
+            **_of_continuous(lambda t, eta: gammainc(k, k * t * _exp(-eta)), positive=True),
+            sample=lambda eta, random: _exp(eta) * random.standard_gamma(k, eta.shape) * dispersion,
+            score=_d2(lambda y, m: 2.0 * (y / m - 1.0 - np.log(y / m))),
+            stabilised=lambda y, exposure: np.log(y / exposure),
+        ),
+    )
+
+
+def _student_t(freedom: float, noise_variance: float) -> RowLikelihood:
+    """Return that of numbers of mean eta with noise of Student's t distribution, which is not log-concave."""
+    scale = float(np.sqrt(noise_variance))
+    constant = gammaln((freedom + 1.0) / 2.0) - gammaln(freedom / 2.0) - np.log(np.pi * freedom) / 2.0
+
+    def log_likelihood(eta: FloatArray, t: FloatArray) -> FloatArray:
+        z = (t - eta) / scale
+        return np.asarray(constant - np.log(scale) - (freedom + 1.0) / 2.0 * np.log1p(z**2 / freedom))
+
+    def slope(eta: FloatArray, t: FloatArray) -> FloatArray:
+        return np.asarray((freedom + 1.0) * (t - eta) / (freedom * noise_variance + (t - eta) ** 2))
+
+    def curvature(eta: FloatArray, t: FloatArray) -> FloatArray:
+        """Return that of the Gaussian with the expected precision, not of the log likelihood."""
+        return np.asarray((freedom + 1.0) / (freedom * noise_variance + (t - eta) ** 2))
+
+    def predict(mean: FloatArray, variance: FloatArray | None) -> Any:
+        if variance is None:
+            return mean
+        return mean, np.sqrt(variance + noise_variance * freedom / (freedom - 2.0))
+
+    return RowLikelihood(
+        "student_t",
+        link="identity",
+        log_likelihood=log_likelihood,
+        slope=slope,
+        curvature=curvature,
+        skew=lambda eta, t: np.zeros_like(eta),
+        targets=Targets(
+            must_be="be numbers",
+            is_valid=lambda y: True,
+            predict=predict,
+            **_of_continuous(lambda t, eta: stdtr(freedom, (t - eta) / scale), positive=False, width=scale),
+            sample=lambda eta, random: eta + scale * random.standard_t(freedom, eta.shape),
+            score=r2,
+        ),
+    )
 
 
 _LIKELIHOODS = (
@@ -149,17 +315,33 @@ _LIKELIHOODS = (
         targets=Targets(
             must_be="not be negative",
             is_valid=lambda y: bool((y >= 0.0).all()),
-            predict=_counts,
-            quantile=_quantile_of_counts,
-            distribution=_distribution_of_counts,
-            sample=_sample_of_counts,
-            score=_d2_of_counts,
+            predict=_log_moments(0.0, counts=True),
+            **_of_counts(lambda k, eta: pdtr(k, _exp(eta))),
+            sample=lambda eta, random: _poisson(_exp(eta), random),
+            score=_d2(lambda y, m: 2.0 * (xlogy(y, y / m) - y + m)),
+            # Anscombe's transform of a count, over the root of its exposure.
+            stabilised=lambda y, exposure: np.sqrt((y + 0.375) / exposure),
         ),
     ),
 )
+#: Likelihoods without a parameter of their own.
 ROW_LIKELIHOODS: Final = {likelihood.name: likelihood for likelihood in _LIKELIHOODS}
-#: Names of the likelihoods of `SparseBayesRegressor`.
-OF_NUMBERS: Final = ("gaussian", *(row.name for row in _LIKELIHOODS if row.targets))
+#: Likelihoods with a dispersion.
+DISPERSED: Final = {"negative_binomial": _negative_binomial, "gamma": _gamma}
+#: Ranges of dispersions and of degrees of freedom. Counts of the least dispersion are nearly Poisson counts;
+#: below 2 degrees of freedom targets have no variance.
+DISPERSIONS: Final = (1e-6, 1e4)
+FREEDOMS: Final = (2.1, 1000.0)
+#: Likelihoods of `RVR` and `SparseBayesRegressor`.
+OF_NUMBERS: Final = ("gaussian", "student_t", "poisson", *DISPERSED)
+
+
+def row_likelihood(name: str, shape: float | None = None, noise_variance: float = 1.0) -> RowLikelihood:
+    """Return a likelihood; ``shape``: its dispersion or degrees of freedom, if it has one."""
+    if name in ROW_LIKELIHOODS:
+        return ROW_LIKELIHOODS[name]
+    shape = 1.0 if shape is None else shape
+    return DISPERSED[name](shape) if name in DISPERSED else _student_t(shape, noise_variance)
 
 
 def check_row_likelihood(value: object) -> str:

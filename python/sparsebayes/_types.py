@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.intp]
-#: A key of `ROW_LIKELIHOODS`, or "multinomial".
+#: The name of a likelihood of rows, or "multinomial".
 Likelihood: TypeAlias = str
 #: How the mean of a target, or class probabilities, follow from the linear predictors.
-Link: TypeAlias = Literal["identity", "log", "logistic", "softmax", "probit"]
+Link: TypeAlias = Literal["identity", "log", "log_continuous", "logistic", "softmax", "probit"]
 Scheme: TypeAlias = Literal["sequential", "mackay", "em", "variational"]
 Search: TypeAlias = Literal["greedy", "exchange"]
 KernelFunction: TypeAlias = Callable[[FloatArray, FloatArray], ArrayLike]
@@ -33,7 +33,7 @@ Unpenalized: TypeAlias = "str | int | Sequence[int] | Sequence[str] | None"
 #: X and y in ``fit``: arrays; chunks of rows; a path or an Arrow data set, with the names of columns.
 Data: TypeAlias = "ArrayLike | Iterable[Any] | Callable[[], Iterable[Any]] | os.PathLike[str] | Any"
 Target: TypeAlias = "ArrayLike | str | None"
-#: ``sample_weight`` and ``y_std`` for rows in memory: a number for each, or one for all.
+#: ``sample_weight``, ``y_std`` and ``exposure`` for rows in memory: a number for each, or one for all.
 PerRow: TypeAlias = "ArrayLike | None"
 #: ``candidates``: a number of training rows, or centres; None: every row.
 Candidates: TypeAlias = "int | ArrayLike | None"
@@ -171,6 +171,14 @@ class Problem(_DenseModel):
     beta: float
     noise: Literal["estimated", "fixed", "floor", "none"]
     likelihood: Likelihood
+    #: Dispersion or degrees of freedom, and whether it was estimated.
+    shape: float | None = None
+    estimates_shape: bool = False
+    #: Added to the linear predictors.
+    offset: FloatArray | None = None
+    #: Of Student's t the expected precision of each row in units of the noise precision, and sample weights.
+    row_weights: FloatArray | None = None
+    counts: FloatArray | None = None
     #: Shape and rate of the Gamma priors.
     alpha_prior: tuple[float, float]
     noise_prior: tuple[float, float]
@@ -180,6 +188,11 @@ class Problem(_DenseModel):
     exchanges: bool = False
     #: Difference between the log evidence and that of the weighted fit, for known noise precisions.
     log_evidence_of_weights: float = 0.0
+
+    @property
+    def is_gaussian(self) -> bool:
+        """Whether the fit is that of a Gaussian likelihood, of weighted rows for Student's t."""
+        return self.likelihood in ("gaussian", "student_t")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -108,6 +108,33 @@ class Predictor:
         mean, std = self._evaluate(self._core.predict_std, X, n_jobs)
         return self._shaped(mean), self._shaped(std)
 
+    def predict_gradient(self, X: ArrayLike, *, n_jobs: int | None = None) -> tuple[FloatArray, FloatArray]:
+        """Return gradients of means and standard deviations in the features, for Bayesian optimisation.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+            As for `predict`.
+        n_jobs : int, optional
+            As for `predict`.
+
+        Returns
+        -------
+        mean, std : ndarray of shape (n, n_features) or (n, n_outputs, n_features)
+            Where a gradient jumps, as at the centre of a Laplacian kernel, it is that of one side.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As for `predict`, and for classes.
+        """
+        if self.classes_ is not None:
+            raise ValueError(f"predict_gradient is for regression; this {self.estimator} predicts classes")
+        found = self._evaluate(self._core.predict_gradient, X, n_jobs)
+        shape = (-1, self.n_features_in_) if self._flat else (len(found[0]), -1, self.n_features_in_)
+        mean, std = (part.reshape(shape) for part in found)
+        return mean, std
+
     def predict_proba(self, X: ArrayLike, *, n_jobs: int | None = None) -> FloatArray:
         """Return class probabilities of shape (n, n_classes), with columns as in ``classes_``."""
         if self.classes_ is None:

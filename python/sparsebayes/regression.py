@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from ._arrays import naming
+from ._arrays import check_scored, naming
 from ._checks import check_choice, check_flag, check_integer, check_prior, check_real, check_settings
 from ._data.basis import basis_of, without_rows
 from ._data.statistics import SufficientStatistics
@@ -25,7 +25,7 @@ from ._estimators.leave_one_out import attribute
 from ._estimators.likelihoods import Numbers, can_have_outputs
 from ._estimators.posterior import joint_moments, moments, problems, samples
 from ._estimators.run import publish, run
-from ._row_likelihoods import OF_NUMBERS, ROW_LIKELIHOODS
+from ._row_likelihoods import DISPERSED, DISPERSIONS, FREEDOMS, OF_NUMBERS, r2
 from ._types import (
     Callback,
     Candidates,
@@ -58,6 +58,9 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
 
     _labels = False
 
+    likelihood: str = "gaussian"
+    dispersion: float | None = None
+    degrees_of_freedom: float | None = None
     noise_variance: float | ArrayLike | None = None
     shared_noise: bool = False
     noise_prior: tuple[float, float] = (0.0, 0.0)
@@ -79,9 +82,17 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = can_have_outputs(self)
+        tags.target_tags.positive_only = self.likelihood not in ("gaussian", "student_t")
         return tags
 
-    def fit(self, X: Data, y: Target = None, sample_weight: Target = None, y_std: PerRow = None) -> Self:
+    def fit(
+        self,
+        X: Data,
+        y: Target = None,
+        sample_weight: Target = None,
+        y_std: PerRow = None,
+        exposure: PerRow = None,
+    ) -> Self:
         """Fit the model by maximising its marginal likelihood.
 
         Parameters
@@ -103,11 +114,14 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
             Known standard deviation of each target, up to a factor: the noise of target n has the variance
             ``noise_variance_ * y_std[n]**2``; ``noise_variance=1.0`` fixes it. Only with rows in memory, y of
             one column and a Gaussian likelihood.
+        exposure : array-like of shape (n_samples,), optional
+            For counts and positive targets: what their means are proportional to, such as the time or the
+            area that counts belong to. Predictions are for an exposure of 1. Only with rows in memory.
 
         {fit_sections}
         """
         with atomic(self):
-            rows = validate(self, X, y, sample_weight, y_std)
+            rows = validate(self, X, y, sample_weight, y_std, exposure)
             dictionaries = build(self, rows)
             dictionary, posteriors = run(self, dictionaries)
             publish(self, dictionary, posteriors)
@@ -156,7 +170,60 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
 
     def _likelihood_of(self, y: NDArray[Any] | None, weights: FloatArray | None) -> Numbers:
         """Return the likelihood of these targets."""
-        return Numbers()
+        name = check_choice("likelihood", self.likelihood, OF_NUMBERS)
+        shapes = {"student_t": "degrees_of_freedom"} | dict.fromkeys(DISPERSED, "dispersion")
+        for own in ("dispersion", "degrees_of_freedom"):
+            if shapes.get(name) != own and (value := getattr(self, own)) is not None:
+                of = [repr(other) for other, shape in shapes.items() if shape == own]
+                raise ValueError(f"{own} is for likelihood={' or '.join(of)}; got {value!r} with {name!r}")
+        if name not in ("gaussian", "student_t"):
+            if self.noise_variance is not None:
+                raise ValueError(
+                    f"noise_variance must be None with likelihood={name!r}, which has its own noise; "
+                    f"got {self.noise_variance}"
+                )
+            if check_prior("noise_prior", self.noise_prior) != (0.0, 0.0):
+                raise ValueError(
+                    f"noise_prior must be (0, 0) with likelihood={name!r}, which has no beta; "
+                    f"got {self.noise_prior!r}"
+                )
+        if name == "student_t" and self.scheme != "sequential":
+            raise ValueError(f"likelihood='student_t' needs scheme='sequential', got {self.scheme!r}")
+        given = getattr(self, shapes[name]) if name in shapes else None
+        if given is None:
+            return Numbers(name)
+        least, most = FREEDOMS if name == "student_t" else DISPERSIONS
+        shape = check_real(shapes[name], given, positive=True)
+        if not least <= shape <= most:
+            raise ValueError(f"{shapes[name]} must be between {least:g} and {most:g}; got {given!r}")
+        return Numbers(name, shape)
+
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> float:
+        """Return R^2; for counts and positive targets the fraction of deviance explained, D^2.
+
+        1 is best; 0 is as good as the mean of y. With several outputs the average over them. Counts with
+        exposures: divide y by the exposure, and give it as ``sample_weight``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weights of the rows.
+
+        Returns
+        -------
+        score : float
+        """
+        check_is_fitted(self)
+        mean = self.predict(X)
+        target, weights = check_scored(y, sample_weight, mean.shape)
+        if (targets := self._likelihood.row(self).targets) is not None:
+            self._likelihood.check(target)
+            return targets.score(target, mean, weights)
+        return r2(target, mean, weights)
 
     _problems = problems
 
@@ -198,9 +265,12 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
         r"""Predict targets, optionally with error bars.
 
         Gaussian likelihood: mean :math:`m = \mu^T \phi(x)` and variance :math:`\beta^{-1} + v` with
-        :math:`v = \phi(x)^T \Sigma \phi(x)` (Tipping 2001, equations 21 and 22). Poisson likelihood: the mean
-        at the mode, :math:`\exp(m)`, and the standard deviation of a count whose log mean is Gaussian with
-        mean m and variance v, the square root of :math:`e^{m + v/2} + (e^v - 1) e^{2m + v}`.
+        :math:`v = \phi(x)^T \Sigma \phi(x)` (Tipping 2001, equations 21 and 22). Student's t:
+        :math:`\beta^{-1} \nu / (\nu - 2) + v`, which exceeds the width of most residuals; `predict_interval`
+        is better. Counts and positive numbers: the mean at the mode, :math:`\exp(m)`, and the standard
+        deviation of a target whose log mean is Gaussian with mean m and variance v, the square root of
+        :math:`e^{m + v/2} + (e^v - 1 + d e^v) e^{2m + v}` with the dispersion d, for ``"gamma"`` without the
+        first term.
 
         Parameters
         ----------
@@ -228,8 +298,8 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
     ) -> tuple[FloatArray, FloatArray]:
         """Return intervals that contain a new target with a given probability.
 
-        They are central intervals of the predictive distribution: a Gaussian, or a Poisson distribution whose
-        log mean is Gaussian.
+        They are central intervals of the predictive distribution, which averages the distribution of a target
+        over the Gaussian posterior of its linear predictor.
 
         Parameters
         ----------
@@ -322,13 +392,17 @@ class RVR(Regression):
     sigma_ : ndarray of shape (n_active, n_active)
         Posterior covariance of the weights.
     beta_, noise_variance_ : float
-        Noise precision and its inverse; after a fit with ``y_std`` in units of ``y_std**2``.
+        Noise precision and its inverse; after a fit with ``y_std`` in units of ``y_std**2``. Only with
+        ``"gaussian"`` and ``"student_t"``.
+    {likelihood_attributes}
     {loo_}
     {fit_attributes}
 
     Notes
     -----
     {learning_notes}
+
+    {likelihood_notes}
 
     Several outputs have their own weights and noise, :math:`w_{jc} \sim N(0, \alpha_j^{-1})`, and share the
     functions and precisions, which maximise the sum of the log evidences. Then ``mu_`` is (n_active,
@@ -388,13 +462,10 @@ class SparseBayesRegressor(Regression):
     r"""Sparse Bayesian regression on any basis: the columns of X are the basis functions.
 
     The model of `RVR` with :math:`\phi_j` the j-th column of X, as in Tipping (2001), section 2: automatic
-    relevance determination over the columns. With ``likelihood="poisson"`` y are counts of mean
-    :math:`\exp(w^T \phi)`, fitted by the Laplace approximation (Tipping & Faul 2003, section 2.2).
+    relevance determination over the columns.
 
     Parameters
     ----------
-    likelihood : {"gaussian", "poisson"}, default="gaussian"
-        Distribution of y given the linear predictor. Parameters of the noise are for ``"gaussian"`` only.
     {column_intercept}
     {noise_parameters}
     {checkpoint}
@@ -405,10 +476,10 @@ class SparseBayesRegressor(Regression):
     active_ : ndarray of shape (n_active,), int
         Functions in the model, ascending: the column of X, and -1 for the bias.
     alpha_, mu_, sigma_, log_marginal_likelihood_, log_marginal_likelihood_path_, n_iter_, status_
-        As for `RVR`. With a Poisson likelihood the log evidence is its Laplace approximation (Tipping 2001),
-        and the fit ends at a fixed point of updates that treat the working weights as constants.
+        As for `RVR`. For counts and positive numbers the log evidence is its Laplace approximation.
     beta_, noise_variance_ : float
-        Noise precision and its inverse; not with a Poisson likelihood.
+        Noise precision and its inverse; only with ``"gaussian"`` and ``"student_t"``.
+    {likelihood_attributes}
     {loo_}
     coef_ : ndarray of shape (n_features,)
         Posterior mean of the weights of all columns, 0 for those not in the model.
@@ -418,8 +489,9 @@ class SparseBayesRegressor(Regression):
 
     Notes
     -----
-    y may have several columns, as for `RVR`, unless the likelihood is Poisson; ``coef_`` then is (n_outputs,
-    n_features).
+    y may have several columns, as for `RVR`; ``coef_`` then is (n_outputs, n_features).
+
+    {likelihood_notes}
 
     Rows need not be in memory together: ``fit`` reads them in chunks, ``partial_fit`` adds them chunk by
     chunk, ``fit_statistics`` takes sums of other processes. `RVR` describes the variational scheme.
@@ -436,15 +508,8 @@ class SparseBayesRegressor(Regression):
     array([ 0.,  0.,  3.,  0.,  0., -1.,  0.,  0.,  0.,  0.])
     """
 
-    likelihood: str = "gaussian"
-
     # After a fit.
     X_offset_: FloatArray = field(init=False)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.positive_only = self.likelihood != "gaussian"
-        return tags
 
     def fit_statistics(self, stats: SufficientStatistics) -> Self:
         """Fit the model to sums over rows: to 1e-8 that of ``fit``, in a time independent of their number.
@@ -465,27 +530,3 @@ class SparseBayesRegressor(Regression):
             basis = basis_of(self, without_rows(stats.n_basis), stored=False)
             publish(self, *run(self, [of_sums(self, basis, stats, settings)]))
         return self
-
-    def _likelihood_of(self, y: NDArray[Any] | None, weights: FloatArray | None) -> Numbers:
-        name = check_choice("likelihood", self.likelihood, OF_NUMBERS)
-        if name != "gaussian" and self.noise_variance is not None:
-            raise ValueError(
-                f"noise_variance must be None with likelihood={name!r}, which has its own noise; "
-                f"got {self.noise_variance}"
-            )
-        if name != "gaussian" and check_prior("noise_prior", self.noise_prior) != (0.0, 0.0):
-            raise ValueError(
-                f"noise_prior must be (0, 0) with likelihood={name!r}, which has no beta; "
-                f"got {self.noise_prior!r}"
-            )
-        return Numbers(name)
-
-    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> float:
-        """Return R^2, or with a Poisson likelihood the fraction of deviance explained, D^2.
-
-        1 is best; 0 is as good as the mean of y. With several outputs the average over them.
-        """
-        targets = ROW_LIKELIHOODS[self.likelihood].targets
-        if targets is None:
-            return float(super().score(X, y, sample_weight))
-        return targets.score(np.asarray(y), self.predict(X), sample_weight)

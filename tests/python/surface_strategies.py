@@ -160,7 +160,12 @@ ARGUMENTS = {
         [None, None, None, "balanced", {}, {0: 2.0, 1: 0.5}, {"a": 1}, {0: 3, 1.0: 2, "b": 1e-3}],
         ["even", 2.0, {7: 2.0}, {0: 0.0}, {0: -1.0, 1: 1.0}, {0: "a"}, {1: np.nan}, [1.0, 2.0]],
     ),
-    "likelihood": (["gaussian", "gaussian", "poisson"], ["bernoulli", "multinomial"]),
+    "likelihood": (
+        ["gaussian", "gaussian", "student_t", "poisson", "negative_binomial", "gamma"],
+        ["bernoulli", "multinomial", None],
+    ),
+    "dispersion": ([None, None, 0.5, 1e-6, 1e4], [0.0, -1.0, 1e5, "one"]),
+    "degrees_of_freedom": ([None, None, 3, 2.1, 1000.0], [2, 1e9, "many"]),
     "convergence": (["conv1", "conv2", "convA", "convN"], ["conv3"]),
     "min_iter_factor": ([1, 0.5, 2.0], [1e300, 1e-300, 1e9]),
     "tau": ([1e-6, 1e-3, 1.0], [1e300, 1e-300, 0]),

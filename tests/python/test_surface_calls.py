@@ -76,6 +76,9 @@ MODELS = {name: _usual(kind) for name, kind in ESTIMATORS.items()} | {
     "a Poisson likelihood": lambda: SparseBayesRegressor(fit_intercept=False, likelihood="poisson").fit(
         BASE, THREE
     ),
+    "counts": lambda: RVR(likelihood="negative_binomial", gamma="scale").fit(BASE, THREE, exposure=0.5),
+    "positive numbers": lambda: RVR(likelihood="gamma", gamma="scale").fit(BASE, 1.0 + THREE),
+    "outliers": lambda: RVR(likelihood="student_t", gamma="scale").fit(BASE, BASE[:, 0]),
     "a pipeline": lambda: make_pipeline(StandardScaler(), RVR(gamma="scale")).fit(BASE, BASE[:, 0]),
     "a model not fitted": RVR,
 }
@@ -196,6 +199,7 @@ def common(tmp_path):
         "t": column(),
         "sample_weight": weights(5),
         "y_std": st.one_of(some(None, 0.5, np.linspace(0.1, 2.0, 5)), weights(5)),
+        "exposure": st.one_of(some(None, 0.5, np.linspace(0.1, 2.0, 5)), weights(5)),
         "n_jobs": some(None, 1, 2, -1),
         "return_std": some(True, False),
         "return_cov": some(True, False),
@@ -410,6 +414,7 @@ PICTURES = {
     "y": training_targets(),
     "sample_weight": weights(N),
     "y_std": st.one_of(st.none(), weights(N)),
+    "exposure": st.one_of(st.none(), weights(N)),
     "exchanges": some(None, True, False),
     "n_sigma": some(2.0, 1),
     "margin": some(0.1, 0),

@@ -101,12 +101,18 @@ class Design:
         likelihood: Likelihood,
         settings: Settings,
         checkpoint: Callable[[], Checkpoint | None] | None = None,
+        **extra: Any,
     ) -> Callable[..., _core.Posterior]:
         """Return the fit of one target as a function of ``callback``.
 
         It is in blocks if there are many functions, and of sums over the rows if these are many.
-        ``checkpoint`` opens the checkpoint of a fit in blocks.
+        ``checkpoint`` opens the checkpoint of a fit in blocks. ``extra``: ``dispersion`` of the likelihood,
+        ``offset`` of each linear predictor, ``first`` model; such a fit needs all rows and functions.
         """
+        if extra:
+            return partial(
+                self.one, target, weights, likelihood=likelihood, **settings.of_one_target(), **extra
+            )
         greedy = settings.scheme == "sequential" and settings.search == "greedy"
         suits_sums = self.n_basis <= _MAX_SUMMED and len(target) >= _MIN_SUMMED_ROWS
         if self.by_sums is not None and suits_sums and greedy and likelihood == "gaussian":

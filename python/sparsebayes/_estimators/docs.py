@@ -51,7 +51,7 @@ optimize_kernel : bool, default=False
 fit_intercept : bool, default=True
     Whether the dictionary includes a constant function, the bias.""",
     "centre_parameters": "{extra_basis}\n{unpenalized}\n{candidates}\n{random_state}\n{checkpoint}",
-    "noise_parameters": "{noise_variance}\n{shared_noise}\n{noise_prior}",
+    "noise_parameters": "{likelihood}\n{noise_variance}\n{shared_noise}\n{noise_prior}",
     "fit_parameters": "{penalize_intercept}\n{complexity}\n{scheme}\n{alpha_prior}\n{memory_limit}\n"
     "{search}\n{tol}\n{run_parameters}",
     "run_parameters": "{max_iter}\n{n_jobs}\n{verbose}\n{callback}",
@@ -125,8 +125,33 @@ coef0 : float, default=0.0
     the number of functions in the dictionary (Chen & Chen 2008). Larger: fewer functions, wider error bars.
     ``"auto"``: 0.5 for kernels, ``"ebic"`` for columns; 0 with ``alpha_prior`` or another scheme than
     ``"sequential"``.""",
+    "likelihood": r"""likelihood : {"gaussian", "student_t", "poisson", "negative_binomial", "gamma"}
+    Distribution of y given the linear predictor eta. ``"gaussian"``, the default; ``"student_t"``: like it,
+    but with outliers; ``"poisson"``: counts of mean exp(eta); ``"negative_binomial"``: counts that vary more;
+    ``"gamma"``: positive numbers of mean exp(eta) whose standard deviation is proportional to it. All but the
+    Gaussian need y of one column. See Notes.
+dispersion : positive float, optional
+    d of ``"negative_binomial"``, whose variance is m + d m^2 at the mean m, or of ``"gamma"``, whose variance
+    is d m^2. None: estimated.
+degrees_of_freedom : float from 2.1 to 1000, optional
+    Of ``"student_t"``. None: estimated; few if there are many outliers.""",
+    "likelihood_attributes": r"""dispersion_ : float
+    With ``"negative_binomial"`` and ``"gamma"`` only.
+degrees_of_freedom_ : float
+    With ``"student_t"`` only, like ``row_weights_``.
+row_weights_ : ndarray of shape (n_samples,)
+    Precision of each row relative to ``beta_``, as expected from its residual: from about 1, for most rows,
+    to nearly 0 for outliers; NaN for rows of weight 0.""",
+    "likelihood_notes": r"""Counts and positive numbers are fitted by the Laplace approximation (Tipping
+& Faul 2003, section 2.2): the fit ends at a fixed point of updates that treat the working weights as
+constants. A dispersion maximises the Laplace evidence. Student's t is a Gaussian whose precision varies from
+row to row; a weighted fit and the distribution of these precisions maximise a lower bound of the log evidence
+in turn (Tipping & Lawrence 2005), which ``log_marginal_likelihood_`` holds. There are several fits then:
+``callback`` receives their steps one after another, ``log_marginal_likelihood_path_`` those of the last.""",
     "noise_variance": r"""noise_variance : positive float or array-like of shape (n_outputs,), optional
-    Variance of the noise, of every output or of each. None: estimated, with the lower bound var(y) / 1e6.""",
+    Variance of the noise, of every output or of each; with ``"student_t"`` the square of its scale. None:
+    estimated, with the lower bound var(y) / 1e6. Only with ``"gaussian"`` and ``"student_t"``, like
+    ``noise_prior``.""",
     "shared_noise": r"""shared_noise : bool, default=False
     Whether all columns of y have one noise level (multiple measurement vectors) instead of one each.""",
     "multi_class": r"""multi_class : {"ovr", "softmax"}, default="ovr"

@@ -47,12 +47,14 @@ from .._data.statistics import SufficientStatistics, check_memory_limit, check_r
 from .._data.unstored import ColumnStatistics
 from .._hyper import LearningData, learn
 from .._progress import ReadReporter
+from .._row_likelihoods import DISPERSED, ROW_LIKELIHOODS
 from .._types import FloatArray, Settings
 from .._types import Likelihood as Name
 from ..kernels._base import all_log_parameters
 from ..kernels._resolve import is_precomputed, measures_inputs
 from ..providers import PyStatistics, RowPart, SummedStatistics, add
 from .likelihoods import Classes, Likelihood, Numbers, check_single, fit_of_outputs
+from .noise_parameters import DispersionFit, StudentFit
 from .posterior import check_multi_class
 from .process import number_of_landmarks
 from .run import Task
@@ -75,11 +77,18 @@ _MAX_KERNELS_TRIED: Final = 3
 #: Rows that ``partial_fit`` of a classifier collects before it expands their likelihood. Measured:
 #: docs/notebook/large-data.md.
 _RECENT_ROWS: Final = 2000
+#: Change of the log of a row weight that ends the fit whose weights kernels are learned with.
+_LEARNING_TOL: Final = 0.01
+#: Degrees of freedom of that fit: estimated ones are large where outliers are fitted. Measured:
+#: docs/notebook/robust.md.
+_LEARNING_FREEDOM: Final = 4.0
 #: With so many rows only the best is tried: each fit takes minutes.
 _MANY_ROWS: Final = 100_000
 
 
-def validate(est: Any, X: Any, y: Any, sample_weight: Any, y_std: Any = None) -> Training | Chunks:
+def validate(
+    est: Any, X: Any, y: Any, sample_weight: Any, y_std: Any = None, exposure: Any = None
+) -> Training | Chunks:
     """Return the rows, checked in memory or to be read in chunks."""
     limit = check_memory_limit(est.memory_limit)
     if (path := getattr(est, "checkpoint", None)) is not None:
@@ -91,7 +100,11 @@ def validate(est: Any, X: Any, y: Any, sample_weight: Any, y_std: Any = None) ->
             )
         _check_chunked(est)
     elif not _is_too_large(est, X, y, limit):
-        return check_training(est, X, y, sample_weight, y_std)
+        return check_training(est, X, y, sample_weight, y_std, exposure)
+    if exposure is not None:
+        raise ValueError(
+            "exposure needs the rows in memory; give arrays, and raise memory_limit if they are large"
+        )
     if y_std is not None:
         raise ValueError(
             "y_std needs the rows in memory; for rows that are read in chunks give weights proportional "
@@ -222,6 +235,11 @@ def _in_memory(est: Any, training: Training, settings: Settings) -> Iterator[Tas
                 f"y_std must be None with likelihood={likelihood.name!r}, which has its own noise"
             )
         settings = settings.with_noise_of(training.noise.variance)
+    if training.exposure is not None and likelihood.has_noise:
+        raise ValueError(
+            f"exposure is for counts and positive targets, likelihood='poisson', 'negative_binomial' or "
+            f"'gamma'; got likelihood={likelihood.name!r}"
+        )
     check_variational(settings, likelihood.name)
     if training.y.ndim == 1:
         check_single(est, settings)
@@ -229,12 +247,23 @@ def _in_memory(est: Any, training: Training, settings: Settings) -> Iterator[Tas
     shifts = [offset, 0.0] if np.any(offset) and not settings.flat_intercept else [offset]
     for shift in shifts:
         rows = replace(training, y=training.y - shift) if np.any(shift) else training
-        for basis, least_evidence in _bases(est, rows, likelihood, settings):
+        learning, of_learning, start = _to_learn_from(est, rows, likelihood, settings)
+        for basis, least_evidence in _bases(est, learning, of_learning, settings):
+            if of_learning is not likelihood and least_evidence is not None:
+                least_evidence = -np.inf  # another likelihood has another evidence
             n_landmarks = number_of_landmarks(est, basis, likelihood, settings, len(training.y))
             design = basis.design(rows, settings.n_threads)
             own = with_unpenalized(est, basis, settings, likelihood)
+            parameters: DispersionFit | StudentFit | None = None
             if training.y.ndim == 2:
                 fits = [fit_of_outputs(est, design, rows, own)]
+            elif isinstance(likelihood, Numbers) and likelihood.name != "gaussian":
+                if likelihood.name == "student_t":
+                    parameters = StudentFit.of(basis, design, rows, likelihood, own, start=start)
+                elif likelihood.name in DISPERSED:
+                    parameters = DispersionFit.of(basis, design, rows, likelihood, own)
+                extra: Any = {} if rows.exposure is None else {"offset": np.log(rows.exposure)}
+                fits = [parameters or design.bind(rows.y, rows.weights, likelihood.name, own, **extra)]
             else:
                 fits = [
                     design.bind(
@@ -248,7 +277,36 @@ def _in_memory(est: Any, training: Training, settings: Settings) -> Iterator[Tas
                 ]
             of_rows = (design.n_basis, summary, training, shift)
             options: Any = {"least_evidence": least_evidence, "n_landmarks": n_landmarks}
+            options["parameters"] = parameters
             yield Task(basis, likelihood, own, fits, *of_rows, **options)
+
+
+def _to_learn_from(
+    est: Any, rows: Training, likelihood: Likelihood, settings: Settings
+) -> tuple[Training, Likelihood, FloatArray | None]:
+    """Return rows that kernels are learned from, their likelihood, and weights of the rows of Student's t.
+
+    Kernels of counts and positive numbers are learned from transformed targets with Gaussian noise; those of
+    Student's t from rows with the weights that a first fit gives them.
+    """
+    if not learns_kernel(est) or isinstance(likelihood, Classes) or likelihood.name == "gaussian":
+        return rows, likelihood, None
+    targets = likelihood.row().targets
+    if targets is not None and targets.stabilised is not None:
+        exposure = np.ones(len(rows.y)) if rows.exposure is None else rows.exposure
+        return replace(rows, y=targets.stabilised(rows.y, exposure), exposure=None), Numbers(), None
+    # Outliers show beside a good fit only, which with outliers needs their weights: of two kernels, the given
+    # one and that of a Gaussian process, the better fit provides them.
+    held = replace(likelihood, shape=likelihood.shape or _LEARNING_FREEDOM)
+    proposed, _ = next(_bases(est, rows, Numbers(), settings, proposes=True))
+    fits = []
+    for basis in (basis_of(est, rows), proposed):
+        own = with_unpenalized(est, basis, settings, likelihood)
+        design = basis.design(rows, settings.n_threads)
+        fit = StudentFit.of(basis, design, rows, held, own, tol=_LEARNING_TOL)
+        fits.append((fit.bound(fit(None)), fit))
+    _, best = max(fits, key=lambda pair: pair[0])
+    return best.weighted(rows), Numbers(), best.row_weights
 
 
 def _of_columns(est: Any, training: Training, settings: Settings) -> list[Task]:
@@ -257,6 +315,10 @@ def _of_columns(est: Any, training: Training, settings: Settings) -> list[Task]:
     likelihood: Likelihood = est._likelihood_of(training.y, training.weights)
     if likelihood.name == "multinomial":
         raise ValueError(f"multi_class must be 'ovr' where {what}; got 'softmax'")
+    if isinstance(likelihood, Numbers) and likelihood.name not in ROW_LIKELIHOODS:
+        raise ValueError(f"likelihood must be 'gaussian' or 'poisson' where {what}; got {likelihood.name!r}")
+    if training.exposure is not None:
+        raise ValueError(f"exposure must be None where {what}; or give X.toarray()")
     if training.noise is not None or training.y.ndim == 2:
         raise ValueError(f"{what}: y must have one column, and y_std be None; or give X.toarray()")
     check_single(est, settings)
@@ -309,7 +371,7 @@ def _offset_of(
     bound at 1e-15 sum(weights) / var(y). If it would come within three decades of that bound, y is
     shifted towards 0 to keep that distance. In the model this changes only the intercept.
     """
-    if likelihood.name != "gaussian":
+    if not likelihood.has_noise:
         return 0.0
     if settings.flat_intercept:
         # Exact, and keeps the digits of y. If numbers overflow the fit refuses y.
@@ -333,9 +395,12 @@ def _offset_of(
 
 
 def _bases(
-    est: Any, training: Training, likelihood: Likelihood, settings: Settings
+    est: Any, training: Training, likelihood: Likelihood, settings: Settings, *, proposes: bool = False
 ) -> Iterator[tuple[Basis, float | None]]:
-    """Yield the basis, or those of learned kernels and the log evidence below which a fit has failed."""
+    """Yield the basis, or those of learned kernels and the log evidence below which a fit has failed.
+
+    ``proposes``: without a comparison of several kernels.
+    """
     basis = basis_of(est, training)
     if not learns_kernel(est):
         yield basis, None
@@ -347,7 +412,7 @@ def _bases(
     # A checkpoint belongs to a single fit, and many rows have decided between the kernels.
     single = getattr(est, "checkpoint", None) is not None or len(training.X) >= _MANY_ROWS
     most = 1 if single else _MAX_KERNELS_TRIED
-    for learned in learn(basis.kernels, data, settings)[:most]:
+    for learned in learn(basis.kernels, data, settings, proposes=proposes)[:most]:
         # Other schemes have other optima.
         least = learned.least_evidence if settings.scheme == "sequential" else -np.inf
         yield replace(basis, kernels=learned.kernels), least
@@ -621,6 +686,10 @@ def of_providers(
     settings = check_settings(est)
     check_single(est, settings)
     check_variational(settings, likelihood.name)
+    if isinstance(likelihood, Numbers) and likelihood.name not in ROW_LIKELIHOODS:
+        raise ValueError(
+            f"likelihood must be 'gaussian' or 'poisson' for a fit to a provider; got {likelihood.name!r}"
+        )
     n_basis = _check(providers, likelihood.name)
     if n_samples is None:
         n_samples = getattr(providers[0], "n_samples", None)

@@ -97,6 +97,8 @@ class LeaveOneOut:
     #: Moments of the linear predictors, (n, n_outputs); of a softmax the cavity's log probabilities.
     m: FloatArray
     v: FloatArray
+    #: The distribution of a target.
+    row: RowLikelihood
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the scores: without targets, and a fifth of the size."""
@@ -123,7 +125,7 @@ class LeaveOneOut:
     def _score(self, share: FloatArray, mean: FloatArray) -> float:
         if isinstance(self.likelihood, Classes):
             return float(share)
-        if (own := ROW_LIKELIHOODS[self.likelihood.name].targets) is not None:
+        if (own := self.row.targets) is not None:
             return own.score(self.t, np.nan_to_num(mean), self.counts)
         constant = np.average(self.t, axis=0, weights=self.counts)
         error, total = (
@@ -133,16 +135,18 @@ class LeaveOneOut:
 
     def _of_numbers(self) -> tuple[FloatArray, NDArray[np.bool_], FloatArray]:
         """Return log density, whether the target is in its interval, and prediction of each row."""
-        m, v, w, row = self.m, self.v, _column(self.counts), ROW_LIKELIHOODS[self.likelihood.name]
+        m, v, w, row = self.m, self.v, _column(self.counts), self.row
         t = self.t.reshape(m.shape)
+        e, b = w * (t - m) / self.noise, w / self.noise
         if row.targets is None:
-            mean, variance, _ = cavity(m, v, w * (t - m) / self.noise, w / self.noise)
+            mean, variance, _ = cavity(m, v, e, b)
             std = np.sqrt(variance + self.noise)
             z = (t - mean) / std
             density, inside = -0.5 * z**2 - np.log(std) - 0.5 * np.log(2.0 * np.pi), np.abs(z) <= _Z95
         else:
-            e = w * row.slope(m, t)
-            mean, variance, rest = cavity(m, v, e, w * row.curvature(m, t))
+            if not self.likelihood.has_noise:
+                e, b = w * row.slope(m, t), w * row.curvature(m, t)
+            mean, variance, rest = cavity(m, v, e, b)
             density = _log_mean_likelihood(row, t, m, v, e, rest)
             below, up_to = row.targets.distribution(mean, variance, t)
             inside, mean = (up_to >= _TAIL) & (below < 1.0 - _TAIL), row.targets.predict(mean, None)
@@ -159,7 +163,7 @@ class LeaveOneOut:
                 b = curvature(np.sqrt(m**2 + v))
                 e = t - 0.5 - b * m
             else:
-                row = ROW_LIKELIHOODS[self.likelihood.name]
+                row = self.row
                 e, b = row.slope(m, t), row.curvature(m, t)
             if at_mode:
                 p = normalised(m)[:, -m.shape[1] :]
@@ -191,8 +195,12 @@ def leave_one_out(
         precisions = _column(training.weights) / _column(counts)
         noise = noise * training.noise.variance / precisions
     m, v = _at_rows(est, basis, X, t, counts, n_threads) if at_rows is None else at_rows
-    rows = slice(None) if X.shape[0] == training.n_samples else training.rows
-    return LeaveOneOut(likelihood, est._variational, rows, training.n_samples, counts, t, noise, m, v)
+    if training.exposure is not None:
+        m = m + np.log(training.exposure)[:, np.newaxis]
+    rows, n = slice(None) if X.shape[0] == training.n_samples else training.rows, training.n_samples
+    # A softmax uses none.
+    row = ROW_LIKELIHOODS["bernoulli"] if classifies else likelihood.row(est)
+    return LeaveOneOut(likelihood, est._variational, rows, n, counts, t, noise, m, v, row)
 
 
 def _at_rows(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from .. import _core
 from .._arrays import check_y_std, learn_classes
 from .._checks import check_flag
 from .._data.design import Design, Layout
-from .._row_likelihoods import ROW_LIKELIHOODS, Targets
+from .._row_likelihoods import ROW_LIKELIHOODS, RowLikelihood, Targets, row_likelihood
 from .._types import FloatArray, IntArray, Link, PerRow, Settings
 from .._types import Likelihood as Name
 from .posterior import check_multi_class, weights_in_order
@@ -26,39 +26,55 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Numbers:
-    """Numbers: with Gaussian noise, of one output or several, or with noise of their own (counts)."""
+    """Numbers: with Gaussian noise, of one output or several, or with another likelihood."""
 
     name: Name = "gaussian"
+    #: Dispersion or degrees of freedom, if the likelihood has one; before a fit None if it is estimated.
+    shape: float | None = None
+
+    @property
+    def has_noise(self) -> bool:
+        """Whether the fits of the core are Gaussian."""
+        return self.name in ("gaussian", "student_t")
 
     @property
     def link(self) -> Link:
         """How the mean follows from the linear predictor."""
-        return ROW_LIKELIHOODS[self.name].link
+        return row_likelihood(self.name).link
 
-    @property
-    def _own(self) -> Targets | None:
-        return ROW_LIKELIHOODS[self.name].targets
+    def row(self, est: Any = None) -> RowLikelihood:
+        """Return the distribution of a target; Student's t needs the noise variance of the estimator."""
+        return row_likelihood(self.name, self.shape, getattr(est, "noise_variance_", 1.0))
+
+    def _own(self, est: Any = None) -> Targets | None:
+        return self.row(est).targets
 
     def targets(self, y: FloatArray) -> list[FloatArray]:
         """Return the target of each fit; all outputs are fitted together."""
-        if (own := self._own) is not None and y.ndim == 2:
+        if self._own() is not None and y.ndim == 2:
             raise ValueError(
                 f"y must have one column with likelihood={self.name!r}, got an array of shape {y.shape}; fit "
                 "each column separately"
             )
-        if own is not None and not own.is_valid(y):
+        self.check(y)
+        return [y]
+
+    def check(self, y: FloatArray) -> None:
+        """Raise ValueError if a target is not in the support of the likelihood."""
+        if (own := self._own()) is not None and not own.is_valid(y):
             raise ValueError(
                 f"y must {own.must_be} with likelihood={self.name!r}; use likelihood='gaussian' for such y"
             )
-        return [y]
 
     def publish(self, est: Any, posteriors: list[Any], layout: Layout) -> None:
         """Publish the posterior; outputs with shared noise have one covariance and one noise level."""
         (posterior,) = posteriors
         publish_one(est, posterior, layout)
-        for name in ("beta_", "noise_variance_"):
-            est.__dict__.pop(name, None)  # left by an earlier fit with another likelihood
-        if self._own is not None:
+        # Left by an earlier fit with another likelihood.
+        shapes = ("dispersion_", "degrees_of_freedom_", "row_weights_", "_rest_of_bound")
+        for name in ("beta_", "noise_variance_", *shapes):
+            est.__dict__.pop(name, None)
+        if not self.has_noise:
             return
         est.beta_ = posterior.beta
         if isinstance(posterior, _core.OutputPosterior):
@@ -83,12 +99,12 @@ class Numbers:
         """
         if est.mu_.ndim == 1:
             mean, variance = mean[:, 0], None if variance is None else variance[:, 0]
-        if self._own is None:
+        if (own := self._own(est)) is None:
             if variance is None:
                 return mean
             return mean, np.sqrt(_noise_of(est, y_std, len(mean)) + variance)
         self._check_no(y_std)
-        moments: FloatArray | tuple[FloatArray, FloatArray] = self._own.predict(mean, variance)
+        moments: FloatArray | tuple[FloatArray, FloatArray] = own.predict(mean, variance)
         return moments
 
     def interval(
@@ -96,19 +112,19 @@ class Numbers:
     ) -> tuple[FloatArray, FloatArray]:
         """Return the central interval of targets, from moments of the linear predictor, (n, n_outputs)."""
         tails = (0.5 - 0.5 * coverage, 0.5 + 0.5 * coverage)
-        if self._own is None:
+        if (own := self._own(est)) is None:
             mean, std = self.predict(est, *moments, y_std)
             low, high = (mean + ndtri(p) * std for p in tails)
             return low, high
         self._check_no(y_std)
-        low, high = (self._own.quantile(moments[0][:, 0], moments[1][:, 0], p) for p in tails)
+        low, high = (own.quantile(moments[0][:, 0], moments[1][:, 0], p) for p in tails)
         return low, high
 
     def covariance(
         self, est: Any, moments: Callable[[], tuple[FloatArray, FloatArray]], y_std: PerRow
     ) -> tuple[FloatArray, FloatArray]:
         """Return mean and joint covariance of targets, given a function for those of linear predictors."""
-        if self._own is not None:
+        if self.name != "gaussian":
             raise ValueError(
                 f"return_cov must be False with likelihood={self.name!r}; sample_y draws targets jointly"
             )
@@ -120,9 +136,9 @@ class Numbers:
 
     def sample(self, est: Any, eta: FloatArray, y_std: PerRow, random: np.random.RandomState) -> FloatArray:
         """Draw a target for each linear predictor, (n, n_outputs, n_samples)."""
-        if self._own is not None:
+        if (own := self._own(est)) is not None:
             self._check_no(y_std)
-            return self._own.sample(eta, random)
+            return own.sample(eta, random)
         noise = np.sqrt(np.asarray(_noise_of(est, y_std, len(eta))))
         # One level for all, for each output, or for each row.
         shape = (-1, 1, 1) if noise.ndim == 1 and est.mu_.ndim == 1 else (1, -1, 1)
@@ -143,6 +159,7 @@ class Classes:
     shares: FloatArray
     #: Whether probabilities are those at the mode of the weights, which all classes have together.
     at_mode: bool = False
+    has_noise: ClassVar[bool] = False
 
     @classmethod
     def of(cls, labels: NDArray[Any], multi_class: object, weights: FloatArray | None) -> Classes:

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from scipy.special import log_softmax, logsumexp, softmax
 from sklearn.utils.validation import check_is_fitted
 
-from .._arrays import check_training, check_X, is_operator, is_unstored
+from .._arrays import KnownNoise, check_training, check_X, is_operator, is_unstored
 from .._checks import check_choice, check_n_jobs, check_predictions, check_prior, check_settings, real_array
 from .._data.basis import output_weights
 from .._data.chunks import located, release
@@ -140,16 +140,23 @@ def _functions(est: Any, rows: FloatArray) -> FloatArray:
 
 
 def problems(
-    est: Any, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None, y_std: PerRow = None
+    est: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    sample_weight: PerRow = None,
+    y_std: PerRow = None,
+    exposure: PerRow = None,
 ) -> Iterator[Problem | OutputsProblem]:
     """Yield each fit of an estimator as arrays, given the training data."""
     check_is_fitted(est)
     if (selection := est.__dict__.get("_selection")) is not None:
         est = copy.copy(est)
         est.__dict__.update(selection)
-    training = check_training(est, X, y, sample_weight, y_std, reset=False)
-    if (est._y_variance is None) != (training.noise is None):
+    if (est._y_variance is None) != (y_std is None):
         raise ValueError(f"y_std must be that of the fit, which had {'none' if y_std is not None else 'one'}")
+    if (row_weights := est.__dict__.get("row_weights_")) is not None:
+        y_std = 1.0 / np.sqrt(np.nan_to_num(row_weights, nan=1.0))
+    training = check_training(est, X, y, sample_weight, y_std, exposure, reset=False)
     # A provider may not know its number of rows.
     if est._n_samples is not None and training.n_samples != est._n_samples:
         raise ValueError(
@@ -199,13 +206,18 @@ def problems(
             beta=getattr(est, "beta_", 1.0) / variance,
             noise=_noise_state(est),
             likelihood=likelihood.name,
+            shape=getattr(likelihood, "shape", None),
+            estimates_shape=_estimates_shape(est),
+            offset=None if training.exposure is None else np.log(training.exposure),
+            counts=training.counts,
+            row_weights=None if row_weights is None else row_weights[training.rows],
             alpha_prior=check_prior("alpha_prior", est.alpha_prior),
             noise_prior=(shape, rate * variance),
             variational=est._variational,
             log_evidence=evidence,
             complexity=complexity,
             exchanges=est.search != "greedy",
-            log_evidence_of_weights=0.0 if noise is None else noise.log_evidence,
+            log_evidence_of_weights=_log_evidence_of(est, noise),
         )
 
 
@@ -238,8 +250,20 @@ def weights_problem(est: Any, X: ArrayLike, y: ArrayLike, sample_weight: PerRow 
     )
 
 
+def _log_evidence_of(est: Any, noise: KnownNoise | None) -> float:
+    """Return what the evidence of a weighted fit lacks."""
+    rest: float = est.__dict__.get("_rest_of_bound", 0.0)
+    return rest + (0.0 if noise is None else noise.log_evidence)
+
+
+def _estimates_shape(est: Any) -> bool:
+    """Tell whether the fit has estimated the dispersion or the degrees of freedom."""
+    given = getattr(est, "degrees_of_freedom" if est._likelihood.name == "student_t" else "dispersion", None)
+    return given is None
+
+
 def _noise_state(est: Any) -> Literal["estimated", "fixed", "floor", "none"]:
-    if est._likelihood.name != "gaussian":
+    if not est._likelihood.has_noise:
         return "none"
     if est.noise_variance is not None:
         return "fixed"

@@ -16,7 +16,8 @@ from .._progress import FitReporter
 from .._types import FloatArray, Settings
 from .growth import growths_of
 from .leave_one_out import leave_one_out
-from .likelihoods import Likelihood
+from .likelihoods import Likelihood, Numbers
+from .noise_parameters import DispersionFit, StudentFit
 from .process import estimate_weights
 from .status import REMEDIES, RowSummary
 
@@ -46,6 +47,8 @@ class Task:
     checkpoint: Checkpoint | None = None
     #: Number of landmarks of the final weights; None: the weights of the selection.
     n_landmarks: int | None = None
+    #: The fit, if it estimates parameters of the likelihood.
+    parameters: DispersionFit | StudentFit | None = None
 
     def succeeded(self, posteriors: list[Any]) -> bool:
         """Tell whether no other task need be tried."""
@@ -65,7 +68,7 @@ def run(est: Any, tasks: Iterable[Task]) -> tuple[Task, list[Any]]:
             est,
             task.basis.layout,
             task.n_basis,
-            has_noise=task.likelihood.name == "gaussian",
+            has_noise=task.likelihood.has_noise,
             n_fits=len(task.fits),
             noise=None if task.training is None else task.training.noise,
             stopped=task.stopped,
@@ -76,6 +79,10 @@ def run(est: Any, tasks: Iterable[Task]) -> tuple[Task, list[Any]]:
                 posterior = fit(callback=step)
                 watch.end(posterior.status, posterior.n_iter, len(posterior.active), posterior.log_evidence)
             posteriors.append(posterior)
+        if task.parameters is not None and task.training is not None:
+            assert isinstance(task.likelihood, Numbers)
+            likelihood, training = task.parameters.found(task.likelihood, task.training)
+            task = replace(task, likelihood=likelihood, training=training)
         if task.succeeded(posteriors):
             return task, posteriors
         if task.settings.flat_intercept or not np.any(task.offset):
@@ -118,6 +125,8 @@ def publish(est: Any, task: Task, posteriors: list[Any]) -> None:
         est._log_evidences = [evidence + noise.log_evidence for evidence in est._log_evidences]
         est.log_marginal_likelihood_path_ = est.log_marginal_likelihood_path_ + noise.log_evidence
         est.log_marginal_likelihood_ += noise.log_evidence
+    if task.parameters is not None and task.training is not None:
+        task.parameters.publish(est, task.training)
     est._loo = None
     if task.training is not None:
         est._loo = leave_one_out(est, basis, task.training, task.settings.n_threads, at_rows)

@@ -219,7 +219,7 @@ def _lacks_intercept(est: Any, y: NDArray[Any] | None) -> bool:
     """Return whether a constant, which the model lacks, would explain most of the targets of a regression."""
     if y is None or getattr(est, "fit_intercept", True) or hasattr(est, "classes_"):
         return False
-    if getattr(est, "likelihood", "gaussian") != "gaussian":
+    if getattr(est, "likelihood", "gaussian") not in ("gaussian", "student_t"):
         return False
     return bool(np.any(np.abs(y.mean(axis=0)) > y.std(axis=0)))
 

@@ -73,7 +73,7 @@ def _lines(est: Any) -> Iterator[tuple[str, str]]:
             covers = ", ".join(
                 f"{100.0 * share:.1f}" for share in np.atleast_1d(loo.loo_coverage)[:_MAX_SHOWN]
             )
-            kind = "R^2" if est._likelihood.name == "gaussian" else "D^2"
+            kind = "R^2" if est._likelihood.has_noise else "D^2"
             yield (
                 "leave-one-out",
                 f"{kind} {loo.score:.4g}, log density {density}, 95 % intervals hold {covers} % of the rows",

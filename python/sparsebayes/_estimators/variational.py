@@ -13,7 +13,7 @@ from numpy.linalg import svd
 from scipy.linalg import solve_triangular
 from scipy.special import gammaln
 
-from .._row_likelihoods import ROW_LIKELIHOODS
+from .._row_likelihoods import row_likelihood
 from .._types import FloatArray, Likelihood, Settings
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def check_variational(settings: Settings, likelihood: Likelihood) -> None:
     needs = None
     if likelihood == "multinomial":
         needs = "multi_class='ovr' for more than two classes, got 'softmax'"
-    elif not ROW_LIKELIHOODS[likelihood].has_bound:
+    elif not row_likelihood(likelihood).has_bound:
         needs = f"likelihood='gaussian', got {likelihood!r}"
     if needs is not None:
         raise ValueError(f"scheme='variational' needs {needs}")

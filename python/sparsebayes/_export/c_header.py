@@ -348,20 +348,23 @@ class Header:
         self._define(templates.JOINT_VARIANCES if joint else templates.VARIANCES, **parts)
 
     def _define_regression(self) -> None:
-        counts = self._model.link == "log"
-        mean = self.fill("$exp(eta[0])") if counts else "eta[0]"
+        link = self._model.link
+        is_log = link in ("log", "log_continuous")
+        mean = self.fill("$exp(eta[0])") if is_log else "eta[0]"
         self._define(templates.MEAN if self._n_outputs == 1 else templates.MEANS, mean=mean)
         if not self._uncertain:
             return
         self._define_variances()
-        if counts:
-            self._define(templates.COUNT_STD)
-            return
-        assert self._model.noise_variance is not None
-        noise = np.broadcast_to(self._model.noise_variance, self._n_outputs)
-        self.real.check("noise variance", noise)
+        given = self._model.noise_variance
+        noise = np.broadcast_to(0.0 if given is None else given, self._n_outputs)
+        self.real.check("dispersion" if is_log else "noise variance", noise)
         names = [self._define_growth(growth) for growth in self._model.growths]
         growths = "".join(f"    {name}(x, v);\n" for name in names)
+        if is_log:
+            counts = templates.COUNT_PART if link == "log" else ""
+            options = {"dispersion": self.real.literal(float(noise[0])), "growths": growths}
+            self._define(templates.LOG_STD, counts=self.fill(counts), **options)
+            return
         self._define(templates.STD, noise=self._table("noise", noise).name, growths=growths)
 
     def _define_classification(self, classes: NDArray[Any]) -> None:

@@ -173,20 +173,23 @@ $growths    for (size_t c = 0; c < $outputs; c++)
 }
 """
 
-#: sqrt(a^2 + b^2) with a^2 = exp(eta + v/2) and b^2 = (e^v - 1) exp(2 eta + v) = (1 - e^-v) exp(2 eta + 2 v);
-#: a and b may be finite where their squares overflow.
-COUNT_STD = """\
-/* Writes mean and standard deviation of the count. */
+#: sqrt(a^2 + b^2) with, for counts, a^2 = exp(eta + v/2), and b^2 = (e^v - 1 + d e^v) exp(2 eta + v) = (1 -
+#: e^-v + d) exp(2 eta + 2 v); a and b may be finite where their squares overflow.
+LOG_STD = """\
+/* Writes mean and standard deviation of the target. */
 static inline void ${NAME}_predict_std(const $REAL *x, $REAL *mean, $REAL *sd)
 {
-    $REAL phi[$functions], v[1], eta[1];
+    $REAL phi[$functions], v[1], eta[1], part;
     ${NAME}_eta_(x, phi, eta);
     ${NAME}_variances_(phi, v);
-    mean[0] = $exp(eta[0]);
-    sd[0] = $exp(eta[0] / 2.0$f + v[0] / 4.0$f);
-    if (v[0] > 0.0$f)
-        sd[0] = $hypot(sd[0], $exp(eta[0] + v[0]) * $sqrt(-$expm1(-v[0])));
-}
+$growths    mean[0] = $exp(eta[0]);
+    part = $dispersion - $expm1(-v[0]);
+    sd[0] = part > 0.0$f ? $exp(eta[0] + v[0]) * $sqrt(part) : 0.0$f;
+$counts}
+"""
+
+COUNT_PART = """\
+    sd[0] = $hypot(sd[0], $exp(eta[0] / 2.0$f + v[0] / 4.0$f));
 """
 
 #: The scores are eta, unless ``$moderation`` divides them by a function of their variances.

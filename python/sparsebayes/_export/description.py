@@ -90,7 +90,9 @@ class ServedModel:
     Links, for the linear predictors eta of a row and their variances v, 0 without covariances:
 
     * ``"identity"``: the mean is eta, its variance noise_variance + v.
-    * ``"log"``: a count; the mean is exp(eta), its variance exp(eta + v/2) + (e^v - 1) exp(2 eta + v).
+    * ``"log"``: a count; the mean is exp(eta), its variance exp(eta + v/2) + (e^v - 1 + d e^v) exp(2 eta +
+      v), d = noise_variance the dispersion.
+    * ``"log_continuous"``: a positive number; without the first term of that variance.
     * ``"logistic"``: z = eta / sqrt(1 + pi v / 8). One output: the two classes have the
       probabilities sigma(-z), sigma(z); several: the softmax of z.
     * ``"softmax"``: p_c proportional to 1 / sum_d exp(-k_cd (eta_c - eta_d)), k_cd = (1 + pi v_cd / 8)^(-1/2)
@@ -115,7 +117,7 @@ class ServedModel:
     link: Link
     uncertainty: Uncertainty = "none"
     covariances: list[FloatArray] = field(default_factory=list)
-    #: One variance for all outputs, or one for each; None without noise.
+    #: One variance for all outputs, or one for each, or with a log link the dispersion; None without.
     noise_variance: FloatArray | None = None
     #: Number of nodes of the probit's quadrature; None: chosen from the number of classes.
     n_quadrature: int | None = None
@@ -182,9 +184,11 @@ def _describe_posterior(est: Any) -> ServedModel:
     elif est.sigma_.ndim == 3:
         covariances = [sigma[np.ix_(at, at)] for sigma, at in zip(est.sigma_, used, strict=True)]
         uncertainty = "each"
-    noise = getattr(est, "noise_variance_", None)
-    if noise is not None:
-        noise = noise * (1.0 if est._y_variance is None else est._y_variance)  # the variance of a typical row
+    noise = getattr(est, "noise_variance_", getattr(est, "dispersion_", None))
+    if (freedom := getattr(est, "degrees_of_freedom_", None)) is not None:
+        noise = noise * freedom / (freedom - 2.0)  # the variance of Student's t
+    elif noise is not None and est._y_variance is not None:
+        noise = noise * est._y_variance  # the variance of a typical row
     return ServedModel(
         **_common(est),
         flat=est.mu_.ndim == 1,

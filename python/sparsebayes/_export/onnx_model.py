@@ -140,13 +140,14 @@ def _regression(graph: Graph, model: ServedModel) -> tuple[Value, Value]:
     """Return mean and standard deviation, each (n, n_outputs)."""
     basis = Basis(graph, model.blocks)
     eta, v = _predictors(basis, model), _variances(basis, model)
-    if model.link == "log":
-        return np.exp(eta), _std_of_counts(eta, v)
-    assert model.noise_variance is not None
-    noise = np.broadcast_to(model.noise_variance, len(model.outputs))
     for growth in model.growths:
         added = _growth(graph, growth, model.n_features)
         v = added if v is None else v + added
+    if model.link in ("log", "log_continuous"):
+        dispersion = 0.0 if model.noise_variance is None else float(model.noise_variance[0])
+        return np.exp(eta), _std_of_log(eta, v, dispersion, counts=model.link == "log")
+    assert model.noise_variance is not None
+    noise = np.broadcast_to(model.noise_variance, len(model.outputs))
     return eta, graph.repeat_rows(np.sqrt(noise)) if v is None else np.sqrt(v + noise)
 
 
@@ -160,14 +161,22 @@ def _growth(graph: Graph, growth: Growth, n_features: int) -> Value:
     return cast(Value, np.maximum(rest, 0.0) * growth.scale[np.newaxis])
 
 
-def _std_of_counts(eta: Value, v: Value | None) -> Value:
-    """Return sqrt(exp(eta + v/2) + (e^v - 1) exp(2 eta + v)), with the factor exp(eta / 2) taken out."""
+def _std_of_log(eta: Value, v: Value | None, dispersion: float, *, counts: bool) -> Value:
+    """Return sqrt(exp(eta + v/2) + (e^v - 1 + d e^v) exp(2 eta + v)), with the factor exp(eta / 2) taken out.
+
+    Without the first term unless the targets are counts.
+    """
     root: Value = np.exp(0.5 * eta)
     if v is None:
-        return root
-    expm1_v = np.tanh(0.5 * v) * (np.exp(v) + 1.0)  # e^v - 1 without cancellation
+        if not counts:
+            return cast(Value, float(np.sqrt(dispersion)) * np.exp(eta))
+        return root if dispersion == 0.0 else cast(Value, root * np.sqrt(dispersion * np.exp(eta) + 1.0))
+    factor = np.tanh(0.5 * v) * (np.exp(v) + 1.0)  # e^v - 1 without cancellation
+    if dispersion > 0.0:
+        factor = factor + dispersion * np.exp(v)
     # In logarithms, as 0 times infinity is not 0.
-    return cast(Value, root * np.sqrt(np.exp(0.5 * v) + np.exp(np.log(expm1_v) + eta + v)))
+    own = np.exp(np.log(factor) + eta + v)
+    return cast(Value, root * np.sqrt(np.exp(0.5 * v) + own if counts else own))
 
 
 def _classification(graph: Graph, model: ServedModel) -> tuple[Value, Value]:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import gammaln
 
 from .._arrays import last_step
 from .._estimators.posterior import weights_problem
 from .._estimators.variational import bounded, constants, per_function
-from .._row_likelihoods import ROW_LIKELIHOODS
+from .._row_likelihoods import DISPERSIONS, FREEDOMS, row_likelihood
 from .._types import FloatArray, IntArray, OutputsProblem, PerRow, Problem
 from ._dense import (
     DenseFit,
@@ -72,6 +73,11 @@ class Certificate:
         its best precision, with the noise and all other precisions fixed. None if it was not computed: with
         ``search="greedy"``, unless ``exchanges=True``. With a Gaussian likelihood it is below 1e-3 after
         ``search="exchange"``; with others the fit may have rejected an exchange once its mode was found.
+    parameter_residual : float
+        How far parameters of the likelihood are from their optimum. A dispersion: size of the slope of the
+        log evidence per row in its log, at the precisions of the model. Student's t: the same for the degrees
+        of freedom and the bound, and the largest change of the log of a row weight that one more update would
+        make. 0 for other likelihoods; without the slope if the parameter was given or is at a bound.
     """
 
     max_log_alpha_change: float
@@ -82,6 +88,7 @@ class Certificate:
     n_active: int
     n_basis: int
     max_gain_exchange: float | None = None
+    parameter_residual: float = 0.0
 
 
 def certificate(
@@ -91,6 +98,7 @@ def certificate(
     sample_weight: PerRow = None,
     *,
     y_std: PerRow = None,
+    exposure: PerRow = None,
     exchanges: bool | None = None,
 ) -> Certificate:
     r"""Certify that a fitted model is a maximum of the marginal likelihood.
@@ -110,6 +118,8 @@ def certificate(
         The weights of the fit.
     y_std : array-like of shape (n_samples,), optional
         The standard deviations of the targets, if the fit had them.
+    exposure : array-like of shape (n_samples,), optional
+        The exposures, if the fit had them.
     exchanges : bool, optional
         Whether to compute the gains of all exchanges of one basis function for another, with K M^2 more
         operations; None: if ``est`` has ``search="exchange"``. Not available for several outputs, `MRVM1` and
@@ -155,10 +165,17 @@ def certificate(
     est, X = last_step(est, X)
     if not hasattr(est, "_problems"):
         raise TypeError(f"est must be a fitted estimator of this package, got {est!r}")
-    known = {} if y_std is None else {"y_std": y_std}
-    if known and not hasattr(est, "_y_variance"):
-        raise ValueError(f"y_std must be None: a fit of {type(est).__name__} has none")
-    fits = [_certify(problem, exchanges) for problem in est._problems(X, y, sample_weight, **known)]
+    given = {"y_std": y_std, "exposure": exposure}
+    known = {name: value for name, value in given.items() if value is not None}
+    if known and not hasattr(est, "loo_coverage_"):
+        raise ValueError(f"{next(iter(known))} must be None: a fit of {type(est).__name__} has none")
+    problems = list(est._problems(X, y, sample_weight, **known))
+    try:
+        fits = [_certify(problem, exchanges) for problem in problems]
+    except np.linalg.LinAlgError as error:
+        raise ValueError(
+            f"X and y must be the training data; with these no mode was found: {error}"
+        ) from None
     gains = [fit.max_gain_exchange for fit in fits if fit.max_gain_exchange is not None]
     errors = [fit.max_mean_error for fit in fits]
     if est.__dict__.get("_selection") is not None:
@@ -172,6 +189,7 @@ def certificate(
         n_active=len(est.alpha_),
         n_basis=fits[0].n_basis,
         max_gain_exchange=max(gains, default=None),
+        parameter_residual=max(fit.parameter_residual for fit in fits),
     )
 
 
@@ -191,7 +209,7 @@ def _certify(problem: Problem | OutputsProblem, exchanges: bool | None) -> Certi
         own = [fit.sparsities() for fit in (fits[:1] if problem.shared_noise else fits)]
         own = own * len(fits) if problem.shared_noise else own
     else:
-        prior, is_gaussian = problem.alpha_prior, problem.likelihood == "gaussian"
+        prior, is_gaussian = problem.alpha_prior, problem.is_gaussian
         fits = [_fit(problem, Phi, problem.target[used], w, active, alpha, flat)]
         own = [fits[0].sparsities()]
         if (problem.exchanges if exchanges is None else exchanges) and not problem.variational:
@@ -224,6 +242,7 @@ def _certify(problem: Problem | OutputsProblem, exchanges: bool | None) -> Certi
         n_active=len(alpha),
         n_basis=Phi.shape[1],
         max_gain_exchange=gain_exchange,
+        parameter_residual=_parameter_residual(problem) if isinstance(problem, Problem) else 0.0,
     )
 
 
@@ -236,7 +255,7 @@ def _fit(
     alpha: FloatArray,
     flat: IntArray,
 ) -> DenseFit:
-    if problem.likelihood == "gaussian":
+    if problem.is_gaussian:
         return fit_regression(Phi, active, alpha, t, w, problem.beta, problem.noise_prior, flat)
     if problem.variational:
         root, *parts, pull, log_evidence = bounded(Phi[:, active] / np.sqrt(alpha), t, w)
@@ -252,7 +271,59 @@ def _fit(
         )
     if problem.likelihood == "multinomial":
         return fit_laplace(Softmax(Phi, t.astype(np.intp), w), active, alpha, flat)
-    return fit_laplace(OnePredictor(Phi, t, w, ROW_LIKELIHOODS[problem.likelihood]), active, alpha, flat)
+    return fit_laplace(_predictor(problem, problem.shape), active, alpha, flat)
+
+
+def _predictor(problem: Problem, shape: float | None) -> OnePredictor:
+    """Return the rows of positive weight, with this dispersion."""
+    used = slice(None) if problem.weights is None else problem.weights > 0.0
+    w = np.ones(len(problem.Phi)) if problem.weights is None else problem.weights[used]
+    offset = 0.0 if problem.offset is None else problem.offset[used]
+    row = row_likelihood(problem.likelihood, shape)
+    return OnePredictor(problem.Phi[used], problem.target[used], w, row, offset)
+
+
+def _parameter_residual(problem: Problem) -> float:
+    """Return how far a dispersion, or row weights and degrees of freedom, are from the best."""
+    if problem.shape is None:
+        return 0.0
+    x, h = float(np.log(problem.shape)), 1e-4
+    if problem.likelihood != "student_t":
+        proper = problem.alpha > 0.0
+        functions = (problem.active[proper], problem.alpha[proper], problem.active[~proper])
+        fits = [fit_laplace(_predictor(problem, float(np.exp(x + d))), *functions) for d in (-h, h)]
+        traces = [float(np.sum(fit.singular**2 / (1.0 + fit.singular**2))) for fit in fits]
+        low, high = (
+            fit.log_evidence - problem.complexity * trace for fit, trace in zip(fits, traces, strict=True)
+        )
+        n_rows = len(problem.target) if problem.weights is None else float(problem.weights.sum())
+        return _slope(problem, (high - low) / (2.0 * h * n_rows), DISPERSIONS)
+    assert problem.row_weights is not None
+    assert problem.weights is not None
+    c = np.ones(len(problem.weights)) if problem.counts is None else problem.counts
+    Phi, nu = problem.Phi[:, problem.active], problem.shape
+    H = problem.beta * (Phi.T * problem.weights) @ Phi + np.diag(problem.alpha)
+    sigma = np.linalg.inv(H)
+    mu = problem.beta * sigma @ (Phi.T @ (problem.weights * problem.target))
+    beta = float(np.mean(problem.beta * problem.weights / (c * problem.row_weights)))
+    squares = beta * ((problem.target - Phi @ mu) ** 2 + np.sum((Phi @ sigma) * Phi, axis=1))
+    changes = np.abs(np.log((nu + 1.0) / (nu + squares) / problem.row_weights))
+
+    def bound(x: float) -> float:
+        nu = np.exp(x)
+        constant = gammaln((nu + 1.0) / 2.0) - gammaln(nu / 2.0) - np.log(nu) / 2.0
+        return float(np.average(constant - (nu + 1.0) / 2.0 * np.log1p(squares / nu), weights=c))
+
+    slope = (bound(x + h) - bound(x - h)) / (2.0 * h)
+    return max(float(changes.max()), _slope(problem, slope, FREEDOMS))
+
+
+def _slope(problem: Problem, slope: float, limits: tuple[float, float]) -> float:
+    """Return the size of the slope in an estimated parameter that it can follow."""
+    assert problem.shape is not None
+    low, high = (problem.shape <= limits[0] * (1.0 + 1e-9), problem.shape >= limits[1] * (1.0 - 1e-9))
+    is_held = not problem.estimates_shape or (low and slope < 0.0) or (high and slope > 0.0)
+    return 0.0 if is_held else abs(slope)
 
 
 def _log_beta_residual(problem: Problem | OutputsProblem, fits: list[DenseFit]) -> float:

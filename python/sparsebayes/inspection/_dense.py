@@ -155,10 +155,11 @@ class OnePredictor:
     t: FloatArray
     w: FloatArray
     likelihood: RowLikelihood
+    offset: FloatArray | float = 0.0
 
     def predictors(self, active: IntArray, weights: FloatArray) -> FloatArray:
         """Return the linear predictors eta."""
-        return np.asarray(self.Phi[:, active] @ weights)
+        return np.asarray(self.Phi[:, active] @ weights + self.offset)
 
     def log_likelihood(self, eta: FloatArray) -> float:
         """Return the log likelihood of all rows."""

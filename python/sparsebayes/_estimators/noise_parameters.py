@@ -1,0 +1,323 @@
+r"""Fits of likelihoods with a parameter of their own: a dispersion, or the degrees of freedom of Student's t.
+
+Both alternate between the core's fit for given parameters, which continues from the model before, and the
+parameters for a given model, until these no longer change.
+
+* A dispersion d (negative binomial, Gamma) maximises the Laplace evidence, with the precisions as they are
+  and the mode at its optimum for each d.
+* Student's t is a Gaussian whose precision in row n is beta lambda_n, lambda_n ~ Gamma(nu / 2, nu / 2). With
+  q(w, lambda) = q(w) q(lambda) the bound of the evidence is maximised in turn by a weighted Gaussian fit and
+  by q(lambda_n) = Gamma((nu + 1) / 2, (nu + beta E[(t_n - eta_n)^2]) / 2) (Tipping & Lawrence 2005). With
+  ``complexity="none"`` it never falls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.optimize import minimize_scalar
+from scipy.special import gammaln, psi
+
+from .._arrays import KnownNoise, Training
+from .._data.basis import Basis
+from .._data.design import Design
+from .._row_likelihoods import DISPERSIONS, FREEDOMS, row_likelihood
+from .._types import FloatArray, Settings
+from .likelihoods import Numbers
+
+#: Change of the log of a parameter, or of a row weight, that ends a fit, and most alternations of each fit.
+_TOL: Final = 1e-6
+_MAX_ROUNDS: Final = 50
+_MAX_WEIGHTINGS: Final = 200
+#: Change of the log of a row weight above which the next fit is a new one. Measured:
+#: docs/notebook/robust.md.
+_LARGE_CHANGE: Final = 0.5
+#: Difference of log dispersions for derivatives.
+_DIFFERENCE: Final = 1e-4
+#: Newton steps to a mode, and halvings of one step.
+_MAX_STEPS: Final = 100
+_MAX_HALVINGS: Final = 40
+
+#: The core's fit, of functions, precisions and noise precision of a first model or None, and a callback.
+First = tuple[list[int], list[float], float]
+
+
+def _counts(rows: Training, settings: Settings, n_basis: int) -> tuple[FloatArray, Settings]:
+    """Return the sample weights, and settings with the weight of the prior on complexity for them.
+
+    Weights of the core's fits need not count rows.
+    """
+    counts = np.ones(len(rows.y)) if rows.weights is None else rows.weights
+    complexity = settings.complexity_for(float(counts.sum()), n_basis)
+    return counts, replace(settings, complexity=complexity)
+
+
+def _functions(basis: Basis, rows: Training, settings: Settings) -> Callable[[Any], FloatArray]:
+    """Return a function from numbers of columns to their values at the rows."""
+
+    def values(active: Any) -> FloatArray:
+        names = basis.layout.names(active.astype(np.intp))
+        return basis.functions(names, rows.X, settings.n_threads, basis.columns)
+
+    return values
+
+
+def _report(est: Any, converged: bool) -> None:
+    """Change the status of a fit whose parameters have not converged."""
+    if est.status_ == "converged" and not converged:
+        est.status_ = "stalled"
+
+
+def _as_first(posterior: Any) -> First:
+    return posterior.active.tolist(), posterior.alpha.tolist(), float(posterior.beta)
+
+
+@dataclass
+class DispersionFit:
+    """The fit of a likelihood with a dispersion, given or estimated."""
+
+    name: str
+    #: None: estimated.
+    given: float | None
+    #: Fits the model of a dispersion.
+    fit: Callable[[float, First | None, Any], Any]
+    #: Values of active functions at the rows.
+    functions: Callable[[Any], FloatArray]
+    target: FloatArray
+    weights: FloatArray
+    #: Logs of the exposures.
+    offset: FloatArray
+    #: Weight of the prior on complexity.
+    complexity: float
+    dispersion: float = field(default=np.nan, init=False)
+    converged: bool = field(default=False, init=False)
+
+    @classmethod
+    def of(
+        cls, basis: Basis, design: Design, rows: Training, likelihood: Numbers, settings: Settings
+    ) -> DispersionFit:
+        """Return the fit of these rows."""
+        counts, settings = _counts(rows, settings, design.n_basis)
+        offset = np.zeros(len(rows.y)) if rows.exposure is None else np.log(rows.exposure)
+
+        def fit(dispersion: float, first: First | None, callback: Any) -> Any:
+            extra: dict[str, Any] = {"dispersion": dispersion, "offset": offset, "first": first}
+            return design.bind(rows.y, rows.weights, likelihood.name, settings, **extra)(callback=callback)
+
+        functions = _functions(basis, rows, settings)
+        data = (rows.y, counts, offset, float(settings.complexity))
+        return cls(likelihood.name, likelihood.shape, fit, functions, *data)
+
+    def found(self, likelihood: Numbers, training: Training) -> tuple[Numbers, Training]:
+        """Return the likelihood with the dispersion of the fit, and the rows."""
+        return replace(likelihood, shape=self.dispersion), training
+
+    def publish(self, est: Any, training: Training) -> None:
+        """Publish ``dispersion_``."""
+        est.dispersion_ = self.dispersion
+        _report(est, self.converged)
+
+    def __call__(self, callback: Any) -> Any:
+        """Return the posterior at the best dispersion."""
+        first: First | None = None
+        x, before = float(np.log(self._start() if self.given is None else self.given)), None
+        low, high = np.log(DISPERSIONS).tolist()
+        for _ in range(_MAX_ROUNDS):
+            self.dispersion = float(np.exp(x))
+            posterior = self.fit(self.dispersion, first, callback)
+            self.converged = self.given is not None
+            if self.converged or posterior.status in ("stopped", "max_iter"):
+                break
+            slope, curvature = self._slope(posterior, x)
+            if before is not None and before[0] != x:
+                # Of the evidence at its optimal precisions, which change with the dispersion.
+                curvature = (slope - before[1]) / (x - before[0])
+            step = -slope / curvature if curvature < 0.0 else np.sign(slope)
+            # A maximum is between a dispersion where the evidence rises and a larger one where it falls.
+            low, high = (max(low, x), high) if slope > 0.0 else (low, min(high, x))
+            there = x + np.clip(step, -1.0, 1.0)
+            if not low <= there <= high:
+                there = np.clip(there, low, high) if before is None else 0.5 * (low + high)
+            self.converged = not abs(there - x) > _TOL
+            if self.converged:
+                break
+            x, before = float(there), (x, slope)
+            first = _as_first(posterior)
+        return posterior
+
+    def _start(self) -> float:
+        """Return half of the dispersion that targets would have with one mean."""
+        rates = self.target * np.exp(-self.offset)
+        mean = float(np.average(rates, weights=self.weights))
+        variance = float(np.average((rates - mean) ** 2, weights=self.weights))
+        return float(np.clip(0.5 * variance / max(mean, 1e-100) ** 2, 1e-2, 1e2))
+
+    def _slope(self, posterior: Any, x: float) -> tuple[float, float]:
+        """Return the first two derivatives of the Laplace evidence of a model in the log dispersion."""
+        Phi, alpha, h = self.functions(posterior.active), posterior.alpha, _DIFFERENCE
+        with np.errstate(over="ignore", invalid="ignore"):
+            low, here, high = (
+                self._evidence(float(np.exp(x + d)), Phi, alpha, posterior.mu) for d in (-h, 0.0, h)
+            )
+        slope, curvature = (high - low) / (2.0 * h), (high - 2.0 * here + low) / h**2
+        return (slope, curvature) if np.isfinite([slope, curvature]).all() else (0.0, -1.0)
+
+    def _evidence(self, dispersion: float, Phi: FloatArray, alpha: FloatArray, mu: FloatArray) -> float:
+        """Return the Laplace evidence less the prior on complexity, up to a constant; -inf without a mode."""
+        row, t, w = row_likelihood(self.name, dispersion), self.target, self.weights
+
+        def height(mu: FloatArray) -> tuple[float, FloatArray]:
+            eta = Phi @ mu + self.offset
+            return float(w @ row.log_likelihood(eta, t) - 0.5 * (alpha @ mu**2)), eta
+
+        value, eta = height(mu)
+        for _ in range(_MAX_STEPS):
+            slope = Phi.T @ (w * row.slope(eta, t)) - alpha * mu
+            H = (Phi.T * (w * row.curvature(eta, t))) @ Phi + np.diag(alpha)
+            try:
+                factor = cho_factor(H)
+            except (LinAlgError, ValueError):
+                return -np.inf
+            step = cho_solve(factor, slope)
+            rise = float(slope @ step)
+            if not rise > 1e-13 * (1.0 + abs(value)):
+                break
+            for _ in range(_MAX_HALVINGS):
+                higher, eta_there = height(mu + step)
+                if higher >= value:
+                    break
+                step = 0.5 * step
+            else:
+                break
+            mu, value, eta = mu + step, higher, eta_there
+        proper = alpha > 0.0
+        evidence = value + 0.5 * float(np.log(alpha[proper]).sum()) - float(np.log(np.diag(factor[0])).sum())
+        if self.complexity > 0.0:
+            variances = np.diag(cho_solve(factor, np.eye(len(alpha))))
+            evidence -= self.complexity * float(np.sum(1.0 - (alpha * variances)[proper]))
+        return evidence
+
+
+@dataclass
+class StudentFit:
+    """The fit of Student's t: of weighted rows, whose weights depend on the residuals."""
+
+    #: Degrees of freedom; None: estimated.
+    given: float | None
+    #: Fits a Gaussian model of rows with these weights.
+    fit: Callable[[FloatArray, First | None, Any], Any]
+    functions: Callable[[Any], FloatArray]
+    target: FloatArray
+    #: Sample weights, which count rows.
+    counts: FloatArray
+    tol: float = _TOL
+    #: Row weights to begin with.
+    start: FloatArray | None = None
+    freedom: float = field(default=np.nan, init=False)
+    #: E[lambda] of each row.
+    row_weights: FloatArray = field(init=False)
+    #: The bound minus the log evidence of a Gaussian fit with the precisions beta E[lambda].
+    rest_of_bound: float = field(default=0.0, init=False)
+    converged: bool = field(default=False, init=False)
+
+    @classmethod
+    def of(
+        cls,
+        basis: Basis,
+        design: Design,
+        rows: Training,
+        likelihood: Numbers,
+        settings: Settings,
+        **options: Any,
+    ) -> StudentFit:
+        """Return the fit of these rows."""
+        counts, settings = _counts(rows, settings, design.n_basis)
+
+        def fit(weights: FloatArray, first: First | None, callback: Any) -> Any:
+            extra: dict[str, Any] = {} if first is None else {"first": first}
+            return design.bind(rows.y, weights, "gaussian", settings, **extra)(callback=callback)
+
+        return cls(likelihood.shape, fit, _functions(basis, rows, settings), rows.y, counts, **options)
+
+    def found(self, likelihood: Numbers, training: Training) -> tuple[Numbers, Training]:
+        """Return the likelihood with the degrees of freedom of the fit, and the rows with its weights."""
+        return replace(likelihood, shape=self.freedom), self.weighted(training)
+
+    def publish(self, est: Any, training: Training) -> None:
+        """Publish ``degrees_of_freedom_`` and ``row_weights_``, NaN in rows of weight 0."""
+        est.degrees_of_freedom_, est._rest_of_bound = self.freedom, self.rest_of_bound
+        est.row_weights_ = np.full(training.n_samples, np.nan)
+        est.row_weights_[training.rows] = self.row_weights
+        est._y_variance = None  # the weights are not standard deviations of the user
+        _report(est, self.converged)
+
+    def __call__(self, callback: Any) -> Any:
+        """Return the posterior of the weighted fit at the best weights."""
+        c = self.counts
+        self.freedom = 4.0 if self.given is None else self.given
+        self.row_weights = np.ones(len(c)) if self.start is None else self.start
+        first: First | None = None
+        for number in range(_MAX_WEIGHTINGS):
+            unit = self._unit()
+            posterior = self.fit(c * self.row_weights / unit, first, callback)
+            if posterior.status in ("stopped", "max_iter"):
+                break
+            Phi, beta = self.functions(posterior.active), posterior.beta / unit
+            squares = (self.target - Phi @ posterior.mu) ** 2
+            squares += np.maximum(np.sum((Phi @ posterior.sigma) * Phi, axis=1), 0.0)
+            if self.given is None and first is not None:
+                self.freedom = self._best_freedom(beta * squares)
+            row_weights = (self.freedom + 1.0) / (self.freedom + beta * squares)
+            change = np.abs(np.log(row_weights / self.row_weights)).max()
+            self.converged = first is not None and not change > self.tol
+            if self.converged or number == _MAX_WEIGHTINGS - 1:
+                break
+            self.row_weights = row_weights
+            # A model of other weights may be far from the best one, and so may all that follow from it.
+            first = None if change > _LARGE_CHANGE else _as_first(posterior)
+        self.rest_of_bound = self._rest_of_bound()
+        return posterior
+
+    def bound(self, posterior: Any) -> float:
+        """Return the bound of the log evidence, given the posterior of the last fit."""
+        evidence, weights = float(posterior.log_evidence), self.row_weights / self._unit()
+        return evidence + 0.5 * float(self.counts @ np.log(weights)) + self.rest_of_bound
+
+    def _unit(self) -> float:
+        """Return the mean row weight: core fits have weights that sum to the number of rows."""
+        return float(np.average(self.row_weights, weights=self.counts))
+
+    def weighted(self, training: Training) -> Training:
+        """Return the rows with the weights of the last fit, as if their standard deviations were known."""
+        unit = self._unit()
+        weights = self.row_weights / unit
+        log_evidence = 0.5 * float(self.counts @ np.log(weights)) + self.rest_of_bound
+        return replace(
+            training,
+            weights=self.counts * weights,
+            noise=KnownNoise(training.weights, 1.0 / unit, log_evidence),
+        )
+
+    def _best_freedom(self, scaled: FloatArray) -> float:
+        """Return the degrees of freedom that maximise the bound, q(lambda) being at its optimum for each."""
+
+        def negative(x: float) -> float:
+            nu = np.exp(x)
+            constant = gammaln((nu + 1.0) / 2.0) - gammaln(nu / 2.0) - 0.5 * np.log(nu)
+            return -float(self.counts @ (constant - 0.5 * (nu + 1.0) * np.log1p(scaled / nu)))
+
+        bounds = tuple(np.log(FREEDOMS))
+        found = minimize_scalar(negative, bounds=bounds, method="bounded", options={"xatol": 1e-10})
+        return float(np.exp(min((found.x, *bounds), key=negative)))
+
+    def _rest_of_bound(self) -> float:
+        """Return sum_n c_n [(E[ln lambda_n] - ln E[lambda_n]) / 2 - KL(q(lambda_n) || p(lambda_n))]."""
+        shape, prior = 0.5 * (self.freedom + 1.0), 0.5 * self.freedom
+        rate = shape / self.row_weights
+        divergence = (shape - prior) * psi(shape) - gammaln(shape) + gammaln(prior)
+        divergence += prior * np.log(rate / prior) + shape * (prior - rate) / rate
+        return float(self.counts @ (0.5 * (psi(shape) - np.log(shape)) - divergence))

@@ -1,0 +1,323 @@
+"""Counts, positive numbers and outliers: likelihoods with exposures, dispersions and degrees of freedom."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy import stats
+from scipy.integrate import quad
+from scipy.optimize import minimize_scalar
+from scipy.special import gammaln, psi
+
+from exports import TOLERANCE, same_regression
+from problems import assert_certified
+from sparsebayes import RVR, SparseBayesRegressor
+from sparsebayes._estimators.noise_parameters import StudentFit
+from sparsebayes._row_likelihoods import row_likelihood
+
+RNG = np.random.default_rng(0)
+N = 300
+X = RNG.uniform(-3.0, 3.0, (N, 2))
+F = np.sin(X[:, 0]) + 0.5 * X[:, 1]
+EXPOSURE = RNG.uniform(0.2, 5.0, N)
+COUNTS = RNG.integers(0, 3, N)
+Y = {
+    "poisson": RNG.poisson(EXPOSURE * np.exp(F)).astype(float),
+    "negative_binomial": RNG.poisson(EXPOSURE * np.exp(F) * RNG.gamma(2.0, 0.5, N)).astype(float),
+    "gamma": EXPOSURE * np.exp(F) * RNG.gamma(4.0, 0.25, N),
+    "student_t": F + 0.1 * RNG.standard_t(3.0, N),
+}
+Y["student_t"][:20] += RNG.normal(0.0, 5.0, 20)
+LOG = ["poisson", "negative_binomial", "gamma"]
+AT = RNG.uniform(-3.0, 3.0, (7, 2))
+
+#: The distribution of a target of SciPy, given eta, dispersion or degrees of freedom, and scale.
+SCIPY = {
+    "poisson": lambda eta, shape, scale: stats.poisson(np.exp(eta)),
+    "negative_binomial": lambda eta, d, scale: stats.nbinom(1.0 / d, 1.0 / (1.0 + d * np.exp(eta))),
+    "gamma": lambda eta, d, scale: stats.gamma(1.0 / d, scale=d * np.exp(eta)),
+    "student_t": lambda eta, nu, scale: stats.t(nu, eta, scale),
+}
+
+
+def shape_of(model):
+    return getattr(model, "dispersion_", getattr(model, "degrees_of_freedom_", None))
+
+
+def known(name):
+    return {} if name == "student_t" else {"exposure": EXPOSURE}
+
+
+# --- fits -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weights", [None, COUNTS], ids=["rows", "weights"])
+@pytest.mark.parametrize("complexity", ["auto", "none"])
+@pytest.mark.parametrize("kind", ["ard", 0.1, "columns"])
+@pytest.mark.parametrize("name", Y)
+def test_a_fit_is_certified(name, kind, complexity, weights):
+    est = SparseBayesRegressor() if kind == "columns" else RVR(gamma=kind)
+    est.set_params(likelihood=name, complexity=complexity)
+    model = est.fit(X, Y[name], sample_weight=weights, **known(name))
+    found = assert_certified(model, X, Y[name], sample_weight=weights, **known(name))
+    assert found.parameter_residual <= 1e-5
+    assert found.max_mean_error <= 1e-6
+
+
+@pytest.mark.parametrize("name", ["negative_binomial", "gamma"])
+def test_the_dispersion_maximises_the_evidence(name):
+    model = SparseBayesRegressor(likelihood=name, complexity="none").fit(X, Y[name], **known(name))
+
+    def negative(x):
+        other = SparseBayesRegressor(likelihood=name, complexity="none", dispersion=np.exp(x))
+        return -other.fit(X, Y[name], **known(name)).log_marginal_likelihood_
+
+    x = np.log(model.dispersion_)
+    best = minimize_scalar(negative, bounds=(x - 1.0, x + 1.0), method="bounded", options={"xatol": 1e-5})
+    # The fixed point is close to the maximum, which it would be if working weights were constant.
+    assert abs(best.x - x) < 0.01
+    assert -best.fun - model.log_marginal_likelihood_ < 1e-3
+
+
+@pytest.mark.parametrize(("name", "d"), [("negative_binomial", 0.5), ("gamma", 0.25)])
+def test_dispersions_are_found(name, d):
+    found = [
+        RVR(likelihood=name).fit(X, Y[name], **known(name)).dispersion_,
+        SparseBayesRegressor(likelihood=name).fit(np.c_[X, np.sin(X)], Y[name], **known(name)).dispersion_,
+    ]
+    assert_allclose(found, d, rtol=0.3)
+
+
+def test_counts_of_little_dispersion_are_poisson_counts():
+    y = Y["poisson"]
+    poisson = RVR(likelihood="poisson", gamma=0.1).fit(X, y)
+    other = RVR(likelihood="negative_binomial", gamma=0.1, dispersion=1e-6).fit(X, y)
+    assert (other.active_ == poisson.active_).all()
+    assert_allclose(other.mu_, poisson.mu_, rtol=1e-4)
+    assert_allclose(other.log_marginal_likelihood_, poisson.log_marginal_likelihood_, atol=1e-2)
+
+
+@pytest.mark.parametrize("name", LOG)
+def test_equal_exposures_change_the_intercept_only(name):
+    fits = [
+        RVR(likelihood=name, gamma=0.1).fit(X, Y[name], exposure=exposure) for exposure in (None, 1.0, 20.0)
+    ]
+    assert_allclose(fits[0].predict(AT), fits[1].predict(AT))
+    assert_allclose(fits[0].predict(AT), 20.0 * fits[2].predict(AT), rtol=1e-5)
+    assert_allclose(fits[0].loo_, fits[2].loo_, rtol=1e-4)
+
+
+def test_exposures_of_poisson_counts_are_weights_of_rates():
+    counts = RVR(likelihood="poisson", gamma=0.1).fit(X, Y["poisson"], exposure=EXPOSURE)
+    rates = RVR(likelihood="poisson", gamma=0.1)
+    rates.fit(X, Y["poisson"] / EXPOSURE, sample_weight=EXPOSURE)
+    assert_allclose(counts.predict(AT), rates.predict(AT), rtol=1e-5)
+    assert counts.score(X, Y["poisson"] / EXPOSURE, EXPOSURE) > 0.5
+
+
+@pytest.mark.parametrize("name", Y)
+def test_whole_weights_count_rows(name):
+    twice = RVR(likelihood=name, gamma=0.1, candidates=X[:20]).fit(X, Y[name], sample_weight=np.full(N, 2.0))
+    rows, y = np.r_[X, X], np.r_[Y[name], Y[name]]
+    repeated = RVR(likelihood=name, gamma=0.1, candidates=X[:20]).fit(rows, y)
+    assert_allclose(twice.predict(AT), repeated.predict(AT), rtol=1e-5)
+    assert_allclose(twice.log_marginal_likelihood_, repeated.log_marginal_likelihood_, rtol=1e-7)
+    if shape_of(twice) is not None:
+        assert_allclose(shape_of(twice), shape_of(repeated), rtol=1e-4)
+
+
+# --- Student's t ----------------------------------------------------------------------------------------
+
+
+def test_outliers_have_little_weight_and_hardly_change_the_model():
+    model = RVR(likelihood="student_t").fit(X, Y["student_t"])
+    far = np.abs(Y["student_t"] - F) > 1.0
+    assert far.sum() > 10
+    assert model.row_weights_[far].max() < 0.2 < np.median(model.row_weights_)
+    error, gaussian = (
+        np.sqrt(np.mean((one.predict(X) - F) ** 2)) for one in (model, RVR().fit(X, Y["student_t"]))
+    )
+    assert error < 0.1 < gaussian
+
+
+def test_the_bound_is_that_of_the_mixture_and_never_falls(monkeypatch):
+    """Its value by NumPy after each weighted fit: E[ln p(t, w, lambda)] - E[ln q(w)] - E[ln q(lambda)]."""
+    bounds = []
+
+    def bound_of(fit, posterior):
+        c, nu, lam = fit.counts, fit.freedom, fit.row_weights
+        Phi, beta = fit.functions(posterior.active), posterior.beta / np.average(lam, weights=c)
+        proper = posterior.alpha > 0.0
+        alpha, n_flat = posterior.alpha[proper], np.count_nonzero(~proper)
+        mu, sigma = posterior.mu, posterior.sigma
+        squares = (fit.target - Phi @ mu) ** 2 + np.sum((Phi @ sigma) * Phi, axis=1)
+        a = 0.5 * (nu + 1.0)
+        log_lam = psi(a) - np.log(a / lam)
+        p = 0.5 * nu
+        log_likelihood = 0.5 * (np.log(beta / (2.0 * np.pi)) + log_lam - beta * lam * squares)
+        log_prior = p * np.log(p) - gammaln(p) + (p - 1.0) * log_lam - p * lam
+        entropy = a - np.log(a / lam) + gammaln(a) + (1.0 - a) * psi(a)
+        moments = mu[proper] ** 2 + np.diag(sigma)[proper]
+        of_weights = 0.5 * (np.log(alpha).sum() - alpha @ moments + np.linalg.slogdet(sigma)[1])
+        # The intercept has a flat prior: its density in the evidence is that of a column of unit length.
+        of_weights += 0.5 * (len(mu) + n_flat * np.log(2.0 * np.pi * N))
+        return float(c @ (log_likelihood + log_prior + entropy)) + of_weights
+
+    def call(fit, callback):
+        before = fit.fit
+
+        def watched(weights, first, callback):
+            posterior = before(weights, first, callback)
+            if first is not None:
+                bounds.append(bound_of(fit, posterior))
+            return posterior
+
+        fit.fit = watched
+        try:
+            return original(fit, callback)
+        finally:
+            fit.fit = before
+
+    original = StudentFit.__call__
+    monkeypatch.setattr(StudentFit, "__call__", call)
+    model = SparseBayesRegressor(likelihood="student_t", complexity="none").fit(X, Y["student_t"])
+    rises = np.diff(bounds)
+    assert len(rises) > 5
+    assert rises.min() > -1e-7
+    assert_allclose(model.log_marginal_likelihood_, bounds[-1], atol=1e-4)
+
+
+def test_many_degrees_of_freedom_are_a_gaussian():
+    y = F + 0.1 * RNG.normal(size=N)
+    gaussian, student = RVR(gamma=0.1).fit(X, y), RVR(gamma=0.1, likelihood="student_t").fit(X, y)
+    assert student.degrees_of_freedom_ > 20.0
+    assert_allclose(student.predict(AT), gaussian.predict(AT), atol=0.02)
+    assert_allclose(student.loo_.mean(), gaussian.loo_.mean(), atol=0.02)
+
+
+# --- predictions ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", Y)
+def test_targets_have_the_distribution_of_scipy(name):
+    shape = {"negative_binomial": 0.5, "gamma": 0.25, "student_t": 3.0}.get(name)
+    row = row_likelihood(name, shape, 0.09)
+    eta = np.array([-1.0, 0.5, 2.0])
+    own = SCIPY[name](eta, shape, 0.3)
+    t = own.ppf([0.2, 0.6, 0.9])
+    log_p = own.logpdf(t) if name in ("gamma", "student_t") else own.logpmf(t)
+    assert_allclose(row.log_likelihood(eta, t), log_p, rtol=1e-10)
+    v = np.array([0.0, 0.05, 0.1])
+    nodes, weights = np.polynomial.hermite_e.hermegauss(60)
+    weights = weights / weights.sum()
+    parts = SCIPY[name](eta[:, np.newaxis] + np.sqrt(v)[:, np.newaxis] * nodes, shape, 0.3)
+    mean = parts.mean() @ weights
+    variance = (parts.var() + parts.mean() ** 2) @ weights - mean**2
+    assert_allclose(row.targets.predict(eta, v)[1], np.sqrt(variance), rtol=1e-6)
+    below, up_to = row.targets.distribution(eta, v, t)
+    assert_allclose(up_to, parts.cdf(t[:, np.newaxis]) @ weights, atol=1e-5)
+    assert (below <= up_to + 1e-15).all()
+    for p in (0.025, 0.5, 0.99):
+        quantile = row.targets.quantile(eta, v, p)
+        assert (parts.cdf(quantile[:, np.newaxis]) @ weights >= p - 1e-5).all()
+        less = quantile - 1.0 if name in LOG[:2] else quantile * (1.0 - 1e-4) - 1e-4
+        assert (parts.cdf(less[:, np.newaxis]) @ weights < p + 1e-5).all()
+    draws = row.targets.sample(np.tile(eta, (20_000, 1)), np.random.RandomState(0))
+    assert_allclose(draws.mean(axis=0), own.mean(), rtol=0.05, atol=0.02)
+
+
+@pytest.mark.parametrize("name", Y)
+def test_leave_one_out_densities_are_integrals_over_the_cavity(name):
+    model = RVR(likelihood=name, gamma=0.1).fit(X, Y[name])
+    scale = np.sqrt(getattr(model, "noise_variance_", 1.0))
+    phi = model._basis.functions(model.active_, X, 1)
+    m, v = phi @ model.mu_, np.sum((phi @ model.sigma_) * phi, axis=1)
+    row = row_likelihood(name, shape_of(model))
+    for n in range(20, 30):
+        if name == "student_t":
+            b = model.row_weights_[n] * model.beta_
+            e = b * (Y[name][n] - m[n])
+        else:
+            e, b = (part(m[n], Y[name][n]) for part in (row.slope, row.curvature))
+        rest = 1.0 - b * v[n]
+        centre, std = m[n] - e * v[n] / rest, np.sqrt(v[n] / rest)
+
+        def density(eta, n=n, centre=centre, std=std):
+            own = SCIPY[name](eta, shape_of(model), scale)
+            p = own.pdf(Y[name][n]) if name in ("gamma", "student_t") else own.pmf(Y[name][n])
+            return p * stats.norm.pdf(eta, centre, std)
+
+        total = quad(density, centre - 9.0 * std, centre + 9.0 * std, limit=200)[0]
+        assert_allclose(model.loo_[n], np.log(total), rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", Y)
+def test_intervals_cover_new_targets(name):
+    rng = np.random.default_rng(1)
+    rows = rng.uniform(-3.0, 3.0, (2000, 2))
+    f = np.sin(rows[:, 0]) + 0.5 * rows[:, 1]
+    y = {
+        "poisson": rng.poisson(np.exp(f)),
+        "negative_binomial": rng.poisson(np.exp(f) * rng.gamma(2.0, 0.5, 2000)),
+        "gamma": np.exp(f) * rng.gamma(4.0, 0.25, 2000),
+        "student_t": f + 0.1 * rng.standard_t(3.0, 2000),
+    }[name]
+    model = RVR(likelihood=name).fit(rows[:400], y[:400])
+    low, high = model.predict_interval(rows[400:])
+    covered = np.mean((y[400:] >= low) & (y[400:] <= high))
+    assert 0.92 < covered < (0.999 if name in LOG[:2] else 0.98)
+    assert 0.9 < model.loo_coverage_ <= 1.0
+    draws = model.sample_y(rows[400:500], 500)
+    assert_allclose(np.median(draws), np.median(model.predict(rows[400:500])), rtol=0.2, atol=0.5)
+
+
+@pytest.mark.parametrize("export", TOLERANCE)
+@pytest.mark.parametrize("name", Y)
+def test_served_models_predict_the_same(name, export, tmp_path):
+    for std in ("full", "plain"):
+        model = RVR(likelihood=name, gamma=0.1, std=std).fit(X, Y[name])
+        # The growth cancels in single precision.
+        tolerance = 1e-2 if std == "full" and export.endswith(("float", "float32")) else None
+        same_regression(model, AT, export, tmp_path, *([] if tolerance is None else [tolerance]))
+
+
+# --- arguments ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "given", "message"),
+    [
+        (
+            {"likelihood": "poisson", "dispersion": 1.0},
+            {},
+            "dispersion is for likelihood='negative_binomial'",
+        ),
+        ({"degrees_of_freedom": 3.0}, {}, "degrees_of_freedom is for likelihood='student_t'"),
+        ({"likelihood": "gamma", "dispersion": 0.0}, {}, "dispersion"),
+        ({"likelihood": "student_t", "degrees_of_freedom": 1.0}, {}, "between 2.1 and 1000"),
+        ({"likelihood": "student_t", "scheme": "em"}, {}, "scheme='sequential'"),
+        ({"likelihood": "gamma", "noise_variance": 1.0}, {}, "noise_variance must be None"),
+        ({}, {"exposure": EXPOSURE}, "exposure is for counts"),
+        ({"likelihood": "poisson"}, {"exposure": -EXPOSURE}, "exposure must be positive"),
+        ({"likelihood": "poisson"}, {"exposure": EXPOSURE[1:]}, "exposure must have the shape"),
+        ({"likelihood": "student_t"}, {"y_std": EXPOSURE}, "y_std must be None"),
+    ],
+)
+def test_what_does_not_fit_is_refused(settings, given, message):
+    with pytest.raises(ValueError, match=message):
+        RVR(gamma=0.1, **settings).fit(X, Y["poisson"], **given)
+
+
+@pytest.mark.parametrize(("name", "y"), [("negative_binomial", -1.0), ("gamma", 0.0), ("gamma", -1.0)])
+def test_targets_outside_the_support_are_refused(name, y):
+    with pytest.raises(ValueError, match=f"y must .* with likelihood='{name}'"):
+        RVR(likelihood=name).fit(X, np.full(N, y))
+
+
+def test_a_second_fit_forgets_the_first():
+    model = RVR(gamma=0.1, likelihood="student_t").fit(X, Y["student_t"])
+    model.set_params(likelihood="gamma").fit(X, Y["gamma"])
+    gone = ("row_weights_", "degrees_of_freedom_", "noise_variance_", "beta_")
+    assert not any(hasattr(model, name) for name in gone)
+    model.set_params(likelihood="gaussian").fit(X, Y["gamma"])
+    assert not hasattr(model, "dispersion_")
+    assert_certified(model, X, Y["gamma"])
