@@ -98,12 +98,11 @@ def test_counts_of_little_dispersion_are_poisson_counts():
 
 @pytest.mark.parametrize("name", LOG)
 def test_equal_exposures_change_the_intercept_only(name):
-    fits = [
-        RVR(likelihood=name, gamma=0.1).fit(X, Y[name], exposure=exposure) for exposure in (None, 1.0, 20.0)
-    ]
-    assert_allclose(fits[0].predict(AT), fits[1].predict(AT))
-    assert_allclose(fits[0].predict(AT), 20.0 * fits[2].predict(AT), rtol=1e-5)
-    assert_allclose(fits[0].loo_, fits[2].loo_, rtol=1e-4)
+    plain = RVR(likelihood=name, gamma=0.1).fit(X, Y[name])
+    for exposure in (1.0, 20.0, 1e6):
+        model = RVR(likelihood=name, gamma=0.1).fit(X, Y[name], exposure=exposure)
+        assert_allclose(model.predict(AT), plain.predict(AT) / exposure, rtol=1e-5)
+        assert_allclose(model.loo_, plain.loo_, rtol=1e-4)
 
 
 def test_exposures_of_poisson_counts_are_weights_of_rates():

@@ -141,7 +141,7 @@ degrees_of_freedom_ : float
     With ``"student_t"`` only, like ``row_weights_``.
 row_weights_ : ndarray of shape (n_samples,)
     Precision of each row relative to ``beta_``, as expected from its residual: from about 1, for most rows,
-    to nearly 0 for outliers; NaN for rows of weight 0.""",
+    to nearly 0 for outliers; 0 for rows of weight 0.""",
     "likelihood_notes": r"""Counts and positive numbers are fitted by the Laplace approximation (Tipping
 & Faul 2003, section 2.2): the fit ends at a fixed point of updates that treat the working weights as
 constants. A dispersion maximises the Laplace evidence. Student's t is a Gaussian whose precision varies from

@@ -150,11 +150,15 @@ class DispersionFit:
         return posterior
 
     def _start(self) -> float:
-        """Return half of the dispersion that targets would have with one mean."""
-        rates = self.target * np.exp(-self.offset)
+        """Return a tenth of the dispersion that targets would have with one mean.
+
+        A larger one would explain what functions are to explain.
+        """
+        log_rates = np.log(np.maximum(self.target, 1e-300)) - self.offset
+        rates = np.exp(np.clip(log_rates - log_rates.max(), -300.0, 0.0))
         mean = float(np.average(rates, weights=self.weights))
         variance = float(np.average((rates - mean) ** 2, weights=self.weights))
-        return float(np.clip(0.5 * variance / max(mean, 1e-100) ** 2, 1e-2, 1e2))
+        return float(np.clip(0.1 * variance / mean**2, 1e-3, 1e2))
 
     def _slope(self, posterior: Any, x: float) -> tuple[float, float]:
         """Return the first two derivatives of the Laplace evidence of a model in the log dispersion."""
@@ -248,9 +252,9 @@ class StudentFit:
         return replace(likelihood, shape=self.freedom), self.weighted(training)
 
     def publish(self, est: Any, training: Training) -> None:
-        """Publish ``degrees_of_freedom_`` and ``row_weights_``, NaN in rows of weight 0."""
+        """Publish ``degrees_of_freedom_`` and ``row_weights_``."""
         est.degrees_of_freedom_, est._rest_of_bound = self.freedom, self.rest_of_bound
-        est.row_weights_ = np.full(training.n_samples, np.nan)
+        est.row_weights_ = np.zeros(training.n_samples)
         est.row_weights_[training.rows] = self.row_weights
         est._y_variance = None  # the weights are not standard deviations of the user
         _report(est, self.converged)

@@ -155,7 +155,7 @@ def problems(
     if (est._y_variance is None) != (y_std is None):
         raise ValueError(f"y_std must be that of the fit, which had {'none' if y_std is not None else 'one'}")
     if (row_weights := est.__dict__.get("row_weights_")) is not None:
-        y_std = 1.0 / np.sqrt(np.nan_to_num(row_weights, nan=1.0))
+        y_std = 1.0 / np.sqrt(np.where(row_weights > 0.0, row_weights, 1.0))
     training = check_training(est, X, y, sample_weight, y_std, exposure, reset=False)
     # A provider may not know its number of rows.
     if est._n_samples is not None and training.n_samples != est._n_samples:
@@ -171,6 +171,8 @@ def problems(
         training = replace(training, X=as_table(columns_of(training.X, np.arange(training.X.shape[1]))))
     Phi = est._basis.dense(est, training)
     columns = est._basis.whole(est, training).layout.columns(est.active_)
+    if (columns >= Phi.shape[1]).any():
+        raise ValueError("X must be the training data; its distinct rows are not those of the fit")
     likelihood, noise = est._likelihood, training.noise
     weight = len(training.y) if training.weights is None else float(training.weights.sum())
     complexity = check_settings(est).complexity_for(weight, Phi.shape[1])

@@ -110,6 +110,9 @@ impl Fit<'_, '_> {
             return Err(Error::Invalid { what }.into());
         }
         given.apply(self.stats, self.model, self.dictionary.priors())?;
+        if !self.stats.facts().is_linear {
+            self.find_mode()?; // the evidence has no meaning elsewhere
+        }
         self.refresh()?;
         self.record(Action::Search, None)?;
         Ok(true)
