@@ -347,6 +347,30 @@ def learn(
         return learner.propose() if proposes else learner.run()
 
 
+def natural(kernels: list[Kernel], X: FloatArray, weights: FloatArray | None) -> list[Kernel] | None:
+    """Return the kernels with parameters that suit the spread of X; None if they have no finite ones."""
+    theta = all_log_parameters(kernels)
+    if len(theta) == 0 or not np.isfinite(theta).all():
+        return None
+    return with_all_log_parameters(kernels, _natural_parameters(_learned_leaves(kernels), X, weights))
+
+
+def _learned_leaves(kernels: list[Kernel]) -> list[Kernel]:
+    leaves = (leaf for kernel in kernels for leaf in kernel._leaves())
+    return [leaf for leaf in leaves if len(leaf._log_parameters()) > 0]
+
+
+def _natural_parameters(leaves: list[Kernel], X: FloatArray, weights: FloatArray | None) -> FloatArray:
+    """Return natural log parameters for the data, with the given proportions of kernels of the same kind."""
+    means = [float(leaf._log_parameters().mean()) for leaf in leaves]
+    suggested = []
+    for leaf, mean in zip(leaves, means, strict=True):
+        # Kernels with equal starts would stay equal.
+        alike = [other for part, other in zip(leaves, means, strict=True) if part._kind() == leaf._kind()]
+        suggested.append(leaf._natural(X, weights) + mean - np.mean(alike))
+    return np.concatenate(suggested)
+
+
 #: Rows to fit and rows to predict.
 _Split: TypeAlias = tuple[LearningData, LearningData]
 
@@ -514,20 +538,11 @@ class _Learner:
 
     @cached_property
     def _leaves(self) -> list[Kernel]:
-        leaves = (leaf for kernel in self.kernels for leaf in kernel._leaves())
-        return [leaf for leaf in leaves if len(leaf._log_parameters()) > 0]
+        return _learned_leaves(self.kernels)
 
     @cached_property
     def _natural(self) -> FloatArray:
-        """Natural log parameters for the data, with the given proportions of kernels of the same kind."""
-        parts = self._leaves
-        means = [float(leaf._log_parameters().mean()) for leaf in parts]
-        suggested = []
-        for leaf, mean in zip(parts, means, strict=True):
-            # Kernels with equal starts would stay equal.
-            alike = [other for part, other in zip(parts, means, strict=True) if part._kind() == leaf._kind()]
-            suggested.append(leaf._natural(self.data.X, self.data.weights) + mean - np.mean(alike))
-        return np.concatenate(suggested)
+        return _natural_parameters(self._leaves, self.data.X, self.data.weights)
 
     def _of_one_unit(self) -> FloatArray:
         """Return the natural parameters with the root mean square of the lengths for each of a kernel."""

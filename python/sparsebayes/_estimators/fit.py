@@ -45,7 +45,7 @@ from .._data.design import core_kernels
 from .._data.out_of_core import Survey, basis_after, gather
 from .._data.statistics import SufficientStatistics, check_memory_limit, check_room, in_words
 from .._data.unstored import ColumnStatistics
-from .._hyper import LearningData, learn
+from .._hyper import LearningData, learn, natural
 from .._progress import ReadReporter
 from .._row_likelihoods import DISPERSED, ROW_LIKELIHOODS
 from .._types import FloatArray, Settings
@@ -79,6 +79,8 @@ _MAX_KERNELS_TRIED: Final = 3
 _RECENT_ROWS: Final = 2000
 #: Change of the log of a row weight that ends the fit whose weights kernels are learned with.
 _LEARNING_TOL: Final = 0.01
+#: Most centres of that fit.
+_LEARNING_CENTRES: Final = 500
 #: Degrees of freedom of that fit: estimated ones are large where outliers are fitted. Measured:
 #: docs/notebook/robust.md.
 _LEARNING_FREEDOM: Final = 4.0
@@ -289,18 +291,30 @@ def _to_learn_from(
     Kernels of counts and positive numbers are learned from transformed targets with Gaussian noise; those of
     Student's t from rows with the weights that a first fit gives them.
     """
-    if not learns_kernel(est) or isinstance(likelihood, Classes) or likelihood.name == "gaussian":
+    if isinstance(likelihood, Classes) or likelihood.name == "gaussian":
         return rows, likelihood, None
-    targets = likelihood.row().targets
+    targets, learns = likelihood.row().targets, learns_kernel(est)
+    if not learns and likelihood.name != "student_t":
+        return rows, likelihood, None
     if targets is not None and targets.stabilised is not None:
         exposure = np.ones(len(rows.y)) if rows.exposure is None else rows.exposure
         return replace(rows, y=targets.stabilised(rows.y, exposure), exposure=None), Numbers(), None
-    # Outliers show beside a good fit only, which with outliers needs their weights: of two kernels, the given
-    # one and that of a Gaussian process, the better fit provides them.
+    # Outliers show beside a good fit only, which with outliers needs their weights. Narrow kernels would
+    # fit them: widths that suit the inputs provide the weights, or those of a Gaussian process if better.
     held = replace(likelihood, shape=likelihood.shape or _LEARNING_FREEDOM)
-    proposed, _ = next(_bases(est, rows, Numbers(), settings, proposes=True))
+    given = basis_of(est, rows)
+    bases = [given]
+    if learns:
+        bases.append(next(_bases(est, rows, Numbers(), settings, proposes=True))[0])
+    elif not given.kernels or (kernels := natural(given.kernels, rows.X, rows.weights)) is None:
+        return rows, likelihood, None
+    else:
+        bases = [replace(given, kernels=kernels)]
     fits = []
-    for basis in (basis_of(est, rows), proposed):
+    for basis in bases:
+        if (n := len(basis.kept)) > _LEARNING_CENTRES:
+            some = np.linspace(0, n - 1, _LEARNING_CENTRES).astype(np.intp)
+            basis = replace(basis, kept=basis.kept[some], centres=basis.centres[some])
         own = with_unpenalized(est, basis, settings, likelihood)
         design = basis.design(rows, settings.n_threads)
         fit = StudentFit.of(basis, design, rows, held, own, tol=_LEARNING_TOL)

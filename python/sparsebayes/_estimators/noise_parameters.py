@@ -22,6 +22,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.optimize import minimize_scalar
 from scipy.special import gammaln, psi
 
+from .. import _core
 from .._arrays import KnownNoise, Training
 from .._data.basis import Basis
 from .._data.design import Design
@@ -36,6 +37,12 @@ _MAX_WEIGHTINGS: Final = 200
 #: Change of the log of a row weight above which the next fit is a new one. Measured:
 #: docs/notebook/robust.md.
 _LARGE_CHANGE: Final = 0.5
+#: Change below which only the functions of the model are fitted, until the weights converge.
+_SMALL_CHANGE: Final = 0.02
+#: Most steps of an extrapolation.
+_MAX_EXTRAPOLATION: Final = 20.0
+#: Most new fits.
+_MAX_NEW_FITS: Final = 4
 #: Difference of log dispersions for derivatives.
 _DIFFERENCE: Final = 1e-4
 #: Newton steps to a mode, and halvings of one step.
@@ -214,6 +221,8 @@ class StudentFit:
     given: float | None
     #: Fits a Gaussian model of rows with these weights.
     fit: Callable[[FloatArray, First | None, Any], Any]
+    #: Continues from a model with its functions alone, given their values.
+    refit: Callable[[FloatArray, FloatArray, First], Any]
     functions: Callable[[Any], FloatArray]
     target: FloatArray
     #: Sample weights, which count rows.
@@ -245,7 +254,14 @@ class StudentFit:
             extra: dict[str, Any] = {} if first is None else {"first": first}
             return design.bind(rows.y, weights, "gaussian", settings, **extra)(callback=callback)
 
-        return cls(likelihood.shape, fit, _functions(basis, rows, settings), rows.y, counts, **options)
+        def refit(Phi: FloatArray, weights: FloatArray, model: First) -> Any:
+            flat = [k for k, alpha in enumerate(model[1]) if alpha == 0.0]
+            first = list(range(len(model[0]))), *model[1:]
+            plain = settings.of_one_target() | {"unpenalized": flat, "search": "greedy"}
+            return _core.fit_dense(np.asfortranarray(Phi), rows.y, weights, first=first, **plain)
+
+        functions = _functions(basis, rows, settings)
+        return cls(likelihood.shape, fit, refit, functions, rows.y, counts, **options)
 
     def found(self, likelihood: Numbers, training: Training) -> tuple[Numbers, Training]:
         """Return the likelihood with the degrees of freedom of the fit, and the rows with its weights."""
@@ -261,30 +277,66 @@ class StudentFit:
 
     def __call__(self, callback: Any) -> Any:
         """Return the posterior of the weighted fit at the best weights."""
-        c = self.counts
         self.freedom = 4.0 if self.given is None else self.given
-        self.row_weights = np.ones(len(c)) if self.start is None else self.start
+        self.row_weights = np.ones(len(self.counts)) if self.start is None else self.start
         first: First | None = None
-        for number in range(_MAX_WEIGHTINGS):
-            unit = self._unit()
-            posterior = self.fit(c * self.row_weights / unit, first, callback)
+        for number in range(_MAX_ROUNDS):
+            posterior = self.fit(self._weights(), first, callback)
             if posterior.status in ("stopped", "max_iter"):
                 break
-            Phi, beta = self.functions(posterior.active), posterior.beta / unit
-            squares = (self.target - Phi @ posterior.mu) ** 2
-            squares += np.maximum(np.sum((Phi @ posterior.sigma) * Phi, axis=1), 0.0)
-            if self.given is None and first is not None:
-                self.freedom = self._best_freedom(beta * squares)
-            row_weights = (self.freedom + 1.0) / (self.freedom + beta * squares)
-            change = np.abs(np.log(row_weights / self.row_weights)).max()
+            Phi = self.functions(posterior.active)
+            row_weights, change = self._best_weights(posterior, Phi, estimates=first is not None)
             self.converged = first is not None and not change > self.tol
-            if self.converged or number == _MAX_WEIGHTINGS - 1:
+            if self.converged or number == _MAX_ROUNDS - 1:
                 break
             self.row_weights = row_weights
             # A model of other weights may be far from the best one, and so may all that follow from it.
-            first = None if change > _LARGE_CHANGE else _as_first(posterior)
+            if change <= _LARGE_CHANGE or number >= _MAX_NEW_FITS:
+                first = _as_first(posterior)
+            if change <= _SMALL_CHANGE:
+                first = self._settled(_as_first(posterior), Phi)
         self.rest_of_bound = self._rest_of_bound()
         return posterior
+
+    def _settled(self, model: First, Phi: FloatArray) -> First:
+        """Alternate between weights and a model of no other functions until the weights converge.
+
+        Every third step extrapolates the logs of the weights from the two before (SQUAREM: Varadhan & Roland
+        2008, scheme 3).
+        """
+        logs = [np.log(self.row_weights)]
+        for _ in range(_MAX_WEIGHTINGS):
+            posterior = self.refit(Phi, self._weights(), model)
+            kept = posterior.active
+            model = [model[0][k] for k in kept], posterior.alpha.tolist(), float(posterior.beta)
+            Phi = Phi[:, kept]
+            self.row_weights, change = self._best_weights(posterior, Phi, estimates=True)
+            if not change > self.tol:
+                break
+            logs.append(np.log(self.row_weights))
+            if len(logs) == 3:
+                step, bend = logs[1] - logs[0], logs[2] - 2.0 * logs[1] + logs[0]
+                length = float(np.clip(np.linalg.norm(step) / np.linalg.norm(bend), 1.0, _MAX_EXTRAPOLATION))
+                logs = [logs[0] + 2.0 * length * step + length**2 * bend]
+                self.row_weights = np.exp(logs[0])
+        return model
+
+    def _best_weights(self, posterior: Any, Phi: FloatArray, *, estimates: bool) -> tuple[FloatArray, float]:
+        """Return the row weights for a posterior of functions, and the largest change of their logs.
+
+        ``estimates``: sets the degrees of freedom first, unless they are given.
+        """
+        beta = posterior.beta / self._unit()
+        squares = (self.target - Phi @ posterior.mu) ** 2
+        squares += np.maximum(np.sum((Phi @ posterior.sigma) * Phi, axis=1), 0.0)
+        if self.given is None and estimates:
+            self.freedom = self._best_freedom(beta * squares)
+        row_weights = (self.freedom + 1.0) / (self.freedom + beta * squares)
+        return row_weights, float(np.abs(np.log(row_weights / self.row_weights)).max())
+
+    def _weights(self) -> FloatArray:
+        """Return the weights of the core's fits, which sum to the number of rows."""
+        return self.counts * self.row_weights / self._unit()
 
     def bound(self, posterior: Any) -> float:
         """Return the bound of the log evidence, given the posterior of the last fit."""
@@ -292,7 +344,7 @@ class StudentFit:
         return evidence + 0.5 * float(self.counts @ np.log(weights)) + self.rest_of_bound
 
     def _unit(self) -> float:
-        """Return the mean row weight: core fits have weights that sum to the number of rows."""
+        """Return the mean row weight."""
         return float(np.average(self.row_weights, weights=self.counts))
 
     def weighted(self, training: Training) -> Training:
