@@ -62,8 +62,9 @@ class RowLikelihood:
     targets: Targets | None = None
 
 
-_NODES, _WEIGHTS = hermgauss(32)
-_WEIGHTS /= _WEIGHTS.sum()
+#: Nodes and weights of the quadrature over a Gaussian linear predictor.
+NODES, WEIGHTS = hermgauss(32)
+WEIGHTS /= WEIGHTS.sum()
 #: Distribution function of a target given eta, of (t, eta).
 _Distribution = Callable[[FloatArray, FloatArray], FloatArray]
 
@@ -97,8 +98,8 @@ def _mean_distribution(
     distribution: _Distribution, mean: FloatArray, variance: FloatArray
 ) -> Callable[[FloatArray], FloatArray]:
     """Return the distribution function of targets whose eta is Gaussian, by Gauss-Hermite quadrature."""
-    eta = mean[..., np.newaxis] + np.sqrt(2.0 * variance)[..., np.newaxis] * _NODES
-    return lambda t: np.asarray(distribution(t[..., np.newaxis], eta) @ _WEIGHTS)
+    eta = mean[..., np.newaxis] + np.sqrt(2.0 * variance)[..., np.newaxis] * NODES
+    return lambda t: np.asarray(distribution(t[..., np.newaxis], eta) @ WEIGHTS)
 
 
 def _of_counts(distribution: _Distribution) -> dict[str, Any]:

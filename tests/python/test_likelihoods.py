@@ -7,12 +7,15 @@ from scipy import stats
 from scipy.integrate import quad
 from scipy.optimize import minimize_scalar
 from scipy.special import gammaln, psi
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from exports import TOLERANCE, same_regression
 from problems import assert_certified
 from sparsebayes import RVR, SparseBayesRegressor
 from sparsebayes._estimators.noise_parameters import StudentFit
 from sparsebayes._row_likelihoods import row_likelihood
+from sparsebayes.model_selection import density_score
 
 RNG = np.random.default_rng(0)
 N = 300
@@ -280,6 +283,21 @@ def test_intervals_cover_new_targets(name):
     assert 0.9 < model.loo_coverage_ <= 1.0
     draws = model.sample_y(rows[400:500], 500)
     assert_allclose(np.median(draws), np.median(model.predict(rows[400:500])), rtol=0.2, atol=0.5)
+
+
+@pytest.mark.parametrize("name", Y)
+def test_density_scores_are_those_of_the_distribution(name):
+    model = make_pipeline(StandardScaler(), RVR(likelihood=name, gamma=0.1)).fit(X, Y[name])
+    last, rows = model[-1], model[0].transform(X)
+    phi = last._basis.functions(last.active_, rows, 1)
+    m = phi @ last.mu_
+    v = np.sum((phi @ last.sigma_) * phi, axis=1)
+    for growth in last._growths:
+        v = v + growth.variance(rows, 1)[:, 0]
+    draws = m[:, np.newaxis] + np.sqrt(v)[:, np.newaxis] * RNG.normal(size=(N, 4000))
+    own = SCIPY[name](draws, shape_of(last), np.sqrt(getattr(last, "noise_variance_", 1.0)))
+    p = (own.pdf if name in ("gamma", "student_t") else own.pmf)(Y[name][:, np.newaxis])
+    assert_allclose(density_score(model, X, Y[name]), np.log(p.mean(axis=1)).mean(), atol=0.02)
 
 
 @pytest.mark.parametrize("export", TOLERANCE)

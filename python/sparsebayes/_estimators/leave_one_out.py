@@ -18,14 +18,13 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numpy.polynomial.hermite import hermgauss
 from numpy.typing import NDArray
 from scipy.special import log_softmax, logsumexp, ndtri
 from sklearn.utils.validation import check_is_fitted
 
 from .._arrays import Training, is_unstored
 from .._data.basis import Basis, block_rows
-from .._row_likelihoods import ROW_LIKELIHOODS, RowLikelihood
+from .._row_likelihoods import NODES, ROW_LIKELIHOODS, WEIGHTS, RowLikelihood
 from .._types import FloatArray, IntArray
 from .likelihoods import Classes, Likelihood
 from .posterior import (
@@ -44,8 +43,6 @@ _MIN_REMAINDER: Final = 1e-14
 #: Probability below and above a 95 % interval, and its limit in standard deviations.
 _TAIL: Final = 0.025
 _Z95: Final = float(ndtri(1.0 - _TAIL))
-#: Nodes and weights of the quadrature of likelihoods.
-_NODES, _WEIGHTS = hermgauss(32)
 
 
 def attribute(name: str) -> Any:
@@ -247,9 +244,9 @@ def _log_mean_likelihood(
     (eta - cavity mean)^2 / (2 cavity variance) = (x sqrt(rest) + e sqrt(v / (2 rest)))^2.
     """
     m, v, e, rest, t = (part[..., np.newaxis] for part in (m, v, e, rest, t))
-    likelihood = row.log_likelihood(m + np.sqrt(2.0 * v) * _NODES, t)
-    ratio = _NODES**2 - (np.sqrt(rest) * _NODES + e * np.sqrt(v / (2.0 * rest))) ** 2
-    terms = likelihood + ratio + np.log(_WEIGHTS / np.sqrt(np.pi))
+    likelihood = row.log_likelihood(m + np.sqrt(2.0 * v) * NODES, t)
+    ratio = NODES**2 - (np.sqrt(rest) * NODES + e * np.sqrt(v / (2.0 * rest))) ** 2
+    terms = likelihood + ratio + np.log(WEIGHTS)
     return np.asarray(logsumexp(terms, axis=-1) + 0.5 * np.log(rest[..., 0]))
 
 

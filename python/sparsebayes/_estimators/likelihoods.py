@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.special import logsumexp, ndtri
 
 from .. import _core
 from .._arrays import check_y_std, learn_classes
 from .._checks import check_flag
 from .._data.design import Design, Layout
-from .._row_likelihoods import ROW_LIKELIHOODS, RowLikelihood, Targets, row_likelihood
+from .._row_likelihoods import NODES, ROW_LIKELIHOODS, WEIGHTS, RowLikelihood, Targets, row_likelihood
 from .._types import FloatArray, IntArray, Link, PerRow, Settings
 from .._types import Likelihood as Name
 from .posterior import check_multi_class, weights_in_order
@@ -119,6 +119,17 @@ class Numbers:
         self._check_no(y_std)
         low, high = (own.quantile(moments[0][:, 0], moments[1][:, 0], p) for p in tails)
         return low, high
+
+    def log_density(self, est: Any, moments: tuple[FloatArray, FloatArray], y: FloatArray) -> FloatArray:
+        """Return the log predictive density of targets, given moments of linear predictors, (n, n_outputs).
+
+        The density of a target, or the probability of a count, averaged over the Gaussian linear predictor by
+        Gauss-Hermite quadrature.
+        """
+        self.check(y)
+        m, v = (part[:, 0, np.newaxis] for part in moments)
+        eta = m + np.sqrt(2.0 * v) * NODES
+        return np.asarray(logsumexp(self.row(est).log_likelihood(eta, y[:, np.newaxis]), b=WEIGHTS, axis=1))
 
     def covariance(
         self, est: Any, moments: Callable[[], tuple[FloatArray, FloatArray]], y_std: PerRow
