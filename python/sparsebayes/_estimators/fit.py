@@ -248,7 +248,7 @@ def _in_memory(est: Any, training: Training, settings: Settings) -> Iterator[Tas
     summary, offset = RowSummary.of(training), _offset_of(est, training, likelihood, settings)
     shifts = [offset, 0.0] if np.any(offset) and not settings.flat_intercept else [offset]
     for shift in shifts:
-        rows = replace(training, y=training.y - shift) if np.any(shift) else training
+        rows = training if isinstance(likelihood, Classes) else likelihood.shifted(training, shift)
         learning, of_learning, start = _to_learn_from(est, rows, likelihood, settings)
         for basis, least_evidence in _bases(est, learning, of_learning, settings):
             if of_learning is not likelihood and least_evidence is not None:
@@ -386,7 +386,13 @@ def _offset_of(
     shifted towards 0 to keep that distance. In the model this changes only the intercept.
     """
     if not likelihood.has_noise:
-        return 0.0
+        is_far = training.exposure is not None or likelihood.name in DISPERSED
+        if isinstance(likelihood, Classes) or not (settings.flat_intercept and is_far):
+            return 0.0
+        # Far from the mode the log density is nearly flat: begin at the mean.
+        exposure = np.ones(len(training.y)) if training.exposure is None else training.exposure
+        total, expected = (np.average(part, weights=training.weights) for part in (training.y, exposure))
+        return float(np.log(total) - np.log(expected)) if 0.0 < total < np.inf else 0.0
     if settings.flat_intercept:
         # Exact, and keeps the digits of y. If numbers overflow the fit refuses y.
         with np.errstate(all="ignore"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -65,6 +65,15 @@ class Numbers:
             raise ValueError(
                 f"y must {own.must_be} with likelihood={self.name!r}; use likelihood='gaussian' for such y"
             )
+
+    def shifted(self, training: Training, shift: FloatArray | float) -> Training:
+        """Return rows whose intercept is less by ``shift``."""
+        if not np.any(shift):
+            return training
+        if self.has_noise:
+            return replace(training, y=training.y - shift)
+        exposure = np.ones(len(training.y)) if training.exposure is None else training.exposure
+        return replace(training, exposure=exposure * np.exp(shift))
 
     def publish(self, est: Any, posteriors: list[Any], layout: Layout) -> None:
         """Publish the posterior; outputs with shared noise have one covariance and one noise level."""

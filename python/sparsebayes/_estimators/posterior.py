@@ -166,7 +166,7 @@ def problems(
     if not est._labels and n_outputs[0] != n_outputs[1]:
         raise ValueError(f"y must be the training data, with {n_outputs[0]} outputs; got {n_outputs[1]}")
     if np.any(est._offset):
-        training = replace(training, y=training.y - est._offset)
+        training = est._likelihood.shifted(training, est._offset)
     if is_unstored(training.X):  # for certificates of small problems
         training = replace(training, X=as_table(columns_of(training.X, np.arange(training.X.shape[1]))))
     Phi = est._basis.dense(est, training)
