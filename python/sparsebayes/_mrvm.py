@@ -173,13 +173,16 @@ def minimise_on_simplex(Omega: ArrayLike, f: ArrayLike) -> FloatArray:
         c = v / (units @ v)
     at, total = np.flatnonzero(c > _RANK_RTOL * c.max()), np.linalg.norm(units)
     bordered = np.block([[H[np.ix_(at, at)], units[at, np.newaxis] / total], [units[at] / total, 0.0]])
-    x = np.zeros(len(at) + 1)
-    for _ in range(2):  # the second corrects the rounding of the first
-        x += np.linalg.lstsq(bordered, np.append(linear[at], 1.0 / total) - bordered @ x, rcond=_RANK_RTOL)[0]
-    smallest = _RANK_RTOL * x[:-1].max()
-    if x[:-1].min() > -smallest:
-        c = np.zeros(n)
-        c[at] = np.where(x[:-1] > smallest, x[:-1], 0.0)
+    # The shortest solution, or if it has negative numbers the one nearest to c.
+    for x in (np.zeros(len(at) + 1), np.append(c[at], 0.0)):
+        for _ in range(2):  # the second corrects the rounding of the first
+            rest = np.append(linear[at], 1.0 / total) - bordered @ x
+            x += np.linalg.lstsq(bordered, rest, rcond=_RANK_RTOL)[0]
+        smallest = _RANK_RTOL * x[:-1].max()
+        if x[:-1].min() > -smallest:
+            c = np.zeros(n)
+            c[at] = np.where(x[:-1] > smallest, x[:-1], 0.0)
+            break
     b: FloatArray = units * c / (units @ c)
     return b
 

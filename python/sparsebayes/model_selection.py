@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from ._arrays import are_known, last_step
+from ._arrays import are_known, check_scored, last_step
 from ._estimators.likelihoods import Numbers
 from ._estimators.posterior import moments
 from ._types import FloatArray
@@ -87,16 +87,15 @@ def log_densities(est: Any, X: ArrayLike, y: ArrayLike) -> FloatArray:
         of_class = np.where(classes[at] == np.asarray(y), p[np.arange(len(p)), at], 0.0)
         found: FloatArray = np.log(np.maximum(of_class, np.finfo(np.float64).tiny))
         return found
-    target = np.asarray(y, dtype=np.float64)
     last, rows = last_step(est, X)
     own = getattr(last, "_likelihood", None)
     if isinstance(own, Numbers) and own.name != "gaussian":
         mean, variance = moments(last, rows, variance=True)
+        target, _ = check_scored(y, None, (len(mean),))
         assert variance is not None
-        if target.shape != (len(mean),):
-            raise ValueError(f"y must have the shape {(len(mean),)} of the predictions, got {target.shape}")
         return own.log_density(last, (mean, variance), target)
     mean, std = est.predict(X, return_std=True)
+    target = np.asarray(y, dtype=np.float64)
     if target.shape != mean.shape:
         raise ValueError(f"y must have the shape {mean.shape} of the predictions, got {target.shape}")
     found = -0.5 * ((target - mean) / std) ** 2 - np.log(std) - 0.5 * np.log(2.0 * np.pi)
