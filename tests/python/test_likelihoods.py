@@ -343,6 +343,14 @@ def test_targets_outside_the_support_are_refused(name, y):
         RVR(likelihood=name).fit(X, np.full(N, y))
 
 
+def test_the_summary_tells_the_parameters():
+    student = RVR(gamma=0.1, likelihood="student_t").fit(X, Y["student_t"])
+    few = np.count_nonzero(student.row_weights_ < 0.1)
+    assert f"{few} rows with a weight below 0.1" in str(student.summary())
+    gamma = RVR(gamma=0.1, likelihood="gamma").fit(X, Y["gamma"])
+    assert f"{gamma.dispersion_:.4g}" in gamma.summary().lines["dispersion"]
+
+
 def test_a_second_fit_forgets_the_first():
     model = RVR(gamma=0.1, likelihood="student_t").fit(X, Y["student_t"])
     model.set_params(likelihood="gamma").fit(X, Y["gamma"])

@@ -20,6 +20,8 @@ from .status import functions_of, number_of_functions
 #: Most inputs and outputs that are shown, and the smallest relevance that is shown as a number.
 _MAX_SHOWN: Final = 10
 _MIN_RELEVANCE: Final = 0.005
+#: Rows of smaller weight are reported as outliers.
+_OUTLIER_WEIGHT: Final = 0.1
 #: Columns of the labels and of the whole text, and letters of a kernel.
 _LABEL, _WIDTH, _KERNEL_WIDTH = 14, 100, 80
 
@@ -84,6 +86,12 @@ def _lines(est: Any) -> Iterator[tuple[str, str]]:
         stds = np.atleast_1d(np.sqrt(est.noise_variance_))
         unit = "" if getattr(est, "_y_variance", None) is None else " times y_std"
         yield "noise", f"{listed([f'{std:.4g}' for std in stds], _MAX_SHOWN)}{unit} (standard deviation)"
+    if hasattr(est, "dispersion_"):
+        yield "dispersion", f"{est.dispersion_:.4g}"
+    if hasattr(est, "row_weights_"):
+        few = int(np.sum((est.row_weights_ > 0.0) & (est.row_weights_ < _OUTLIER_WEIGHT)))
+        outliers = f"{counted(few, 'row')} with a weight below {_OUTLIER_WEIGHT}"
+        yield "outliers", f"{outliers}; {est.degrees_of_freedom_:.3g} degrees of freedom"
     if hasattr(est, "log_marginal_likelihood_"):
         yield "log evidence", f"{est.log_marginal_likelihood_:.6g}"
     yield "status", est.status_
