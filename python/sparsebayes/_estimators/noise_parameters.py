@@ -49,7 +49,7 @@ _DIFFERENCE: Final = 1e-4
 _MAX_STEPS: Final = 100
 _MAX_HALVINGS: Final = 40
 
-#: The core's fit, of functions, precisions and noise precision of a first model or None, and a callback.
+#: The first model of a fit: its functions, their prior precisions, and the noise precision.
 First = tuple[list[int], list[float], float]
 
 
