@@ -201,8 +201,8 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> float:
         """Return R^2; for counts and positive targets the fraction of deviance explained, D^2.
 
-        1 is best; 0 is as good as the mean of y. With several outputs the average over them. Counts with
-        exposures: divide y by the exposure, and give it as ``sample_weight``.
+        1 is best; 0 is as good as the mean of y. With several outputs the average over them. Poisson counts
+        with exposures: divide y by the exposure, and give it as ``sample_weight``.
 
         Parameters
         ----------
