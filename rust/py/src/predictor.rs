@@ -69,6 +69,24 @@ impl PyPredictor {
         self.batch(py, values, n_threads, |model, x| fill(model, x, &mut out))?;
         PyArray1::from_vec(py, out).reshape([n, width])
     }
+
+    /// [`Self::matrix`] for two tables that are filled together.
+    fn pair<'py>(
+        &self,
+        py: Python<'py>,
+        x: &PyReadonlyArray2<'py, f64>,
+        width: usize,
+        n_threads: Option<usize>,
+        fill: impl Fn(&Predictor, &[f64], &mut [f64], &mut [f64]) -> Result<(), Error> + Send + Sync,
+    ) -> PyResult<(Matrix<'py>, Matrix<'py>)> {
+        let (values, n) = self.features(x)?;
+        let (mut first, mut second) = (vec![0.0; n * width], vec![0.0; n * width]);
+        self.batch(py, values, n_threads, |model, x| {
+            fill(model, x, &mut first, &mut second)
+        })?;
+        let table = |values| PyArray1::from_vec(py, values).reshape([n, width]);
+        Ok((table(first)?, table(second)?))
+    }
 }
 
 #[pymethods]
@@ -152,16 +170,8 @@ impl PyPredictor {
         X: PyReadonlyArray2<'py, f64>,
         n_threads: Option<usize>,
     ) -> PyResult<(Matrix<'py>, Matrix<'py>)> {
-        let ((values, n), width) = (self.features(&X)?, self.0.n_outputs());
-        let (mut mean, mut std) = (vec![0.0; n * width], vec![0.0; n * width]);
-        self.batch(py, values, n_threads, |model, x| {
-            model.predict_std_into(x, &mut mean, &mut std)
-        })?;
-        let shape = [n, width];
-        Ok((
-            PyArray1::from_vec(py, mean).reshape(shape)?,
-            PyArray1::from_vec(py, std).reshape(shape)?,
-        ))
+        let width = self.0.n_outputs();
+        self.pair(py, &X, width, n_threads, Predictor::predict_std_into)
     }
 
     /// Gradients of means and standard deviations in the features, each (n, n_outputs * n_features), output after output.
@@ -172,24 +182,14 @@ impl PyPredictor {
         X: PyReadonlyArray2<'py, f64>,
         n_threads: Option<usize>,
     ) -> PyResult<(Matrix<'py>, Matrix<'py>)> {
-        let (values, n) = self.features(&X)?;
-        let (d, width) = (
-            self.0.n_features(),
-            self.0.n_outputs() * self.0.n_features(),
-        );
-        let (mut mean, mut std) = (vec![0.0; n * width], vec![0.0; n * width]);
-        self.batch(py, values, n_threads, |model, x| {
-            let rows = mean
-                .chunks_exact_mut(width)
-                .zip(std.chunks_exact_mut(width));
+        let d = self.0.n_features();
+        let width = self.0.n_outputs() * d;
+        self.pair(py, &X, width, n_threads, |model, x, mean, std| {
+            let stds = std.chunks_exact_mut(width);
+            let rows = mean.chunks_exact_mut(width).zip(stds);
             (x.chunks_exact(d).zip(rows))
                 .try_for_each(|(x, (mean, std))| model.gradient_into(x, mean, std))
-        })?;
-        let shape = [n, width];
-        Ok((
-            PyArray1::from_vec(py, mean).reshape(shape)?,
-            PyArray1::from_vec(py, std).reshape(shape)?,
-        ))
+        })
     }
 
     /// Linear predictors.
