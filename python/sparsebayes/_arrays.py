@@ -59,6 +59,11 @@ class Training:
         """The sample weights without the known noise; None: all 1."""
         return self.weights if self.noise is None else self.noise.counts
 
+    @property
+    def exposures(self) -> FloatArray:
+        """The exposure of each row."""
+        return np.ones(len(self.y)) if self.exposure is None else self.exposure
+
     def at(self, rows: IntArray) -> FloatArray:
         """Return these rows of X, numbered as in the given data."""
         found: FloatArray = self.X[np.searchsorted(self.rows, rows)]

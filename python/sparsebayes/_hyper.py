@@ -284,14 +284,13 @@ class LearningData:
 
     def standardised(self) -> tuple[FloatArray, float]:
         """Return the targets with mean 0 and variance 1, N x C, and the std of the first."""
-        centred = [t - np.average(t, weights=self.weights) for t in self.targets]
-        stds = self.stds()
+        centred, stds = self.centred()
         return np.column_stack([t / std for t, std in zip(centred, stds, strict=True)]), stds[0]
 
-    def stds(self) -> list[float]:
-        """Return the standard deviation of each target."""
+    def centred(self) -> tuple[list[FloatArray], list[float]]:
+        """Return the targets with mean 0, and the standard deviation of each."""
         centred = [t - np.average(t, weights=self.weights) for t in self.targets]
-        return [float(np.sqrt(np.average(t**2, weights=self.weights))) for t in centred]
+        return centred, [float(np.sqrt(np.average(t**2, weights=self.weights))) for t in centred]
 
     def at(self, rows: IntArray, centres: IntArray) -> LearningData:
         """Return these rows, with functions about these centres."""
@@ -336,7 +335,7 @@ def learn(
     """
     _check_learnable(kernels)
     with np.errstate(over="ignore", invalid="ignore"):
-        stds = data.stds()
+        _, stds = data.centred()
     varies = len(stds) > 0 and all(0.0 < std < np.inf for std in stds)
     few = len(first_of_equal(data.X)) < 2 * _FOLDS
     if not varies or few or len(data.centres) == 0:

@@ -254,12 +254,8 @@ def _student_t(freedom: float, noise_variance: float) -> RowLikelihood:
         z = (t - eta) / scale
         return np.asarray(constant - np.log(scale) - (freedom + 1.0) / 2.0 * np.log1p(z**2 / freedom))
 
-    def slope(eta: FloatArray, t: FloatArray) -> FloatArray:
-        return np.asarray((freedom + 1.0) * (t - eta) / (freedom * noise_variance + (t - eta) ** 2))
-
-    def curvature(eta: FloatArray, t: FloatArray) -> FloatArray:
-        """Return that of the Gaussian with the expected precision, not of the log likelihood."""
-        return np.asarray((freedom + 1.0) / (freedom * noise_variance + (t - eta) ** 2))
+    def refuse(eta: FloatArray, t: FloatArray) -> FloatArray:
+        raise NotImplementedError("Student's t is fitted as a weighted Gaussian, not by its derivatives")
 
     def predict(mean: FloatArray, variance: FloatArray | None) -> Any:
         if variance is None:
@@ -270,9 +266,9 @@ def _student_t(freedom: float, noise_variance: float) -> RowLikelihood:
         "student_t",
         link="identity",
         log_likelihood=log_likelihood,
-        slope=slope,
-        curvature=curvature,
-        skew=lambda eta, t: np.zeros_like(eta),
+        slope=refuse,
+        curvature=refuse,
+        skew=refuse,
         targets=Targets(
             must_be="be numbers",
             is_valid=lambda y: True,

@@ -54,7 +54,7 @@ from ..kernels._base import all_log_parameters
 from ..kernels._resolve import is_precomputed, measures_inputs
 from ..providers import PyStatistics, RowPart, SummedStatistics, add
 from .likelihoods import Classes, Likelihood, Numbers, check_single, fit_of_outputs
-from .noise_parameters import DispersionFit, StudentFit
+from .noise_parameters import FIRST_FREEDOM, DispersionFit, StudentFit
 from .posterior import check_multi_class
 from .process import number_of_landmarks
 from .run import Task
@@ -81,9 +81,6 @@ _RECENT_ROWS: Final = 2000
 _LEARNING_TOL: Final = 0.01
 #: Most centres of that fit.
 _LEARNING_CENTRES: Final = 500
-#: Degrees of freedom of that fit: estimated ones are large where outliers are fitted. Measured:
-#: docs/notebook/robust.md.
-_LEARNING_FREEDOM: Final = 4.0
 #: With so many rows only the best is tried: each fit takes minutes.
 _MANY_ROWS: Final = 100_000
 
@@ -297,11 +294,10 @@ def _to_learn_from(
     if not learns and likelihood.name != "student_t":
         return rows, likelihood, None
     if targets is not None and targets.stabilised is not None:
-        exposure = np.ones(len(rows.y)) if rows.exposure is None else rows.exposure
-        return replace(rows, y=targets.stabilised(rows.y, exposure), exposure=None), Numbers(), None
+        return replace(rows, y=targets.stabilised(rows.y, rows.exposures), exposure=None), Numbers(), None
     # Outliers show beside a good fit only, which with outliers needs their weights. Narrow kernels would
     # fit them: widths that suit the inputs provide the weights, or those of a Gaussian process if better.
-    held = replace(likelihood, shape=likelihood.shape or _LEARNING_FREEDOM)
+    held = replace(likelihood, shape=likelihood.shape or FIRST_FREEDOM)
     given = basis_of(est, rows)
     bases = [given]
     if learns:
@@ -390,8 +386,8 @@ def _offset_of(
         if isinstance(likelihood, Classes) or not (settings.flat_intercept and is_far):
             return 0.0
         # Far from the mode the log density is nearly flat: begin at the mean.
-        exposure = np.ones(len(training.y)) if training.exposure is None else training.exposure
-        total, expected = (np.average(part, weights=training.weights) for part in (training.y, exposure))
+        pair = (training.y, training.exposures)
+        total, expected = (np.average(part, weights=training.weights) for part in pair)
         return float(np.log(total) - np.log(expected)) if 0.0 < total < np.inf else 0.0
     if settings.flat_intercept:
         # Exact, and keeps the digits of y. If numbers overflow the fit refuses y.

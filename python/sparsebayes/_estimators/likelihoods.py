@@ -72,8 +72,7 @@ class Numbers:
             return training
         if self.has_noise:
             return replace(training, y=training.y - shift)
-        exposure = np.ones(len(training.y)) if training.exposure is None else training.exposure
-        return replace(training, exposure=exposure * np.exp(shift))
+        return replace(training, exposure=training.exposures * np.exp(shift))
 
     def publish(self, est: Any, posteriors: list[Any], layout: Layout) -> None:
         """Publish the posterior; outputs with shared noise have one covariance and one noise level."""

@@ -39,6 +39,9 @@ _MAX_WEIGHTINGS: Final = 200
 _LARGE_CHANGE: Final = 0.5
 #: Change below which only the functions of the model are fitted, until the weights converge.
 _SMALL_CHANGE: Final = 0.02
+#: Degrees of freedom to begin with: estimated ones are large where outliers are fitted. Measured:
+#: docs/notebook/robust.md.
+FIRST_FREEDOM: Final = 4.0
 #: Most steps of an extrapolation.
 _MAX_EXTRAPOLATION: Final = 20.0
 #: Most new fits.
@@ -109,7 +112,7 @@ class DispersionFit:
     ) -> DispersionFit:
         """Return the fit of these rows."""
         counts, settings = _counts(rows, settings, design.n_basis)
-        offset = np.zeros(len(rows.y)) if rows.exposure is None else np.log(rows.exposure)
+        offset = np.log(rows.exposures)
 
         def fit(dispersion: float, first: First | None, callback: Any) -> Any:
             extra: dict[str, Any] = {"dispersion": dispersion, "offset": offset, "first": first}
@@ -141,7 +144,7 @@ class DispersionFit:
                 break
             slope, curvature = self._slope(posterior, x)
             if before is not None and before[0] != x:
-                # Of the evidence at its optimal precisions, which change with the dispersion.
+                # The curvature of the evidence at its best precisions, which change with the dispersion.
                 curvature = (slope - before[1]) / (x - before[0])
             step = -slope / curvature if curvature < 0.0 else np.sign(slope)
             # A maximum is between a dispersion where the evidence rises and a larger one where it falls.
@@ -277,7 +280,7 @@ class StudentFit:
 
     def __call__(self, callback: Any) -> Any:
         """Return the posterior of the weighted fit at the best weights."""
-        self.freedom = 4.0 if self.given is None else self.given
+        self.freedom = FIRST_FREEDOM if self.given is None else self.given
         self.row_weights = np.ones(len(self.counts)) if self.start is None else self.start
         first: First | None = None
         for number in range(_MAX_ROUNDS):
@@ -291,10 +294,10 @@ class StudentFit:
                 break
             self.row_weights = row_weights
             # A model of other weights may be far from the best one, and so may all that follow from it.
-            if change <= _LARGE_CHANGE or number >= _MAX_NEW_FITS:
-                first = _as_first(posterior)
             if change <= _SMALL_CHANGE:
                 first = self._settled(_as_first(posterior), Phi)
+            elif change <= _LARGE_CHANGE or number >= _MAX_NEW_FITS:
+                first = _as_first(posterior)
         self.rest_of_bound = self._rest_of_bound()
         return posterior
 
@@ -340,8 +343,11 @@ class StudentFit:
 
     def bound(self, posterior: Any) -> float:
         """Return the bound of the log evidence, given the posterior of the last fit."""
-        evidence, weights = float(posterior.log_evidence), self.row_weights / self._unit()
-        return evidence + 0.5 * float(self.counts @ np.log(weights)) + self.rest_of_bound
+        return float(posterior.log_evidence) + self._beside_evidence()
+
+    def _beside_evidence(self) -> float:
+        """Return the bound minus the log evidence of the core's fit."""
+        return 0.5 * float(self.counts @ np.log(self.row_weights / self._unit())) + self.rest_of_bound
 
     def _unit(self) -> float:
         """Return the mean row weight."""
@@ -349,14 +355,8 @@ class StudentFit:
 
     def weighted(self, training: Training) -> Training:
         """Return the rows with the weights of the last fit, as if their standard deviations were known."""
-        unit = self._unit()
-        weights = self.row_weights / unit
-        log_evidence = 0.5 * float(self.counts @ np.log(weights)) + self.rest_of_bound
-        return replace(
-            training,
-            weights=self.counts * weights,
-            noise=KnownNoise(training.weights, 1.0 / unit, log_evidence),
-        )
+        noise = KnownNoise(training.weights, 1.0 / self._unit(), self._beside_evidence())
+        return replace(training, weights=self._weights(), noise=noise)
 
     def _best_freedom(self, scaled: FloatArray) -> float:
         """Return the degrees of freedom that maximise the bound, q(lambda) being at its optimum for each."""
