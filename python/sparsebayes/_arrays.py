@@ -109,11 +109,11 @@ def check_training(
         if target.ndim == 2:
             raise ValueError("y_std must be None where y has several columns; fit each column with its own")
         known, weights = _known_noise(check_y_std(y_std, n)[rows], weights)
-    exposures = None if exposure is None else _check_exposure(exposure, n)[rows]
+    exposures = None if exposure is None else check_exposure(exposure, n)[rows]
     return Training(values, target, weights, rows, n, known, exposures)
 
 
-def _check_exposure(exposure: ArrayLike, n_samples: int) -> FloatArray:
+def check_exposure(exposure: ArrayLike, n_samples: int) -> FloatArray:
     """Check exposures: one per row (or one for all), positive and finite."""
     with naming("exposure"):
         exposures = _one_per_row("exposure", exposure, n_samples)

@@ -33,10 +33,12 @@ class Targets:
     distribution: Callable[[FloatArray, FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
     #: A draw for each eta.
     sample: Callable[[FloatArray, np.random.RandomState], FloatArray]
-    #: Fraction of deviance explained, D^2, or of variance, R^2, from targets, predicted means and weights.
-    score: Callable[[FloatArray, FloatArray, PerRow], float]
-    #: Targets for a given exposure transformed so that their noise is nearly Gaussian with the same variance.
-    stabilised: Callable[[FloatArray, FloatArray], FloatArray] | None = None
+    #: Fraction of deviance explained, D^2, or of variance, R^2, from targets, predicted means and exposures,
+    #: and weights.
+    score: Callable[[FloatArray, FloatArray, FloatArray, PerRow], float]
+    #: Targets transformed so that their noise is nearly Gaussian, and its precisions up to a factor, from
+    #: targets and from their means if all had one rate.
+    stabilised: Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray]] | None = None
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,8 @@ class RowLikelihood:
 #: Nodes and weights of the quadrature over a Gaussian linear predictor.
 NODES, WEIGHTS = hermgauss(32)
 WEIGHTS /= WEIGHTS.sum()
+#: Largest count or positive number, and 1 / the smallest: squares are finite.
+_LARGEST: Final = 1e100
 #: Distribution function of a target given eta, of (t, eta).
 _Distribution = Callable[[FloatArray, FloatArray], FloatArray]
 
@@ -109,9 +113,9 @@ def _of_counts(distribution: _Distribution) -> dict[str, Any]:
         """Return the smallest k with P(count <= k) >= p."""
         up_to = _mean_distribution(distribution, mean, variance)
         low, high = np.full(mean.shape, -1.0), np.full(mean.shape, 16.0)
-        while (short := (up_to(high) < p) & (high < 1e15)).any():
+        while (short := (up_to(high) < p) & (high < 1e300)).any():
             low, high = np.where(short, high, low), np.where(short, 16.0 * high, high)
-        while (high - low > 1.0).any():
+        while (high - low > np.maximum(1.0, 1e-12 * high)).any():
             middle = np.floor(0.5 * (low + high))
             enough = up_to(middle) >= p
             low, high = np.where(enough, low, middle), np.where(enough, middle, high)
@@ -158,6 +162,11 @@ def _of_continuous(distribution: _Distribution, *, positive: bool, width: float 
     return {"quantile": quantile, "distribution": below_and_up_to}
 
 
+def _root(y: FloatArray, m: FloatArray) -> FloatArray:
+    """Return roots of counts over their means m if all had one rate; from m = 1 on they vary alike."""
+    return np.asarray(np.sqrt(y / m + 1.0 / np.maximum(m, 1.0)))
+
+
 def _poisson(rates: FloatArray, random: np.random.RandomState) -> FloatArray:
     # Above this rate NumPy draws no counts; their relative error is below 1e-9 there.
     return np.asarray(np.where(rates < 1e18, random.poisson(np.minimum(rates, 1e18)), rates))
@@ -165,21 +174,22 @@ def _poisson(rates: FloatArray, random: np.random.RandomState) -> FloatArray:
 
 def _d2(
     deviance: Callable[[FloatArray, FloatArray], FloatArray],
-) -> Callable[[FloatArray, FloatArray, PerRow], float]:
-    """Return the score 1 - (deviance of predicted means) / (deviance of the mean of y)."""
+) -> Callable[[FloatArray, FloatArray, FloatArray, PerRow], float]:
+    """Return the score 1 - (deviance of predicted means) / (deviance of one rate for all rows)."""
 
-    def score(y: FloatArray, mean: FloatArray, sample_weight: PerRow) -> float:
+    def score(y: FloatArray, mean: FloatArray, exposure: FloatArray, sample_weight: PerRow) -> float:
         weights = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight)
-        means = np.clip(mean, 1e-300, 1e300), np.full(y.shape, max(np.average(y, weights=weights), 1e-300))
+        rate = np.average(y, weights=weights) / np.average(exposure, weights=weights)
+        means = (np.clip(one, 1e-300, 1e300) for one in (mean, rate * exposure))
         own, null = (float(np.average(deviance(y, m), weights=weights)) for m in means)
-        if null > 0.0:
-            return 1.0 - own / null
-        return 1.0 if own == null else 0.0  # as `r2_score` for constant y
+        rates = (y / exposure)[weights > 0.0]
+        varies = null > 0.0 and np.ptp(rates) > 8.0 * np.finfo(float).eps * rates.max()
+        return 1.0 - own / null if varies else 0.0  # as `r2_score` for constant y
 
     return score
 
 
-def r2(y: FloatArray, mean: FloatArray, sample_weight: PerRow) -> float:
+def r2(y: FloatArray, mean: FloatArray, exposure: FloatArray | None, sample_weight: PerRow) -> float:
     """Return R^2, the mean over outputs, also where squares overflow."""
     unit = max(float(np.abs(y).max()), float(np.abs(mean).max())) or 1.0
     return float(r2_score(y / unit, mean / unit, sample_weight=sample_weight))
@@ -210,16 +220,20 @@ def _negative_binomial(dispersion: float) -> RowLikelihood:
         curvature=curvature,
         skew=lambda eta, t: curvature(eta, t) * (expit(-eta - log_d) - expit(eta + log_d)),
         targets=Targets(
-            must_be="not be negative",
-            is_valid=lambda y: bool((y >= 0.0).all()),
+            must_be="not be negative, nor above 1e100,",
+            is_valid=lambda y: bool(((y >= 0.0) & (y <= _LARGEST)).all()),
             predict=_log_moments(dispersion, counts=True),
             # P(count <= k) is a regularised incomplete beta function.
             **_of_counts(lambda k, eta: betainc(r, np.maximum(k, -1.0) + 1.0, expit(-eta - log_d))),
             sample=sample,
             score=_d2(deviance),
-            stabilised=lambda y, exposure: np.log((y + 0.5) / exposure),
+            stabilised=lambda y, m: (_root(y, m), m / (1.0 + dispersion * m)),
         ),
     )
+
+
+def _gamma_deviance(y: FloatArray, mean: FloatArray) -> FloatArray:
+    return 2.0 * (y / mean - 1.0 - np.log(y / mean))
 
 
 def _gamma(dispersion: float) -> RowLikelihood:
@@ -234,13 +248,15 @@ def _gamma(dispersion: float) -> RowLikelihood:
         curvature=lambda eta, t: k * t * _exp(-eta),
         skew=lambda eta, t: -k * t * _exp(-eta),
         targets=Targets(
-            must_be="be positive",
-            is_valid=lambda y: bool((y > 0.0).all()),
+            must_be="be positive, from 1e-100 to 1e100,",
+            is_valid=lambda y: bool(((y >= 1.0 / _LARGEST) & (y <= _LARGEST)).all()),
             predict=_log_moments(dispersion, counts=False),
             **_of_continuous(lambda t, eta: gammainc(k, k * t * _exp(-eta)), positive=True),
             sample=lambda eta, random: _exp(eta) * random.standard_gamma(k, eta.shape) * dispersion,
-            score=_d2(lambda y, m: 2.0 * (y / m - 1.0 - np.log(y / m))),
-            stabilised=lambda y, exposure: np.log(y / exposure),
+            score=lambda y, m, exposure, weights: _d2(_gamma_deviance)(
+                y / exposure, m / exposure, np.ones(len(y)), weights
+            ),
+            stabilised=lambda y, m: (np.log(y / m), np.ones(len(y))),
         ),
     )
 
@@ -310,14 +326,13 @@ _LIKELIHOODS = (
         curvature=lambda eta, t: _exp(eta),
         skew=lambda eta, t: _exp(eta),
         targets=Targets(
-            must_be="not be negative",
-            is_valid=lambda y: bool((y >= 0.0).all()),
+            must_be="not be negative, nor above 1e100,",
+            is_valid=lambda y: bool(((y >= 0.0) & (y <= _LARGEST)).all()),
             predict=_log_moments(0.0, counts=True),
             **_of_counts(lambda k, eta: pdtr(k, _exp(eta))),
             sample=lambda eta, random: _poisson(_exp(eta), random),
             score=_d2(lambda y, m: 2.0 * (xlogy(y, y / m) - y + m)),
-            # Anscombe's transform of a count, over the root of its exposure.
-            stabilised=lambda y, exposure: np.sqrt((y + 0.375) / exposure),
+            stabilised=lambda y, m: (_root(y, m), m),
         ),
     ),
 )

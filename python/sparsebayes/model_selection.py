@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from ._arrays import are_known, check_scored, last_step
 from ._estimators.likelihoods import Numbers
 from ._estimators.posterior import moments
-from ._types import FloatArray
+from ._types import FloatArray, PerRow
 
 __all__ = ["density_score"]
 
@@ -20,7 +20,7 @@ __all__ = ["density_score"]
 OVERFITTED: Final = -1e6
 
 
-def density_score(est: Any, X: ArrayLike, y: ArrayLike) -> float:
+def density_score(est: Any, X: ArrayLike, y: ArrayLike, exposure: PerRow = None) -> float:
     """Return the mean log predictive density of held-out rows: a scorer for scikit-learn.
 
     Use it with ordinary folds: ``GridSearchCV(RVR(), grid, scoring=density_score)``. It takes error bars into
@@ -36,6 +36,8 @@ def density_score(est: Any, X: ArrayLike, y: ArrayLike) -> float:
         Held-out rows.
     y : array-like of shape (n_samples,) or (n_samples, n_outputs)
         Their targets.
+    exposure : array-like of shape (n_samples,), optional
+        Exposures of counts and positive targets; needed if the fit had them.
 
     Returns
     -------
@@ -72,11 +74,11 @@ def density_score(est: Any, X: ArrayLike, y: ArrayLike) -> float:
         return OVERFITTED
     if is_classifier(est) and not are_known(y, est.classes_).all():
         raise ValueError("y must hold classes of the training rows only; use stratified folds")
-    density = log_densities(est, X, y)
+    density = log_densities(est, X, y, exposure)
     return float(density.sum() / len(density))
 
 
-def log_densities(est: Any, X: ArrayLike, y: ArrayLike) -> FloatArray:
+def log_densities(est: Any, X: ArrayLike, y: ArrayLike, exposure: PerRow = None) -> FloatArray:
     """Return the log predictive density of each row, (n,) or (n, n_outputs), or that of its class, (n,).
 
     The probability of a class is ``tiny`` at least, also of a class that ``est`` does not know.
@@ -93,10 +95,11 @@ def log_densities(est: Any, X: ArrayLike, y: ArrayLike) -> FloatArray:
         mean, variance = moments(last, rows, variance=True)
         target, _ = check_scored(y, None, (len(mean),))
         assert variance is not None
-        return own.log_density(last, (mean, variance), target)
+        offset = np.log(own.exposures(last, exposure, len(mean)))[:, np.newaxis]
+        return own.log_density(last, (mean + offset, variance), target)
+    if exposure is not None:
+        raise ValueError("exposure must be None: the targets are not counts or positive numbers")
     mean, std = est.predict(X, return_std=True)
-    target = np.asarray(y, dtype=np.float64)
-    if target.shape != mean.shape:
-        raise ValueError(f"y must have the shape {mean.shape} of the predictions, got {target.shape}")
+    target, _ = check_scored(y, None, mean.shape)
     found = -0.5 * ((target - mean) / std) ** 2 - np.log(std) - 0.5 * np.log(2.0 * np.pi)
     return found

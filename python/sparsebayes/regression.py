@@ -198,11 +198,13 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
             raise ValueError(f"{shapes[name]} must be between {least:g} and {most:g}; got {given!r}")
         return Numbers(name, shape)
 
-    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> float:
+    def score(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None, exposure: PerRow = None
+    ) -> float:
         """Return R^2; for counts and positive targets the fraction of deviance explained, D^2.
 
-        1 is best; 0 is as good as the mean of y. With several outputs the average over them. Poisson counts
-        with exposures: divide y by the exposure, and give it as ``sample_weight``.
+        1 is best; 0 is as good as the mean of y, or as one rate for all rows. With several outputs the
+        average over them. Of outliers R^2 tells little: see `model_selection.density_score`.
 
         Parameters
         ----------
@@ -212,18 +214,20 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
             Targets.
         sample_weight : array-like of shape (n_samples,), optional
             Weights of the rows.
+        exposure : array-like of shape (n_samples,), optional
+            Exposures of counts and positive targets; needed if the fit had them.
 
         Returns
         -------
         score : float
         """
         check_is_fitted(self)
-        mean = self.predict(X)
+        mean, own = self.predict(X), self._likelihood
         target, weights = check_scored(y, sample_weight, mean.shape)
-        if (targets := self._likelihood.row(self).targets) is not None:
-            self._likelihood.check(target)
-            return targets.score(target, mean, weights)
-        return r2(target, mean, weights)
+        exposures = own.exposures(self, exposure, len(mean))
+        own.check(target)
+        score = r2 if (targets := own.row(self).targets) is None else targets.score
+        return score(target, mean if own.has_noise else exposures * mean, exposures, weights)
 
     _problems = problems
 

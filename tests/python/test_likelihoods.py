@@ -7,6 +7,7 @@ from scipy import stats
 from scipy.integrate import quad
 from scipy.optimize import minimize_scalar
 from scipy.special import gammaln, psi
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -113,7 +114,63 @@ def test_exposures_of_poisson_counts_are_weights_of_rates():
     rates = RVR(likelihood="poisson", gamma=0.1)
     rates.fit(X, Y["poisson"] / EXPOSURE, sample_weight=EXPOSURE)
     assert_allclose(counts.predict(AT), rates.predict(AT), rtol=1e-5)
-    assert counts.score(X, Y["poisson"] / EXPOSURE, EXPOSURE) > 0.5
+    score = counts.score(X, Y["poisson"], exposure=EXPOSURE)
+    assert score > 0.5
+    assert_allclose(counts.score(X, Y["poisson"] / EXPOSURE, EXPOSURE, exposure=1.0), score, rtol=1e-10)
+    assert_allclose(rates.score(X, Y["poisson"] / EXPOSURE, EXPOSURE), score, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", LOG)
+def test_scores_of_equal_exposures_do_not_depend_on_them(name):
+    plain = RVR(likelihood=name, gamma=0.1).fit(X, Y[name])
+    model = RVR(likelihood=name, gamma=0.1).fit(X, Y[name], exposure=8.0)
+    assert_allclose(model.score(X, Y[name], exposure=8.0), plain.score(X, Y[name]), rtol=1e-5)
+    expected = density_score(plain, X, Y[name])
+    assert_allclose(density_score(model, X, Y[name], exposure=8.0), expected, rtol=1e-5)
+    for compares in (model.score, lambda *rows: density_score(model, *rows)):
+        with pytest.raises(ValueError, match="exposure must be given"):
+            compares(X, Y[name])
+
+
+def test_rates_that_inputs_do_not_explain_score_0():
+    rng = np.random.default_rng(2)
+    exposure = rng.uniform(0.1, 1000.0, N)
+    with pytest.warns(ConvergenceWarning, match="empty"):
+        model = SparseBayesRegressor(likelihood="poisson").fit(X, rng.poisson(exposure), exposure=exposure)
+    scores = model.score(X, rng.poisson(exposure), exposure=exposure), model._loo.scores.score
+    assert_allclose(scores, 0.0, atol=0.05)
+    for y in (0.0, 3.0):  # as `r2_score` for constant y
+        assert model.score(X, np.full(N, y), exposure=1.0) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("name", "scale", "error"), [("poisson", 30.0, 0.08), ("negative_binomial", 30.0, 0.13)]
+)
+def test_kernels_are_learned_from_rows_as_their_exposures_allow(name, scale, error):
+    rng = np.random.default_rng(0)
+    rows = rng.uniform(-3.0, 3.0, (1000, 2))
+    f, exposure = np.sin(1.5 * rows[:, 0]) - 1.0, scale * (0.02 + 0.98 * rng.beta(0.5, 0.5, 1000))
+    spread = 1.0 if name == "poisson" else rng.gamma(2.0, 0.5, 1000)
+    model = RVR(likelihood=name).fit(rows, rng.poisson(exposure * np.exp(f) * spread), exposure=exposure)
+    assert np.sqrt(np.mean((np.log(model.predict(rows)) - f) ** 2)) < error
+
+
+@pytest.mark.parametrize("name", ["poisson", "negative_binomial"])
+def test_kernels_of_few_counts_are_not_narrow(name):
+    rng = np.random.default_rng(3)
+    rows = rng.uniform(-3.0, 3.0, (1000, 2))
+    f, exposure = np.sin(1.5 * rows[:, 0]) - 1.0, 0.02 + 0.98 * rng.beta(0.5, 0.5, 1000)
+    y = rng.poisson(exposure * np.exp(f) * rng.gamma(2.0, 0.5, 1000))
+    model = RVR(likelihood=name).fit(rows, y, exposure=exposure)
+    assert np.min(model.kernel_.width) > 0.3
+    assert np.sqrt(np.mean((np.log(model.predict(rows)) - f) ** 2)) < 0.8 * np.std(f)
+
+
+def test_intervals_of_the_largest_counts():
+    model = SparseBayesRegressor(likelihood="poisson").fit(X, Y["poisson"], exposure=1e-40)
+    low, high = model.predict_interval(X)
+    assert (low < 1.01 * model.predict(X)).all()
+    assert (high > 0.99 * model.predict(X)).all()
 
 
 @pytest.mark.parametrize("name", Y)
@@ -139,6 +196,30 @@ def test_outliers_have_little_weight_and_hardly_change_the_model():
         np.sqrt(np.mean((one.predict(X) - F) ** 2)) for one in (model, RVR().fit(X, Y["student_t"]))
     )
     assert error < 0.1 < gaussian
+
+
+def test_outliers_are_found_where_a_gaussian_fits_them_too():
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(100, 1))
+    y = x[:, 0] + 0.1 * rng.normal(size=100)
+    x[:5], y[:5] = 10.0, -10.0
+    model = SparseBayesRegressor(likelihood="student_t").fit(x, y)
+    assert_allclose(model.coef_, 1.0, atol=0.05)
+    x = rng.normal(size=(200, 3))
+    y = x[:, 0] - x[:, 1] + 0.1 * rng.normal(size=200)
+    y[:60] += 5.0 + rng.normal(size=60)
+    model = SparseBayesRegressor(likelihood="student_t").fit(x, y)
+    assert_allclose(model.coef_, [1.0, -1.0, 0.0], atol=0.05)
+    assert_allclose(model.intercept_, 0.0, atol=0.1)
+
+
+def test_targets_that_are_mostly_equal_end_at_the_noise_floor():
+    y = np.zeros(N)
+    y[:30] = RNG.normal(size=30)
+    with pytest.warns(ConvergenceWarning, match="most targets are equal"):
+        model = SparseBayesRegressor(likelihood="student_t").fit(X, y)
+    assert model.status_ == "noise_floor"
+    assert "smallest allowed" in str(model.summary())
 
 
 @pytest.mark.parametrize("nu", [3.0, 8.0])
@@ -337,7 +418,9 @@ def test_what_does_not_fit_is_refused(settings, given, message):
         RVR(gamma=0.1, **settings).fit(X, Y["poisson"], **given)
 
 
-@pytest.mark.parametrize(("name", "y"), [("negative_binomial", -1.0), ("gamma", 0.0), ("gamma", -1.0)])
+@pytest.mark.parametrize(
+    ("name", "y"), [("negative_binomial", -1.0), ("gamma", 0.0), ("gamma", -1.0), ("poisson", 1e300)]
+)
 def test_targets_outside_the_support_are_refused(name, y):
     with pytest.raises(ValueError, match=f"y must .* with likelihood='{name}'"):
         RVR(likelihood=name).fit(X, np.full(N, y))

@@ -57,7 +57,7 @@ def test_the_density_is_that_of_the_predictive_distribution(sinc):
     assert density_score(classes, X, labels) == pytest.approx(-loss, rel=1e-12)
     with pytest.raises(ValueError, match="classes of the training rows"):
         density_score(classes, X, np.full(100, "other"))
-    with pytest.raises(ValueError, match="y must have the shape"):
+    with pytest.raises(ValueError, match="y must have one column"):
         density_score(model, X, np.column_stack([y, y]))
     with pytest.raises(NotFittedError):
         density_score(RVR(gamma="scale"), X, y)

@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator
 from .._checks import check_n_jobs
 from .._data.basis import output_weights
 from .._export.description import to_predictor
+from .._row_likelihoods import DISPERSED
 from .._types import FloatArray, IntArray
 from ..kernels import Kernel
 from ..kernels._resolve import is_precomputed
@@ -105,6 +106,8 @@ class Estimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
     #: Noise variance of a row of weight 1 in units of ``noise_variance_``: the harmonic mean of squares of
     #: ``y_std``. None: the fit had no ``y_std``.
     _y_variance: float | None = field(init=False)
+    #: Whether the fit had exposures.
+    _has_exposure: bool = field(init=False)
 
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether a fit has finished."""
@@ -114,7 +117,8 @@ class Estimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
         tags = super().__sklearn_tags__()
         # These need all columns at once.
         dense = {"variational", "softmax"} & {getattr(self, "scheme", ""), getattr(self, "multi_class", "")}
-        tags.input_tags.sparse = not hasattr(self, "kernel") and not dense
+        needs_rows = getattr(self, "likelihood", "gaussian") in ("student_t", *DISPERSED)
+        tags.input_tags.sparse = not (hasattr(self, "kernel") or dense or needs_rows)
         tags.input_tags.pairwise = is_precomputed(getattr(self, "kernel", None))
         return tags
 

@@ -132,7 +132,7 @@ coef0 : float, default=0.0
     Gaussian need y of one column. See Notes.
 dispersion : positive float, optional
     d of ``"negative_binomial"``, whose variance is m + d m^2 at the mean m, or of ``"gamma"``, whose variance
-    is d m^2. None: estimated.
+    is d m^2; from 1e-6 to 1e4. None: estimated.
 degrees_of_freedom : float from 2.1 to 1000, optional
     Of ``"student_t"``. None: estimated; few if there are many outliers.""",
     "likelihood_attributes": r"""dispersion_ : float
@@ -140,14 +140,16 @@ degrees_of_freedom : float from 2.1 to 1000, optional
 degrees_of_freedom_ : float
     With ``"student_t"`` only, like ``row_weights_``.
 row_weights_ : ndarray of shape (n_samples,)
-    Precision of each row relative to ``beta_``, as expected from its residual: from about 1, for most rows,
-    to nearly 0 for outliers; 0 for rows of weight 0.""",
+    Precision of each row relative to ``beta_``, as expected from its residual r in units of the scale,
+    (nu + 1) / (nu + r^2) up to the variance of the prediction: nearly 0 for outliers; 0 for rows of weight
+    0.""",
     "likelihood_notes": r"""Counts and positive numbers are fitted by the Laplace approximation (Tipping
 & Faul 2003, section 2.2): the fit ends at a fixed point of updates that treat the working weights as
 constants. A dispersion maximises the Laplace evidence. Student's t is a Gaussian whose precision varies from
 row to row; a weighted fit and the distribution of these precisions maximise a lower bound of the log evidence
 in turn (Tipping & Lawrence 2005), which ``log_marginal_likelihood_`` holds. There are several fits then:
-``callback`` receives their steps one after another, ``log_marginal_likelihood_path_`` those of the last.""",
+``callback`` receives their steps one after another; ``n_iter_`` and ``log_marginal_likelihood_path_`` are of
+the last.""",
     "noise_variance": r"""noise_variance : positive float or array-like of shape (n_outputs,), optional
     Variance of the noise, of every output or of each; with ``"student_t"`` the square of its scale. None:
     estimated, with the lower bound var(y) / 1e6. Only with ``"gaussian"`` and ``"student_t"``, like

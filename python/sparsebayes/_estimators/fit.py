@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +45,7 @@ from .._data.design import core_kernels
 from .._data.out_of_core import Survey, basis_after, gather
 from .._data.statistics import SufficientStatistics, check_memory_limit, check_room, in_words
 from .._data.unstored import ColumnStatistics
-from .._hyper import LearningData, learn, natural
+from .._hyper import FewCounts, LearningData, learn, natural
 from .._progress import ReadReporter
 from .._row_likelihoods import DISPERSED, ROW_LIKELIHOODS
 from .._types import FloatArray, Settings
@@ -77,6 +77,8 @@ _MAX_KERNELS_TRIED: Final = 3
 #: Rows that ``partial_fit`` of a classifier collects before it expands their likelihood. Measured:
 #: docs/notebook/large-data.md.
 _RECENT_ROWS: Final = 2000
+#: Kernels for counts of a smaller mean are compared by how well counts are predicted.
+_FEW_COUNTS: Final = 1.0
 #: Change of the log of a row weight that ends the fit whose weights kernels are learned with.
 _LEARNING_TOL: Final = 0.01
 #: Most centres of that fit.
@@ -234,11 +236,8 @@ def _in_memory(est: Any, training: Training, settings: Settings) -> Iterator[Tas
                 f"y_std must be None with likelihood={likelihood.name!r}, which has its own noise"
             )
         settings = settings.with_noise_of(training.noise.variance)
-    if training.exposure is not None and likelihood.has_noise:
-        raise ValueError(
-            f"exposure is for counts and positive targets, likelihood='poisson', 'negative_binomial' or "
-            f"'gamma'; got likelihood={likelihood.name!r}"
-        )
+    if training.exposure is not None and isinstance(likelihood, Numbers):
+        likelihood.check_has_exposure()
     check_variational(settings, likelihood.name)
     if training.y.ndim == 1:
         check_single(est, settings)
@@ -246,9 +245,9 @@ def _in_memory(est: Any, training: Training, settings: Settings) -> Iterator[Tas
     shifts = [offset, 0.0] if np.any(offset) and not settings.flat_intercept else [offset]
     for shift in shifts:
         rows = training if isinstance(likelihood, Classes) else likelihood.shifted(training, shift)
-        learning, of_learning, start = _to_learn_from(est, rows, likelihood, settings)
-        for basis, least_evidence in _bases(est, learning, of_learning, settings):
-            if of_learning is not likelihood and least_evidence is not None:
+        learning = _to_learn_from(est, rows, likelihood, settings)
+        for basis, least_evidence in _bases(est, learning, settings):
+            if learning.likelihood is not likelihood and least_evidence is not None:
                 least_evidence = -np.inf  # another likelihood has another evidence
             n_landmarks = number_of_landmarks(est, basis, likelihood, settings, len(training.y))
             design = basis.design(rows, settings.n_threads)
@@ -258,7 +257,7 @@ def _in_memory(est: Any, training: Training, settings: Settings) -> Iterator[Tas
                 fits = [fit_of_outputs(est, design, rows, own)]
             elif isinstance(likelihood, Numbers) and likelihood.name != "gaussian":
                 if likelihood.name == "student_t":
-                    parameters = StudentFit.of(basis, design, rows, likelihood, own, start=start)
+                    parameters = StudentFit.of(basis, design, rows, likelihood, own, start=learning.start)
                 elif likelihood.name in DISPERSED:
                     parameters = DispersionFit.of(basis, design, rows, likelihood, own)
                 extra: Any = {} if rows.exposure is None else {"offset": np.log(rows.exposure)}
@@ -280,30 +279,47 @@ def _in_memory(est: Any, training: Training, settings: Settings) -> Iterator[Tas
             yield Task(basis, likelihood, own, fits, *of_rows, **options)
 
 
-def _to_learn_from(
-    est: Any, rows: Training, likelihood: Likelihood, settings: Settings
-) -> tuple[Training, Likelihood, FloatArray | None]:
-    """Return rows that kernels are learned from, their likelihood, and weights of the rows of Student's t.
+class _Learning(NamedTuple):
+    """What kernels are learned from."""
 
-    Kernels of counts and positive numbers are learned from transformed targets with Gaussian noise; those of
+    rows: Training
+    likelihood: Likelihood
+    #: Weights of the rows for the fit of Student's t to begin with.
+    start: FloatArray | None = None
+    few_counts: FewCounts | None = None
+
+
+def _to_learn_from(est: Any, rows: Training, likelihood: Likelihood, settings: Settings) -> _Learning:
+    """Return what kernels are learned from.
+
+    Those of counts and positive numbers are learned from transformed targets with Gaussian noise; those of
     Student's t from rows with the weights that a first fit gives them.
     """
     if isinstance(likelihood, Classes) or likelihood.name == "gaussian":
-        return rows, likelihood, None
+        return _Learning(rows, likelihood)
     targets, learns = likelihood.row().targets, learns_kernel(est)
     if not learns and likelihood.name != "student_t":
-        return rows, likelihood, None
+        return _Learning(rows, likelihood)
     if targets is not None and targets.stabilised is not None:
-        return replace(rows, y=targets.stabilised(rows.y, rows.exposures), exposure=None), Numbers(), None
+        counts, exposures = np.ones(len(rows.y)) if rows.weights is None else rows.weights, rows.exposures
+        y, precisions = targets.stabilised(rows.y, rows.y @ counts / (counts @ exposures) * exposures)
+        weights = counts * np.maximum(precisions, 1e-10 * precisions.max())
+        weights *= counts.sum() / weights.sum()
+        few = likelihood.link == "log" and rows.y @ counts < _FEW_COUNTS * counts.sum()
+        return _Learning(
+            replace(rows, y=y, weights=weights, exposure=None),
+            Numbers(),
+            few_counts=FewCounts(likelihood, rows.y, counts, np.log(exposures)) if few else None,
+        )
     # Outliers show beside a good fit only, which with outliers needs their weights. Narrow kernels would
     # fit them: widths that suit the inputs provide the weights, or those of a Gaussian process if better.
     held = replace(likelihood, shape=likelihood.shape or FIRST_FREEDOM)
     given = basis_of(est, rows)
     bases = [given]
     if learns:
-        bases.append(next(_bases(est, rows, Numbers(), settings, proposes=True))[0])
+        bases.append(next(_bases(est, _Learning(rows, Numbers()), settings, proposes=True))[0])
     elif not given.kernels or (kernels := natural(given.kernels, rows.X, rows.weights)) is None:
-        return rows, likelihood, None
+        return _Learning(rows, likelihood)
     else:
         bases = [replace(given, kernels=kernels)]
     fits = []
@@ -316,7 +332,7 @@ def _to_learn_from(
         fit = StudentFit.of(basis, design, rows, held, own, tol=_LEARNING_TOL)
         fits.append((fit.bound(fit(None)), fit))
     _, best = max(fits, key=lambda pair: pair[0])
-    return best.weighted(rows), Numbers(), best.row_weights
+    return _Learning(best.weighted(rows), Numbers(), best.row_weights)
 
 
 def _of_columns(est: Any, training: Training, settings: Settings) -> list[Task]:
@@ -411,12 +427,13 @@ def _offset_of(
 
 
 def _bases(
-    est: Any, training: Training, likelihood: Likelihood, settings: Settings, *, proposes: bool = False
+    est: Any, learning: _Learning, settings: Settings, *, proposes: bool = False
 ) -> Iterator[tuple[Basis, float | None]]:
     """Yield the basis, or those of learned kernels and the log evidence below which a fit has failed.
 
     ``proposes``: without a comparison of several kernels.
     """
+    training, likelihood = learning.rows, learning.likelihood
     basis = basis_of(est, training)
     if not learns_kernel(est):
         yield basis, None
@@ -424,7 +441,8 @@ def _bases(
     given = _candidates.are_given(est)
     centre_rows = None if given else np.searchsorted(training.rows, basis.kept)
     is_smooth = number_of_landmarks(est, basis, likelihood, settings, len(training.y)) is not None
-    data = LearningData.of(est, basis, training, likelihood, settings, centre_rows, is_smooth=is_smooth)
+    options: Any = {"is_smooth": is_smooth, "few_counts": learning.few_counts}
+    data = LearningData.of(est, basis, training, likelihood, settings, centre_rows, **options)
     # A checkpoint belongs to a single fit, and many rows have decided between the kernels.
     single = getattr(est, "checkpoint", None) is not None or len(training.X) >= _MANY_ROWS
     most = 1 if single else _MAX_KERNELS_TRIED

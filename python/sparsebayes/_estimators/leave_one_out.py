@@ -96,6 +96,8 @@ class LeaveOneOut:
     v: FloatArray
     #: The distribution of a target.
     row: RowLikelihood
+    #: Exposure of each row.
+    exposure: FloatArray
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the scores: without targets, and a fifth of the size."""
@@ -123,7 +125,7 @@ class LeaveOneOut:
         if isinstance(self.likelihood, Classes):
             return float(share)
         if (own := self.row.targets) is not None:
-            return own.score(self.t, np.nan_to_num(mean), self.counts)
+            return own.score(self.t, np.nan_to_num(mean), self.exposure, self.counts)
         constant = np.average(self.t, axis=0, weights=self.counts)
         error, total = (
             np.average((self.t - centre) ** 2, axis=0, weights=self.counts) for centre in (mean, constant)
@@ -197,7 +199,8 @@ def leave_one_out(
     rows, n = slice(None) if X.shape[0] == training.n_samples else training.rows, training.n_samples
     # A softmax uses none.
     row = ROW_LIKELIHOODS["bernoulli"] if classifies else likelihood.row(est)
-    return LeaveOneOut(likelihood, est._variational, rows, n, counts, t, noise, m, v, row)
+    own = (likelihood, est._variational, rows, n, counts, t, noise, m, v, row, training.exposures)
+    return LeaveOneOut(*own)
 
 
 def _at_rows(

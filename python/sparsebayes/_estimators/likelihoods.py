@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp, ndtri
 
 from .. import _core
-from .._arrays import check_y_std, learn_classes
+from .._arrays import check_exposure, check_y_std, learn_classes
 from .._checks import check_flag
 from .._data.design import Design, Layout
 from .._row_likelihoods import NODES, ROW_LIKELIHOODS, WEIGHTS, RowLikelihood, Targets, row_likelihood
@@ -64,6 +64,25 @@ class Numbers:
         if (own := self._own()) is not None and not own.is_valid(y):
             raise ValueError(
                 f"y must {own.must_be} with likelihood={self.name!r}; use likelihood='gaussian' for such y"
+            )
+
+    def exposures(self, est: Any, exposure: PerRow, n_rows: int) -> FloatArray:
+        """Return the exposures of rows that a fitted estimator is compared with."""
+        if exposure is None:
+            if est._has_exposure:
+                raise ValueError(
+                    "exposure must be given, as it was in fit; give exposure=1.0 for targets of that exposure"
+                )
+            return np.ones(n_rows)
+        self.check_has_exposure()
+        return check_exposure(exposure, n_rows)
+
+    def check_has_exposure(self) -> None:
+        """Raise ValueError for exposures of targets that have none."""
+        if self.has_noise:
+            raise ValueError(
+                "exposure is for counts and positive targets, likelihood='poisson', 'negative_binomial' or "
+                f"'gamma'; got likelihood={self.name!r}"
             )
 
     def shifted(self, training: Training, shift: FloatArray | float) -> Training:

@@ -46,8 +46,13 @@ FIRST_FREEDOM: Final = 4.0
 _MAX_EXTRAPOLATION: Final = 20.0
 #: Most new fits.
 _MAX_NEW_FITS: Final = 4
+#: Dispersions to begin with, in units of the one that targets would have with one mean. Larger ones explain
+#: what functions are to explain, with smaller ones functions are fitted to noise.
+_STARTS: Final = (0.1, 1.0)
 #: Difference of log dispersions for derivatives.
 _DIFFERENCE: Final = 1e-4
+#: Smallest noise variance of Student's t in units of var(y), which the core compares with weighted rows.
+_NOISE_FLOOR: Final = 1e-6
 #: Newton steps to a mode, and halvings of one step.
 _MAX_STEPS: Final = 100
 _MAX_HALVINGS: Final = 40
@@ -133,8 +138,12 @@ class DispersionFit:
 
     def __call__(self, callback: Any) -> Any:
         """Return the posterior at the best dispersion."""
-        first: First | None = None
-        x, before = float(np.log(self._start() if self.given is None else self.given)), None
+        if self.given is not None:
+            x, first = float(np.log(self.given)), None
+        else:
+            starts = [self._start(factor, callback) for factor in _STARTS]
+            _, x, first = max(starts, key=lambda start: start[0])
+        before = None
         low, high = np.log(DISPERSIONS).tolist()
         for _ in range(_MAX_ROUNDS):
             self.dispersion = float(np.exp(x))
@@ -159,16 +168,24 @@ class DispersionFit:
             first = _as_first(posterior)
         return posterior
 
-    def _start(self) -> float:
-        """Return a tenth of the dispersion that targets would have with one mean.
+    def _start(self, factor: float, callback: Any) -> tuple[float, float, First]:
+        """Return the largest evidence of a model over all dispersions, the log of the best one, and it.
 
-        A larger one would explain what functions are to explain.
+        ``factor``: the dispersion it is fitted with, in units of the one of targets with one mean.
         """
         log_rates = np.log(np.maximum(self.target, 1e-300)) - self.offset
         rates = np.exp(np.clip(log_rates - log_rates.max(), -300.0, 0.0))
         mean = float(np.average(rates, weights=self.weights))
         variance = float(np.average((rates - mean) ** 2, weights=self.weights))
-        return float(np.clip(0.1 * variance / mean**2, 1e-3, 1e2))
+        posterior = self.fit(float(np.clip(factor * variance / mean**2, 1e-3, 1e2)), None, callback)
+        Phi, alpha = self.functions(posterior.active), posterior.alpha
+
+        def negative(x: float) -> float:
+            return -self._evidence(float(np.exp(x)), Phi, alpha, posterior.mu)
+
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = minimize_scalar(negative, bounds=tuple(np.log(DISPERSIONS)), method="bounded")
+        return -float(found.fun), float(found.x), _as_first(posterior)
 
     def _slope(self, posterior: Any, x: float) -> tuple[float, float]:
         """Return the first two derivatives of the Laplace evidence of a model in the log dispersion."""
@@ -230,6 +247,8 @@ class StudentFit:
     target: FloatArray
     #: Sample weights, which count rows.
     counts: FloatArray
+    #: Noise variance at which a fit ends.
+    least_noise: float
     tol: float = _TOL
     #: Row weights to begin with.
     start: FloatArray | None = None
@@ -263,8 +282,13 @@ class StudentFit:
             plain = settings.of_one_target() | {"unpenalized": flat, "search": "greedy"}
             return _core.fit_dense(np.asfortranarray(Phi), rows.y, weights, first=first, **plain)
 
+        least = 0.0
+        if settings.noise_variance is None:
+            with np.errstate(over="ignore"):
+                deviations = rows.y - np.average(rows.y, weights=counts)
+                least = _NOISE_FLOOR * float(np.average(deviations**2, weights=counts))
         functions = _functions(basis, rows, settings)
-        return cls(likelihood.shape, fit, refit, functions, rows.y, counts, **options)
+        return cls(likelihood.shape, fit, refit, functions, rows.y, counts, least, **options)
 
     def found(self, likelihood: Numbers, training: Training) -> tuple[Numbers, Training]:
         """Return the likelihood with the degrees of freedom of the fit, and the rows with its weights."""
@@ -277,15 +301,43 @@ class StudentFit:
         est.row_weights_[training.rows] = self.row_weights
         est._y_variance = None  # the weights are not standard deviations of the user
         _report(est, self.converged)
+        if est.noise_variance_ <= self.least_noise and est.status_ in ("converged", "stalled", "empty"):
+            est.status_ = "noise_floor"
 
     def __call__(self, callback: Any) -> Any:
         """Return the posterior of the weighted fit at the best weights."""
         self.freedom = FIRST_FREEDOM if self.given is None else self.given
         self.row_weights = np.ones(len(self.counts)) if self.start is None else self.start
+        posterior = self._alternated(callback)
+        if self.given is not None or not self.converged or self.freedom <= FIRST_FREEDOM:
+            return posterior
+        # Functions may have been fitted to outliers, beside which the noise looks Gaussian.
+        other = replace(self)
+        other.row_weights = self.row_weights
+        if other._with_heavy_tails(posterior) > self.bound(posterior):
+            found = other._alternated(callback)
+            if other.converged and other.bound(found) > self.bound(posterior):
+                self.__dict__.update(other.__dict__)
+                return found
+        return posterior
+
+    def _with_heavy_tails(self, posterior: Any) -> float:
+        """Find weights for the functions of a model from few degrees of freedom; return the bound."""
+        model, Phi = _as_first(posterior), self.functions(posterior.active)
+        for self.given in (FREEDOMS[0], None):
+            self.freedom = FREEDOMS[0]
+            model, Phi, posterior = self._settled(model, Phi)
+        self.rest_of_bound = self._rest_of_bound()
+        return self.bound(posterior)
+
+    def _alternated(self, callback: Any) -> Any:
+        """Alternate between fits and weights, from the present ones, until both converge."""
         first: First | None = None
         for number in range(_MAX_ROUNDS):
             posterior = self.fit(self._weights(), first, callback)
             if posterior.status in ("stopped", "max_iter"):
+                break
+            if self._unit() <= posterior.beta * self.least_noise:
                 break
             Phi = self.functions(posterior.active)
             row_weights, change = self._best_weights(posterior, Phi, estimates=first is not None)
@@ -295,13 +347,13 @@ class StudentFit:
             self.row_weights = row_weights
             # A model of other weights may be far from the best one, and so may all that follow from it.
             if change <= _SMALL_CHANGE:
-                first = self._settled(_as_first(posterior), Phi)
+                first, _, _ = self._settled(_as_first(posterior), Phi)
             elif change <= _LARGE_CHANGE or number >= _MAX_NEW_FITS:
                 first = _as_first(posterior)
         self.rest_of_bound = self._rest_of_bound()
         return posterior
 
-    def _settled(self, model: First, Phi: FloatArray) -> First:
+    def _settled(self, model: First, Phi: FloatArray) -> tuple[First, FloatArray, Any]:
         """Alternate between weights and a model of no other functions until the weights converge.
 
         Every third step extrapolates the logs of the weights from the two before (SQUAREM: Varadhan & Roland
@@ -322,7 +374,7 @@ class StudentFit:
                 length = float(np.clip(np.linalg.norm(step) / np.linalg.norm(bend), 1.0, _MAX_EXTRAPOLATION))
                 logs = [logs[0] + 2.0 * length * step + length**2 * bend]
                 self.row_weights = np.exp(logs[0])
-        return model
+        return model, Phi, posterior
 
     def _best_weights(self, posterior: Any, Phi: FloatArray, *, estimates: bool) -> tuple[FloatArray, float]:
         """Return the row weights for a posterior of functions, and the largest change of their logs.

@@ -154,6 +154,8 @@ def problems(
         est.__dict__.update(selection)
     if (est._y_variance is None) != (y_std is None):
         raise ValueError(f"y_std must be that of the fit, which had {'none' if y_std is not None else 'one'}")
+    if exposure is None and est._has_exposure:
+        raise ValueError("exposure must be that of the fit, which had one")
     if (row_weights := est.__dict__.get("row_weights_")) is not None:
         y_std = 1.0 / np.sqrt(np.where(row_weights > 0.0, row_weights, 1.0))
     training = check_training(est, X, y, sample_weight, y_std, exposure, reset=False)

@@ -100,7 +100,7 @@ def publish(est: Any, task: Task, posteriors: list[Any]) -> None:
     est._variational = task.settings.scheme == "variational"
     est._n_samples = task.summary.n_rows if task.training is None else task.training.n_samples
     est._n_basis, est._likelihood, est._offset = task.n_basis, likelihood, task.offset
-    est._y_variance = None
+    est._y_variance, est._has_exposure = None, getattr(task.training, "exposure", None) is not None
     est._log_evidences = [posterior.log_evidence for posterior in posteriors]
     est.log_marginal_likelihood_path_ = _joint_path([posterior.trace for posterior in posteriors])
     # With priors the path holds the log posterior; the variational path ends at the bound.

@@ -40,6 +40,10 @@ REMEDIES: Final = {
 #: Statuses of models that can be overfitted.
 _AT_AN_OPTIMUM: Final = ("converged", "noise_floor", "alpha_floor", "stalled")
 _CONSTANT: Final = "y is constant, and so is the model; its error bars are meaningless"
+_MOSTLY_EQUAL: Final = (
+    "the model predicts the same for every row, with almost no noise: most targets are equal or nearly so. "
+    "If the others are no outliers take another likelihood"
+)
 #: Largest ratio of the standard deviations of two inputs that one scale can suit.
 _MAX_STD_RATIO: Final = 1e3
 #: Number of rows for standard deviations, and for kernel values.
@@ -142,7 +146,8 @@ def warning_of(est: Any, summary: RowSummary) -> tuple[type[Warning], str] | Non
     elif status in _AT_AN_OPTIMUM and is_saturated(summary) and not given:
         category, message = OverfitWarning, _overfit(est, summary)
     elif status == "noise_floor" and is_empty(est):
-        message = _CONSTANT
+        is_constant = summary.y is None or (summary.y == summary.y[:1]).all()
+        message = _CONSTANT if is_constant else _MOSTLY_EQUAL
     else:
         message = REMEDIES[status].format(**est.get_params(deep=False))
     if unscaled is not None and not is_bare:

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._checks import counted, listed
 from .._data.basis import learns_kernel
+from .._row_likelihoods import DISPERSIONS, FREEDOMS
 from ..kernels._resolve import is_precomputed
 from .status import functions_of, number_of_functions
 
@@ -85,18 +86,28 @@ def _lines(est: Any) -> Iterator[tuple[str, str]]:
     if hasattr(est, "noise_variance_"):
         stds = np.atleast_1d(np.sqrt(est.noise_variance_))
         unit = "" if getattr(est, "_y_variance", None) is None else " times y_std"
-        yield "noise", f"{listed([f'{std:.4g}' for std in stds], _MAX_SHOWN)}{unit} (standard deviation)"
+        what = "scale of Student's t" if hasattr(est, "row_weights_") else "standard deviation"
+        yield "noise", f"{listed([f'{std:.4g}' for std in stds], _MAX_SHOWN)}{unit} ({what})"
     if hasattr(est, "dispersion_"):
-        yield "dispersion", f"{est.dispersion_:.4g}"
+        yield "dispersion", f"{est.dispersion_:.4g}{_at_limit(est.dispersion_, DISPERSIONS)}"
     if hasattr(est, "row_weights_"):
         few = int(np.sum((est.row_weights_ > 0.0) & (est.row_weights_ < _OUTLIER_WEIGHT)))
         outliers = f"{counted(few, 'row')} with a weight below {_OUTLIER_WEIGHT}"
-        yield "outliers", f"{outliers}; {est.degrees_of_freedom_:.3g} degrees of freedom"
+        limit = _at_limit(est.degrees_of_freedom_, FREEDOMS)
+        yield "outliers", f"{outliers}; {est.degrees_of_freedom_:.4g} degrees of freedom{limit}"
     if hasattr(est, "log_marginal_likelihood_"):
         yield "log evidence", f"{est.log_marginal_likelihood_:.6g}"
     yield "status", est.status_
     if est._advice:
         yield "advice", est._advice
+
+
+def _at_limit(value: float, limits: tuple[float, float]) -> str:
+    """Return a note about a parameter that is as small or as large as it may be."""
+    for limit, which in zip(limits, ("smallest", "largest"), strict=True):
+        if np.isclose(value, limit, rtol=1e-4):
+            return f" (the {which} allowed)"
+    return ""
 
 
 def _kernel(est: Any) -> str:
@@ -119,5 +130,5 @@ def _inputs(est: Any) -> str:
     }
     shown = [f"{name} {size:.3g}" for name, size in sizes.items() if size >= _MIN_RELEVANCE]
     rest = list(sizes)[len(shown) :]
-    line = f"{listed(shown, _MAX_SHOWN)} (relevance)"
-    return line + (f"; little or nothing: {listed(rest, _MAX_SHOWN)}" if rest else "")
+    lines = [f"{listed(shown, _MAX_SHOWN)} (relevance)"] if shown else []
+    return "; ".join([*lines, f"little or nothing: {listed(rest, _MAX_SHOWN)}"] if rest else lines)
