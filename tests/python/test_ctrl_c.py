@@ -234,8 +234,8 @@ def test_ctrl_c_ends_the_evaluation_of_kernels_in_parts():
         RVR(Gaussian(0.7), scheme="em", tol=1e-300),
         RVC(Gaussian(0.7), scheme="em", tol=1e-300),
         RVC(Gaussian(0.7), scheme="variational", tol=1e-300),
-        MRVM1(Gaussian(0.7)),
-        MRVM2(Gaussian(0.7)),
+        MRVM1(Gaussian(0.7), tol=1e-300, max_iter=10**9),
+        MRVM2(Gaussian(0.7), tol=1e-300, max_iter=10**9),
     ],
     ids=["kernel-em", "classes-em", "classes-variational", "mRVM1", "mRVM2"],
 )
