@@ -1,0 +1,491 @@
+r"""Fits of columns in groups that share a precision, in the steps of Tipping & Faul (2003) for blocks of columns.
+
+Let alpha be the precision of all columns Phi of a group, and C the covariance of the targets without them. In the
+basis of the eigenvectors u_k of S = Phi^T C^-1 Phi the evidence of n outputs depends on alpha by
+
+    l(alpha) = 1/2 sum_k [n ln(alpha / (alpha + s_k)) + q_k^2 / (alpha + s_k)],    q_k = u_k^T Phi^T C^-1 t,
+
+equation (18) for each k, with q_k^2 summed over the outputs. The prior exp(-c tr S) on complexity takes 2 c n rho_k
+from q_k^2, rho_k = u_k^T Phi^T C^-1 (beta W)^-1 C^-1 Phi u_k. Rows are multiplied by the roots of their weights, and
+columns with a flat prior are projected out of the others and of the targets (restricted maximum likelihood).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_solve, cholesky, qr, solve_triangular
+
+from .._types import FloatArray, IntArray, Settings
+
+#: Smallest gain of a step in nats, as in the core, and the smallest beside a model that has not converged.
+_MIN_GAIN: Final = 1e-7
+_COARSE_GAIN: Final = 1e-2
+#: First noise variance in units of var(y), and its lower bound.
+_INITIAL_NOISE: Final = 0.1
+_NOISE_FLOOR: Final = 1e-6
+#: Groups that are considered between two passes over all of them, and the fraction of the best gain that ends it.
+_WORKING_SET: Final = 50
+_GAIN_RATIO: Final = 0.3
+#: Precisions for which a gain is computed before the best is refined, and Newton steps to refine it.
+_GRID: Final = 48
+_POLISH: Final = 60
+#: Largest step of Newton's method in the log of a precision, and halvings of a step.
+_MAX_STEP: Final = 2.0
+_MAX_HALVINGS: Final = 30
+#: Eigenvalues of S below this fraction of the largest are rounding: the columns depend on one another.
+_RANK: Final = 1e-12
+#: Most passes that lead to a model of no greater evidence.
+_MAX_IDLE: Final = 3
+
+
+class GroupPosterior(NamedTuple):
+    """The result of a fit, with the attributes of those of the core."""
+
+    active: IntArray
+    alpha: FloatArray
+    mu: FloatArray
+    sigma: FloatArray
+    gamma: FloatArray
+    beta: float
+    log_evidence: float
+    trace: FloatArray
+    n_iter: int
+    status: str
+
+
+class _Stopped(Exception):
+    """The callback asked to stop, or there were ``max_iter`` steps."""
+
+
+class _Factors(NamedTuple):
+    """s_k and q_k^2 - 2 c n rho_k of groups, (n_groups, size)."""
+
+    s: FloatArray
+    square: FloatArray
+
+
+def _value(factors: _Factors, n: int, alpha: FloatArray) -> FloatArray:
+    """Return l(alpha) of each group."""
+    s, a = factors.s, alpha[..., np.newaxis]
+    terms = -n * np.log1p(s / a) + factors.square / (a + s)
+    return np.asarray(0.5 * terms.sum(axis=-1))
+
+
+def _best_alphas(factors: _Factors, n: int) -> tuple[FloatArray, FloatArray]:
+    """Return the precision of the largest gain of each group, infinite without a gain, and the gain."""
+    s, square = factors
+    excess = square - n * s
+    with np.errstate(divide="ignore", invalid="ignore"):
+        own = np.where(excess > 0.0, n * s**2 / excess, np.inf)  # equation (20)
+    low, size = own.min(axis=1), s.max(axis=1)
+    alphas, gains = np.full(len(s), np.inf), np.zeros(len(s))
+    some = np.flatnonzero(np.isfinite(low) & (low > 0.0))
+    if s.shape[1] == 1:
+        alphas[some] = low[some]
+        gains[some] = _value(_Factors(s[some], square[some]), n, low[some])
+        return alphas, gains
+    if len(some) == 0:
+        return alphas, gains
+    part = _Factors(s[some], square[some])
+    # A maximum is between the smallest of the precisions that are best for one k alone, and infinity.
+    finite = np.where(np.isfinite(own[some]), own[some], 0.0).max(axis=1)
+    low, high = np.log(low[some]), np.log(np.maximum(finite, 1e4 * size[some]))
+    x = low[:, np.newaxis] + (high - low)[:, np.newaxis] * np.linspace(0.0, 1.0, _GRID)
+    values = np.stack([_value(part, n, np.exp(x[:, j])) for j in range(_GRID)], axis=1)
+    at = np.argmax(values, axis=1)
+    rows = np.arange(len(some))
+    left, right = x[rows, np.maximum(at - 1, 0)], x[rows, np.minimum(at + 1, _GRID - 1)]
+    best = x[rows, at]
+    for _ in range(_POLISH):
+        # Newton steps in ln alpha on the slope, by halves where they leave the bracket.
+        a = np.exp(best)[:, np.newaxis]
+        inverse = 1.0 / (a + part.s)
+        slope = 0.5 * (n * part.s * inverse - a * part.square * inverse**2).sum(axis=1)
+        bend = -n * part.s * a * inverse**2 - a * part.square * inverse**2 * (1.0 - 2.0 * a * inverse)
+        curvature = 0.5 * bend.sum(axis=1)
+        left, right = np.where(slope > 0.0, best, left), np.where(slope > 0.0, right, best)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            there = best - slope / curvature
+        inside = (curvature < 0.0) & (there >= left) & (there <= right)
+        there = np.where(inside, there, 0.5 * (left + right))
+        if (np.abs(there - best) < 1e-13 * (1.0 + np.abs(best))).all():
+            break
+        best = there
+    found = _value(part, n, np.exp(best))
+    good = found > 0.0
+    alphas[some[good]], gains[some[good]] = np.exp(best[good]), found[good]
+    return alphas, gains
+
+
+@dataclass
+class _Posterior:
+    """The posterior of the active columns: A = diag(alpha), H = A + beta G, Sigma = H^-1."""
+
+    sigma: FloatArray
+    mu: FloatArray
+    #: (Sigma - Sigma A Sigma), the covariance of mu over draws of the noise.
+    sampling: FloatArray
+    #: The lower triangular factor of H.
+    root: FloatArray
+    #: ln p(t) - c n tr S, and ln p(t).
+    objective: float
+    log_evidence: float
+    residual: float
+
+
+class GroupFit:
+    """The fit of targets, (n, n_outputs), to columns in groups; outputs share the precisions and the noise."""
+
+    def __init__(
+        self,
+        Phi: FloatArray,
+        t: FloatArray,
+        weights: FloatArray | None,
+        groups: list[IntArray],
+        flat: list[int],
+        settings: Settings,
+        complexity: float,
+    ) -> None:
+        root = np.ones(len(Phi)) if weights is None else np.sqrt(weights)
+        t = t.reshape(len(t), -1)
+        self.groups, self.flat, self.settings, self.complexity = groups, flat, settings, complexity
+        self.n_outputs, rows = t.shape[1], float(np.sum(root**2))
+        # Logarithms of determinants need no scale; that of the targets keeps beta near 1.
+        deviations = t - np.average(t, axis=0, weights=root**2)
+        variance = float(np.average(np.mean(deviations**2, axis=1), weights=root**2))
+        self.unit = np.sqrt(variance) if np.isfinite(variance) and variance > 0.0 else 1.0
+        self.F, Phi, t = root[:, np.newaxis] * Phi[:, flat], root[:, np.newaxis] * Phi, root[:, np.newaxis] * t
+        self.norms = np.sqrt(np.sum(self.F**2, axis=0))
+        self.raw, self.raw_t, t = Phi, t, t / self.unit
+        if flat:
+            Q, R = qr(self.F / self.norms, mode="economic")
+            self.ln_volume = 2.0 * float(np.log(np.abs(np.diag(R))).sum())
+            Phi, t = Phi - Q @ (Q.T @ Phi), t - Q @ (Q.T @ t)
+        else:
+            self.ln_volume = 0.0
+        self.Phi, self.products, self.total = Phi, Phi.T @ t, float(np.sum(t**2))
+        self.n_contrasts = max(rows - len(flat), 0.0)
+        sizes = np.array([len(group) for group in groups])
+        #: Numbers of the groups of each size, their columns, and the products of these.
+        self.buckets = []
+        for size in np.unique(sizes):
+            numbers = np.flatnonzero(sizes == size)
+            columns = np.stack([groups[g] for g in numbers])
+            blocks = Phi.T[columns]
+            self.buckets.append((numbers, columns, blocks @ blocks.transpose(0, 2, 1)))
+        self.bucket_of = {g: (b, i) for b, (numbers, _, _) in enumerate(self.buckets) for i, g in enumerate(numbers)}
+        self.active: list[int] = []
+        self.x = np.zeros(0)
+        given = settings.noise_variance
+        self.estimates_noise = given is None
+        self.beta = 1.0 / _INITIAL_NOISE if given is None else self.unit**2 / given
+        #: Phi^T of the active columns, one row for each.
+        self.gram_columns = np.zeros((0, Phi.shape[1]))
+        self.trace: list[float] = []
+        self.callback: Any = None
+
+    # --- the posterior ----------------------------------------------------------------------------------
+
+    @property
+    def columns(self) -> IntArray:
+        """The active columns, group by group."""
+        none = np.zeros(0, np.intp)
+        return np.concatenate([none, *(self.groups[g] for g in self.active)])
+
+    def _sums(self) -> FloatArray:
+        """Return the matrix that sums over the columns of each active group, (n_columns, n_groups)."""
+        sizes = [len(self.groups[g]) for g in self.active]
+        return np.repeat(np.eye(len(sizes)), sizes, axis=0)
+
+    def posterior(self, x: FloatArray, beta: float) -> _Posterior:
+        """Return the posterior at the logs of the precisions of the active groups; LinAlgError for rounding."""
+        columns, n = self.columns, self.n_outputs
+        alpha = np.exp(self._sums() @ x) if len(x) else np.zeros(0)
+        G, P = self.gram_columns[:, columns], self.products[columns]
+        H = beta * G
+        H[np.diag_indices(len(H))] += alpha
+        root = cholesky(H, lower=True) if len(H) else H
+        sigma = cho_solve((root, True), np.eye(len(H))) if len(H) else H
+        mu = beta * (sigma @ P)
+        shrunk = sigma * alpha
+        sampling = sigma - shrunk @ sigma
+        residual = max(self.total - float(np.sum(mu * (2.0 * P - G @ mu))), 0.0)
+        ln_det = 2.0 * float(np.log(np.diag(root)).sum())
+        energy = beta * residual + float(alpha @ np.sum(mu**2, axis=1))
+        log_p = n * (self.n_contrasts * np.log(beta / (2.0 * np.pi)) - ln_det + float(np.log(alpha).sum()))
+        log_p = 0.5 * (log_p - energy)
+        # In the units of the targets, as the core has it.
+        log_p -= n * (self.n_contrasts * np.log(self.unit) + 0.5 * self.ln_volume)
+        objective = log_p - self.complexity * n * float(len(H) - alpha @ np.diag(sigma))
+        return _Posterior(sigma, mu, sampling, root, float(objective), float(log_p), residual)
+
+    # --- gains of groups --------------------------------------------------------------------------------
+
+    def factors(self, now: _Posterior, columns: IntArray, own: FloatArray) -> _Factors:
+        """Return the factors of groups outside the model, (n_groups, size) columns, with products ``own``."""
+        shape, n = columns.shape, self.n_outputs
+        g = self.beta * self.gram_columns[:, columns.reshape(-1)]  # (m, n_groups * size)
+        active = self.columns
+        Q = self.beta * (self.products[columns] - (g.T @ now.mu / self.beta).reshape(*shape, n))
+        if len(active) > 0:
+            V = solve_triangular(now.root, g, lower=True)
+            V = V.T.reshape(*shape, -1)
+            S = self.beta * own - V @ V.transpose(0, 2, 1)
+            U = (cho_solve((now.root, True), g).T * np.exp(0.5 * self._sums() @ self.x)).reshape(*shape, -1)
+            R = S - U @ U.transpose(0, 2, 1)
+        else:
+            S = R = self.beta * own
+        return self._in_eigenbasis(S, Q, R)
+
+    def _in_eigenbasis(self, S: FloatArray, Q: FloatArray, R: FloatArray) -> _Factors:
+        c = 2.0 * self.complexity * self.n_outputs
+        if S.shape[1] == 1:
+            s, q, rho = S[:, :, 0], Q, R[:, :, 0]
+        else:
+            s, u = np.linalg.eigh(S)
+            q = u.transpose(0, 2, 1) @ Q
+            rho = np.sum(u * (R @ u), axis=1)
+        square = np.sum(q**2, axis=2) - c * np.maximum(rho, 0.0)
+        none = s <= _RANK * np.maximum(s.max(axis=1, keepdims=True), np.finfo(float).tiny)
+        return _Factors(np.where(none, 0.0, s), np.where(none, 0.0, square))
+
+    def factors_of_active(self, now: _Posterior, k: int) -> _Factors:
+        """Return the factors of active group ``k`` with itself left out, from its part of the posterior."""
+        sizes = [len(self.groups[g]) for g in self.active]
+        at = slice(sum(sizes[:k]), sum(sizes[: k + 1]))
+        variances, u = np.linalg.eigh(now.sigma[at, at])
+        s = np.maximum(1.0 / variances - np.exp(self.x[k]), 0.0)
+        rho = np.sum(u * (now.sampling[at, at] @ u), axis=0)
+        m = u.T @ now.mu[at]
+        square = (np.sum(m**2, axis=1) - 2.0 * self.complexity * self.n_outputs * rho) / variances**2
+        return _Factors(s[np.newaxis], square[np.newaxis])
+
+    # --- steps ------------------------------------------------------------------------------------------
+
+    def __call__(self, callback: Any = None) -> GroupPosterior:
+        """Return the posterior at a maximum of the evidence."""
+        self.callback = callback
+        now = self.posterior(self.x, self.beta)
+        self.trace = [now.log_evidence]
+        try:
+            status = self._maximise()
+        except _Stopped as reason:
+            status = str(reason)
+        return self._result(status)
+
+    def _maximise(self) -> str:
+        if self.estimates_noise:
+            self._step_greedily(_COARSE_GAIN)
+        highest, idle = -np.inf, 0
+        while True:
+            converged = self._refine()
+            now = self.posterior(self.x, self.beta).objective
+            idle = 0 if now > highest + _MIN_GAIN * (1.0 + abs(now)) else idle + 1
+            highest = max(highest, now)
+            if idle > _MAX_IDLE:
+                return "stalled"
+            if not self._step_greedily(_COARSE_GAIN) and not self._step_greedily(_MIN_GAIN):
+                break
+        if self.estimates_noise and self.beta >= (1.0 - 1e-9) / _NOISE_FLOOR:
+            return "noise_floor"
+        return "converged" if converged else "stalled"
+
+    def _step_greedily(self, least: float) -> bool:
+        """Add, re-estimate and delete groups, the largest gain first, at fixed noise; return whether any was."""
+        changed = False
+        while True:
+            now, found = self.posterior(self.x, self.beta), []
+            for numbers, columns, own in self.buckets:
+                outside = ~np.isin(numbers, self.active)
+                alphas, gains = _best_alphas(
+                    self.factors(now, columns[outside], own[outside]), self.n_outputs
+                )
+                order = np.argsort(-gains, kind="stable")[:_WORKING_SET]
+                found += [(gains[i], numbers[outside][i]) for i in order if gains[i] > least]
+            found.sort(key=lambda pair: (-pair[0], pair[1]))
+            if not found:
+                return changed
+            end = max(least, _GAIN_RATIO * found[0][0])
+            if not self._step_among([int(g) for _, g in found[:_WORKING_SET]], end):
+                return changed
+            changed = True
+
+    def _step_among(self, members: list[int], least: float) -> bool:
+        """Step among these groups and the active ones until no gain exceeds ``least``."""
+        changed = False
+        while True:
+            now = self.posterior(self.x, self.beta)
+            steps = []
+            for g in members:
+                if g not in self.active:
+                    (b, i) = self.bucket_of[g]
+                    _, columns, own = self.buckets[b]
+                    factors = self.factors(now, columns[i : i + 1], own[i : i + 1])
+                    (alpha,), (gain,) = _best_alphas(factors, self.n_outputs)
+                    steps.append((gain, g, alpha))
+            for k, g in enumerate(self.active):
+                factors = self.factors_of_active(now, k)
+                (alpha,), (gain,) = _best_alphas(factors, self.n_outputs)
+                gain -= float(_value(factors, self.n_outputs, np.exp(self.x[k : k + 1]))[0])
+                steps.append((gain, g, alpha))
+            gain, g, alpha = max(steps, key=lambda step: (step[0], -step[1]))
+            if not gain > least or (g not in self.active and not np.isfinite(alpha)):
+                return changed
+            before = self.active.copy(), self.x.copy(), self.gram_columns
+            action = self._set(g, alpha)
+            try:
+                self._record(action, g, float(gain))
+            except LinAlgError:  # the group is in the span of the model up to rounding
+                self.active, self.x, self.gram_columns = before
+                members = [member for member in members if member != g]
+                if action != "add":
+                    return changed
+                continue
+            changed = True
+
+    def _set(self, g: int, alpha: float) -> str:
+        """Give a group this precision; return the name of the step."""
+        if g not in self.active:
+            self.active.append(g)
+            self.x = np.append(self.x, np.log(alpha))
+            self.gram_columns = np.vstack([self.gram_columns, self.Phi[:, self.groups[g]].T @ self.Phi])
+            return "add"
+        k = self.active.index(g)
+        if np.isfinite(alpha):
+            self.x[k] = np.log(alpha)
+            return "reestimate"
+        kept = np.repeat(np.arange(len(self.active)) != k, [len(self.groups[h]) for h in self.active])
+        del self.active[k]
+        self.x, self.gram_columns = np.delete(self.x, k), self.gram_columns[kept]
+        return "delete"
+
+    def _record(self, action: str, g: int, gain: float) -> None:
+        now = self.posterior(self.x, self.beta)
+        self.trace.append(now.log_evidence)
+        column = -1 if g < 0 else int(self.groups[g][0])
+        beta = self.beta / self.unit**2
+        n_active = len(self.columns) + len(self.flat)
+        step = (len(self.trace) - 1, action, column, gain, now.log_evidence, n_active, beta)
+        if self.callback is not None and self.callback(*step):
+            raise _Stopped("stopped")
+        if len(self.trace) > self.settings.max_iter:
+            raise _Stopped("max_iter")
+
+    # --- all precisions and the noise together ----------------------------------------------------------
+
+    def _refine(self) -> bool:
+        """Maximise over the precisions of the active groups and the noise; return whether it converged."""
+        while True:
+            self._delete_useless()
+            now, y = self.posterior(self.x, self.beta), np.append(self.x, np.log(self.beta))
+            if len(y) == 1 and not self.estimates_noise:
+                return True
+            slope, curvature = self._derivatives(now)
+            free = np.ones(len(y), dtype=bool)
+            free[-1] = self.estimates_noise
+            if y[-1] >= -np.log(_NOISE_FLOOR) - 1e-12 and slope[-1] > 0.0:
+                free[-1] = False
+            step = np.zeros(len(y))
+            values, vectors = np.linalg.eigh(curvature[np.ix_(free, free)])
+            size = np.maximum(np.abs(values), 1e-12 * max(np.abs(values).max(initial=0.0), 1e-12))
+            step[free] = vectors @ ((vectors.T @ slope[free]) / size)
+            step *= min(1.0, _MAX_STEP / max(np.abs(step).max(initial=0.0), 1e-300))
+            if not np.abs(step).max(initial=0.0) > 0.1 * self.settings.tol:
+                return True
+            for _ in range(_MAX_HALVINGS):
+                there = y + step
+                there[-1] = min(there[-1], -np.log(_NOISE_FLOOR))
+                try:
+                    rises = self.posterior(there[:-1], np.exp(there[-1])).objective > now.objective
+                except LinAlgError:
+                    rises = False
+                if rises:
+                    break
+                step *= 0.5
+            else:
+                # Below the rounding of the objective a last step by the slope is as good as any.
+                return bool(np.abs(step).max() * 2.0**_MAX_HALVINGS < 1e-3)
+            self.x, self.beta = there[:-1], float(np.exp(there[-1]))
+            self._record("joint", -1, np.nan)
+
+    def _delete_useless(self) -> None:
+        """Delete groups whose best precision is infinite, the least useful first."""
+        while self.active:
+            now = self.posterior(self.x, self.beta)
+            losses = []
+            for k in range(len(self.active)):
+                factors = self.factors_of_active(now, k)
+                (alpha,), _ = _best_alphas(factors, self.n_outputs)
+                if np.isinf(alpha):
+                    losses.append((float(_value(factors, self.n_outputs, np.exp(self.x[k : k + 1]))[0]), k))
+            if not losses:
+                return
+            loss, k = min(losses)
+            g = self.active[k]
+            self._set(g, np.inf)
+            self._record("delete", g, -loss)
+
+    def _derivatives(self, now: _Posterior) -> tuple[FloatArray, FloatArray]:
+        """Return slope and curvature of the objective in the logs of precisions and of beta.
+
+        With theta_g = ln alpha_g and A_g the part of A of group g: dSigma = -Sigma A_g Sigma and
+        dmu = -Sigma A_g mu; for ln beta, dSigma = -K and dmu = Sigma A mu, with K = Sigma - Sigma A Sigma.
+        """
+        Z, n, c = self._sums(), self.n_outputs, self.complexity * self.n_outputs
+        alpha = np.exp(Z @ self.x) if len(self.x) else np.zeros(0)
+        sigma, K, mu = now.sigma, now.sampling, now.mu
+        aS, aK = alpha[:, np.newaxis] * sigma, alpha[:, np.newaxis] * K  # A Sigma and A K
+        m, sizes = alpha[:, np.newaxis] * mu, Z.sum(axis=0)
+        inner, of_mu = Z.T @ np.diag(aS), Z.T @ np.sum(m * mu, axis=1)
+        of_K, beta = Z.T @ np.diag(aK), self.beta
+        slope = 0.5 * (n * (sizes - inner) - of_mu) + c * of_K
+        curvature = 0.5 * (n * (Z.T @ (aS * aS.T) @ Z - np.diag(inner)) - np.diag(of_mu))
+        curvature += Z.T @ ((m @ m.T) * sigma) @ Z
+        curvature += c * (np.diag(of_K) - 2.0 * Z.T @ (aS * aK.T) @ Z)
+        shrunk = sigma @ m  # Sigma A mu
+        gamma, trace_AK = float(len(alpha) - np.trace(aS)), float(np.trace(aK))
+        # K' = K (A Sigma), whose product with A has the trace of (A K A Sigma).
+        KaS = K @ aS
+        of_beta = 0.5 * (n * (self.n_contrasts - gamma) - beta * now.residual) - c * trace_AK
+        cross = 0.5 * n * of_K - Z.T @ np.sum(m * shrunk, axis=1)
+        cross -= c * (of_K - 2.0 * Z.T @ (alpha * np.diag(KaS)))
+        bend = -0.5 * (n * trace_AK + beta * now.residual) + float(np.sum(m * shrunk))
+        bend += c * (trace_AK - 2.0 * float(alpha @ np.diag(KaS)))
+        top = np.column_stack([curvature, cross])
+        return np.append(slope, of_beta), np.vstack([top, np.append(cross, bend)])
+
+    # --- the result -------------------------------------------------------------------------------------
+
+    def _result(self, status: str) -> GroupPosterior:
+        """Return the posterior in the units of the targets, with the columns that have a flat prior."""
+        now = self.posterior(self.x, self.beta)
+        columns, f, beta = self.columns, len(self.flat), self.beta / self.unit**2
+        alpha = np.exp(self._sums() @ self.x) / self.unit**2 if len(self.x) else np.zeros(0)
+        sigma, mu = self.unit**2 * now.sigma, self.unit * now.mu
+        gamma = 1.0 - alpha * np.diag(sigma)
+        if f > 0:
+            inverse = np.linalg.inv((self.F / self.norms).T @ (self.F / self.norms))
+            inverse /= np.outer(self.norms, self.norms)
+            B = inverse @ (self.F.T @ self.raw[:, columns])
+            of_flat = inverse @ (self.F.T @ (self.raw_t - self.raw[:, columns] @ mu))
+            sigma = np.block([[inverse / beta + B @ sigma @ B.T, -B @ sigma], [-sigma @ B.T, sigma]])
+            mu, alpha = np.vstack([of_flat, mu]), np.append(np.zeros(f), alpha)
+            gamma = np.append(np.ones(f), gamma)
+            columns = np.append(np.array(self.flat, dtype=np.intp), columns)
+        order = np.argsort(columns, kind="stable")
+        return GroupPosterior(
+            active=columns[order],
+            alpha=alpha[order],
+            mu=mu[order] if self.n_outputs > 1 else mu[order, 0],
+            sigma=sigma[np.ix_(order, order)],
+            gamma=gamma[order],
+            beta=beta,
+            log_evidence=now.log_evidence,
+            trace=np.array(self.trace),
+            n_iter=len(self.trace) - 1,
+            status=status,
+        )
