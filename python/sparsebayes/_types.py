@@ -159,6 +159,8 @@ class _DenseModel:
     log_evidence: float
     #: Weight of the prior on complexity.
     complexity: float = 0.0
+    #: Columns that share a precision; None: none do.
+    groups: list[IntArray] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -471,6 +471,13 @@ class SparseBayesRegressor(Regression):
     Parameters
     ----------
     {column_intercept}
+    groups : int or array-like of shape (n_features,), optional
+        Columns that share a precision, and so are in the model all together or not at all: a label for each
+        column, or the number of consecutive columns of each group. They should have one scale. Levels of a
+        factor as 0/1 columns, powers of an input, the three orientations of a source, real and imaginary
+        part. None: each column has its own. Needs rows in memory, a Gaussian likelihood,
+        ``scheme="sequential"``, ``search="greedy"``, and with y of several columns ``shared_noise=True``. See
+        Notes.
     {noise_parameters}
     {checkpoint}
     {fit_parameters}
@@ -497,6 +504,10 @@ class SparseBayesRegressor(Regression):
 
     {likelihood_notes}
 
+    With ``groups`` a step changes the precision of a group. Its gain is the sum of those of Tipping & Faul
+    (2003, equation 18) along the eigenvectors of its sparsity factor, which is a matrix then, at the
+    precision that maximises the sum.
+
     Rows need not be in memory together: ``fit`` reads them in chunks, ``partial_fit`` adds them chunk by
     chunk, ``fit_statistics`` takes sums of other processes. `RVR` describes the variational scheme.
 
@@ -511,6 +522,8 @@ class SparseBayesRegressor(Regression):
     >>> SparseBayesRegressor().fit(basis, y).coef_.round(1) + 0.0
     array([ 0.,  0.,  3.,  0.,  0., -1.,  0.,  0.,  0.,  0.])
     """
+
+    groups: int | ArrayLike | None = None
 
     # After a fit.
     X_offset_: FloatArray = field(init=False)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from .._arrays import Training, check_sizes, check_square, distinct_rows, is_operator, naming
-from .._checks import PLAIN, check_flag, check_n_jobs, column_means
+from .._checks import PLAIN, any_array, check_flag, check_integer, check_n_jobs, column_means
 from .._types import FloatArray, IntArray
 from ..kernels import Kernel, Linear
 from ..kernels._base import column_stds
@@ -316,6 +317,41 @@ def flat_columns(est: Any, basis: Basis, scheme: str) -> list[int]:
     names = getattr(est, "feature_names_in_", None) if isinstance(est.extra_basis, str) else None
     with naming("unpenalized"):
         return sorted(set(positions(check_columns(given), basis.n_columns, names, "extra_basis").tolist()))
+
+
+def groups_of(est: Any, basis: Basis) -> list[IntArray] | None:
+    """Return the columns of the dictionary that share a precision, the bias alone; None without groups."""
+    if (given := getattr(est, "groups", None)) is None:
+        return None
+    n, bias = basis.n_columns, int(basis.bias)
+    if isinstance(given, Integral) and not isinstance(given, bool):
+        size = check_integer("groups", given, least=1)
+        if n % size > 0:
+            raise ValueError(f"groups={size} must divide the number of columns of X, {n}")
+        labels = np.arange(n) // size
+    else:
+        with naming("groups"):
+            labels = np.unique(any_array("groups", given), return_inverse=True)[1]
+        if np.shape(given) != (n,):
+            raise ValueError(
+                f"groups must be the number of columns of each group, or a label for each of the {n} columns "
+                f"of X; got shape {np.shape(given)}"
+            )
+    order = np.argsort(labels, kind="stable")
+    found = np.split(order + bias, np.flatnonzero(np.diff(labels[order])) + 1)
+    return [np.zeros(1, np.intp)] * bias + found
+
+
+def check_no_groups(est: Any, doing: str) -> None:
+    """Raise ValueError, naming the remedy, if columns have groups, for ``doing`` this."""
+    if getattr(est, "groups", None) is not None:
+        raise ValueError(f"groups must be None for {doing}; groups need all rows and columns in memory")
+
+
+def number_of_units(est: Any, basis: Basis) -> int:
+    """Return the number of precisions of the whole dictionary, which a prior on complexity depends on."""
+    groups = groups_of(est, basis)
+    return basis.n_basis if groups is None else len(groups)
 
 
 def check_without_rows(est: Any, doing: str) -> None:

@@ -33,8 +33,10 @@ from .._data.basis import (
     Basis,
     basis_of,
     block_rows,
+    check_no_groups,
     check_without_rows,
     flat_columns,
+    groups_of,
     learns_kernel,
     sized,
     without_rows,
@@ -53,6 +55,7 @@ from .._types import Likelihood as Name
 from ..kernels._base import all_log_parameters
 from ..kernels._resolve import is_precomputed, measures_inputs
 from ..providers import PyStatistics, RowPart, SummedStatistics, add
+from .groups import fit_of_groups
 from .likelihoods import Classes, Likelihood, Numbers, check_single, fit_of_outputs
 from .noise_parameters import FIRST_FREEDOM, DispersionFit, StudentFit
 from .posterior import check_multi_class
@@ -162,6 +165,7 @@ def check_class_weight(est: Any, doing: str) -> None:
 def check_sums(est: Any, doing: str) -> None:
     """Raise ValueError, naming the remedy, if sums over rows do not suffice for ``doing`` this."""
     check_without_rows(est, doing)
+    check_no_groups(est, doing)
     if est._likelihood_of(None, None).name != "gaussian":
         raise ValueError(
             f"{doing} needs likelihood='gaussian': with another the sums over rows change with the "
@@ -192,6 +196,7 @@ def publish_features(est: Any, n_features: int, names: NDArray[Any] | None = Non
 
 def of_sums(est: Any, basis: Basis, stats: SufficientStatistics, settings: Settings) -> Task:
     """Return the fit of sums over rows."""
+    check_no_groups(est, "a fit to sums over rows")
     # A copy, as another thread may add rows.
     sums = stats._core.snapshot()
     check_single(est, settings)
@@ -253,7 +258,12 @@ def _in_memory(est: Any, training: Training, settings: Settings) -> Iterator[Tas
             design = basis.design(rows, settings.n_threads)
             own = with_unpenalized(est, basis, settings, likelihood)
             parameters: DispersionFit | StudentFit | None = None
-            if training.y.ndim == 2:
+            fits: list[Callable[..., Any]]
+            if groups_of(est, basis) is not None:
+                if likelihood.name != "gaussian":
+                    raise ValueError(f"likelihood must be 'gaussian' with groups; got {likelihood.name!r}")
+                fits = [fit_of_groups(est, basis, rows, own)]
+            elif training.y.ndim == 2:
                 fits = [fit_of_outputs(est, design, rows, own)]
             elif isinstance(likelihood, Numbers) and likelihood.name != "gaussian":
                 if likelihood.name == "student_t":
@@ -339,6 +349,7 @@ def _of_columns(est: Any, training: Training, settings: Settings) -> list[Task]:
     """Return the fits of columns of a sparse matrix or a linear operator."""
     what = "X is a sparse matrix or a linear operator"
     likelihood: Likelihood = est._likelihood_of(training.y, training.weights)
+    check_no_groups(est, "a sparse matrix or a linear operator")
     if likelihood.name == "multinomial":
         raise ValueError(f"multi_class must be 'ovr' where {what}; got 'softmax'")
     if isinstance(likelihood, Numbers) and likelihood.name not in ROW_LIKELIHOODS:
@@ -718,6 +729,7 @@ def of_providers(
 ) -> list[Task]:
     """Return the fits of an estimator to one provider for each target."""
     settings = check_settings(est)
+    check_no_groups(est, "a fit to a provider")
     check_single(est, settings)
     check_variational(settings, likelihood.name)
     if isinstance(likelihood, Numbers) and likelihood.name not in ROW_LIKELIHOODS:

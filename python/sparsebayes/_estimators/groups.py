@@ -1,25 +1,31 @@
-r"""Fits of columns in groups that share a precision, in the steps of Tipping & Faul (2003) for blocks of columns.
+r"""Fits of columns in groups that share a precision: the steps of Tipping & Faul (2003) for blocks.
 
-Let alpha be the precision of all columns Phi of a group, and C the covariance of the targets without them. In the
-basis of the eigenvectors u_k of S = Phi^T C^-1 Phi the evidence of n outputs depends on alpha by
+Let alpha be the precision of all columns Phi of a group, and C the covariance of the targets without them. In
+the basis of the eigenvectors u_k of S = Phi^T C^-1 Phi the evidence of n outputs depends on alpha by
 
     l(alpha) = 1/2 sum_k [n ln(alpha / (alpha + s_k)) + q_k^2 / (alpha + s_k)],    q_k = u_k^T Phi^T C^-1 t,
 
-equation (18) for each k, with q_k^2 summed over the outputs. The prior exp(-c tr S) on complexity takes 2 c n rho_k
-from q_k^2, rho_k = u_k^T Phi^T C^-1 (beta W)^-1 C^-1 Phi u_k. Rows are multiplied by the roots of their weights, and
-columns with a flat prior are projected out of the others and of the targets (restricted maximum likelihood).
+equation (18) for each k, with q_k^2 summed over the outputs. The prior exp(-c tr S) on complexity takes
+2 c n rho_k from q_k^2, rho_k = u_k^T Phi^T C^-1 (beta W)^-1 C^-1 Phi u_k. Rows are multiplied by the roots of
+their weights, and columns with a flat prior are projected out of the others and of the targets (restricted
+maximum likelihood).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_solve, cholesky, qr, solve_triangular
 
+from .._arrays import Training
+from .._cancellable import one_blas_thread
+from .._checks import check_flag
+from .._data.basis import Basis, groups_of
+from .._data.design import matrix
 from .._types import FloatArray, IntArray, Settings
+from .likelihoods import NEEDED
 
 #: Smallest gain of a step in nats, as in the core, and the smallest beside a model that has not converged.
 _MIN_GAIN: Final = 1e-7
@@ -27,7 +33,8 @@ _COARSE_GAIN: Final = 1e-2
 #: First noise variance in units of var(y), and its lower bound.
 _INITIAL_NOISE: Final = 0.1
 _NOISE_FLOOR: Final = 1e-6
-#: Groups that are considered between two passes over all of them, and the fraction of the best gain that ends it.
+#: Groups that are considered between two passes over all of them, until no gain exceeds this fraction of the
+#: largest.
 _WORKING_SET: Final = 50
 _GAIN_RATIO: Final = 0.3
 #: Precisions for which a gain is computed before the best is refined, and Newton steps to refine it.
@@ -40,6 +47,26 @@ _MAX_HALVINGS: Final = 30
 _RANK: Final = 1e-12
 #: Most passes that lead to a model of no greater evidence.
 _MAX_IDLE: Final = 3
+
+
+def fit_of_groups(est: Any, basis: Basis, rows: Training, settings: Settings) -> GroupFit:
+    """Return the fit of columns in groups, as a function of ``callback``."""
+    groups = groups_of(est, basis)
+    assert groups is not None
+    assert basis.columns is not None
+    for name, needed in NEEDED.items():
+        if (value := getattr(settings, name)) != needed:
+            raise ValueError(f"{name} must be {needed!r} with groups, got {value!r}; or set groups=None")
+    if rows.y.ndim == 2 and not check_flag("shared_noise", est.shared_noise):
+        raise ValueError("shared_noise must be True with groups and several columns of y; or fit them singly")
+    if settings.noise_variances is not None:
+        raise ValueError("noise_variance must be one number with groups, got an array")
+    Phi = matrix([basis.columns], bias=basis.bias, offset=basis.offset if basis.bias else None)
+    weight = len(rows.y) if rows.weights is None else float(rows.weights.sum())
+    flat = list(settings.unpenalized)
+    penalized = [group for group in groups if group[0] not in flat]
+    complexity = settings.complexity_for(weight, len(groups))
+    return GroupFit(Phi, rows.y, rows.weights, penalized, flat, settings, complexity)
 
 
 class GroupPosterior(NamedTuple):
@@ -68,6 +95,13 @@ class _Factors(NamedTuple):
     square: FloatArray
 
 
+def _resolved(s: FloatArray, square: FloatArray, alpha: float) -> _Factors:
+    """Return factors without those that are rounding: the columns, or these and the model, depend."""
+    least = _RANK * np.maximum(s.max(axis=1, keepdims=True), np.finfo(float).tiny)
+    none = s <= np.maximum(least, _RANK * alpha)
+    return _Factors(np.where(none, 0.0, s), np.where(none, 0.0, square))
+
+
 def _value(factors: _Factors, n: int, alpha: FloatArray) -> FloatArray:
     """Return l(alpha) of each group."""
     s, a = factors.s, alpha[..., np.newaxis]
@@ -80,7 +114,7 @@ def _best_alphas(factors: _Factors, n: int) -> tuple[FloatArray, FloatArray]:
     s, square = factors
     excess = square - n * s
     with np.errstate(divide="ignore", invalid="ignore"):
-        own = np.where(excess > 0.0, n * s**2 / excess, np.inf)  # equation (20)
+        own = np.where((excess > 0.0) & (s > 0.0), n * s**2 / excess, np.inf)  # equation (20)
     low, size = own.min(axis=1), s.max(axis=1)
     alphas, gains = np.full(len(s), np.inf), np.zeros(len(s))
     some = np.flatnonzero(np.isfinite(low) & (low > 0.0))
@@ -138,7 +172,7 @@ class _Posterior:
 
 
 class GroupFit:
-    """The fit of targets, (n, n_outputs), to columns in groups; outputs share the precisions and the noise."""
+    """The fit of targets, (n, n_outputs), to columns in groups; outputs share precisions and noise."""
 
     def __init__(
         self,
@@ -158,7 +192,8 @@ class GroupFit:
         deviations = t - np.average(t, axis=0, weights=root**2)
         variance = float(np.average(np.mean(deviations**2, axis=1), weights=root**2))
         self.unit = np.sqrt(variance) if np.isfinite(variance) and variance > 0.0 else 1.0
-        self.F, Phi, t = root[:, np.newaxis] * Phi[:, flat], root[:, np.newaxis] * Phi, root[:, np.newaxis] * t
+        Phi, t = root[:, np.newaxis] * Phi, root[:, np.newaxis] * t
+        self.F = Phi[:, flat]
         self.norms = np.sqrt(np.sum(self.F**2, axis=0))
         self.raw, self.raw_t, t = Phi, t, t / self.unit
         if flat:
@@ -177,7 +212,10 @@ class GroupFit:
             columns = np.stack([groups[g] for g in numbers])
             blocks = Phi.T[columns]
             self.buckets.append((numbers, columns, blocks @ blocks.transpose(0, 2, 1)))
-        self.bucket_of = {g: (b, i) for b, (numbers, _, _) in enumerate(self.buckets) for i, g in enumerate(numbers)}
+        #: Bucket of each group, and its place there.
+        self.place = {
+            int(g): (b, i) for b, (numbers, _, _) in enumerate(self.buckets) for i, g in enumerate(numbers)
+        }
         self.active: list[int] = []
         self.x = np.zeros(0)
         given = settings.noise_variance
@@ -202,7 +240,7 @@ class GroupFit:
         return np.repeat(np.eye(len(sizes)), sizes, axis=0)
 
     def posterior(self, x: FloatArray, beta: float) -> _Posterior:
-        """Return the posterior at the logs of the precisions of the active groups; LinAlgError for rounding."""
+        """Return the posterior at the logs of the precisions of the active groups, or raise LinAlgError."""
         columns, n = self.columns, self.n_outputs
         alpha = np.exp(self._sums() @ x) if len(x) else np.zeros(0)
         G, P = self.gram_columns[:, columns], self.products[columns]
@@ -249,23 +287,23 @@ class GroupFit:
             s, u = np.linalg.eigh(S)
             q = u.transpose(0, 2, 1) @ Q
             rho = np.sum(u * (R @ u), axis=1)
-        square = np.sum(q**2, axis=2) - c * np.maximum(rho, 0.0)
-        none = s <= _RANK * np.maximum(s.max(axis=1, keepdims=True), np.finfo(float).tiny)
-        return _Factors(np.where(none, 0.0, s), np.where(none, 0.0, square))
+        return _resolved(s, np.sum(q**2, axis=2) - c * np.maximum(rho, 0.0), 0.0)
 
     def factors_of_active(self, now: _Posterior, k: int) -> _Factors:
         """Return the factors of active group ``k`` with itself left out, from its part of the posterior."""
         sizes = [len(self.groups[g]) for g in self.active]
         at = slice(sum(sizes[:k]), sum(sizes[: k + 1]))
         variances, u = np.linalg.eigh(now.sigma[at, at])
-        s = np.maximum(1.0 / variances - np.exp(self.x[k]), 0.0)
+        alpha = np.exp(self.x[k])
+        s = 1.0 / variances - alpha
         rho = np.sum(u * (now.sampling[at, at] @ u), axis=0)
         m = u.T @ now.mu[at]
         square = (np.sum(m**2, axis=1) - 2.0 * self.complexity * self.n_outputs * rho) / variances**2
-        return _Factors(s[np.newaxis], square[np.newaxis])
+        return _resolved(s[np.newaxis], square[np.newaxis], alpha)
 
     # --- steps ------------------------------------------------------------------------------------------
 
+    @one_blas_thread()
     def __call__(self, callback: Any = None) -> GroupPosterior:
         """Return the posterior at a maximum of the evidence."""
         self.callback = callback
@@ -295,15 +333,15 @@ class GroupFit:
         return "converged" if converged else "stalled"
 
     def _step_greedily(self, least: float) -> bool:
-        """Add, re-estimate and delete groups, the largest gain first, at fixed noise; return whether any was."""
+        """Add, re-estimate and delete groups at fixed noise, the largest gain first; tell if any was."""
         changed = False
         while True:
             now, found = self.posterior(self.x, self.beta), []
             for numbers, columns, own in self.buckets:
                 outside = ~np.isin(numbers, self.active)
-                alphas, gains = _best_alphas(
-                    self.factors(now, columns[outside], own[outside]), self.n_outputs
-                )
+                if not outside.any():
+                    continue
+                _, gains = _best_alphas(self.factors(now, columns[outside], own[outside]), self.n_outputs)
                 order = np.argsort(-gains, kind="stable")[:_WORKING_SET]
                 found += [(gains[i], numbers[outside][i]) for i in order if gains[i] > least]
             found.sort(key=lambda pair: (-pair[0], pair[1]))
@@ -315,37 +353,43 @@ class GroupFit:
             changed = True
 
     def _step_among(self, members: list[int], least: float) -> bool:
-        """Step among these groups and the active ones until no gain exceeds ``least``."""
-        changed = False
+        """Step among these groups and the active ones until no gain exceeds ``least``.
+
+        A group whose step raises the objective less than it should, by rounding, is left as it is.
+        """
+        changed, left = False, set[int]()
         while True:
             now = self.posterior(self.x, self.beta)
-            steps = []
+            steps = [(0.0, -1, np.inf)]
             for g in members:
-                if g not in self.active:
-                    (b, i) = self.bucket_of[g]
+                if g not in self.active and g not in left:
+                    b, i = self.place[g]
                     _, columns, own = self.buckets[b]
                     factors = self.factors(now, columns[i : i + 1], own[i : i + 1])
                     (alpha,), (gain,) = _best_alphas(factors, self.n_outputs)
                     steps.append((gain, g, alpha))
             for k, g in enumerate(self.active):
+                if g in left:
+                    continue
                 factors = self.factors_of_active(now, k)
                 (alpha,), (gain,) = _best_alphas(factors, self.n_outputs)
                 gain -= float(_value(factors, self.n_outputs, np.exp(self.x[k : k + 1]))[0])
                 steps.append((gain, g, alpha))
             gain, g, alpha = max(steps, key=lambda step: (step[0], -step[1]))
-            if not gain > least or (g not in self.active and not np.isfinite(alpha)):
+            if not gain > least:
                 return changed
             before = self.active.copy(), self.x.copy(), self.gram_columns
             action = self._set(g, alpha)
             try:
+                rises = self.posterior(self.x, self.beta).objective > now.objective + 0.5 * gain
+            except LinAlgError:
+                rises = False
+            if rises:
                 self._record(action, g, float(gain))
-            except LinAlgError:  # the group is in the span of the model up to rounding
+                changed = True
+            else:
                 self.active, self.x, self.gram_columns = before
-                members = [member for member in members if member != g]
-                if action != "add":
-                    return changed
-                continue
-            changed = True
+                left.add(g)
 
     def _set(self, g: int, alpha: float) -> str:
         """Give a group this precision; return the name of the step."""

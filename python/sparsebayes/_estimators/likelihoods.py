@@ -109,6 +109,8 @@ class Numbers:
             est.sigma_ = posterior.sigma[0] if shared else np.stack(posterior.sigma)
             est.beta_ = float(posterior.beta[0]) if shared else posterior.beta
             est._noise_at_floor = posterior.at_floor
+        elif est.mu_.ndim == 2:  # columns in groups
+            est._noise_at_floor = np.array([posterior.status == "noise_floor"])
         est.noise_variance_ = 1.0 / est.beta_
 
     def model_of(self, est: Any, output: int, columns: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
@@ -283,8 +285,8 @@ def _noise_of(est: Any, y_std: PerRow, n_rows: int) -> Any:
     return est.noise_variance_ * check_y_std(y_std, n_rows) ** 2
 
 
-#: The settings that several outputs need.
-_NEEDED: Final[dict[str, Any]] = {
+#: The settings that several outputs, and columns in groups, need.
+NEEDED: Final[dict[str, Any]] = {
     "search": "greedy",
     "scheme": "sequential",
     "alpha_prior": (0, 0),
@@ -294,13 +296,13 @@ _NEEDED: Final[dict[str, Any]] = {
 
 def can_have_outputs(est: Any) -> bool:
     """Whether y may have several columns with these arguments."""
-    plain = all(np.array_equal(getattr(est, name), needed) for name, needed in _NEEDED.items())
+    plain = all(np.array_equal(getattr(est, name), needed) for name, needed in NEEDED.items())
     return plain and getattr(est, "likelihood", "gaussian") == "gaussian"
 
 
 def fit_of_outputs(est: Any, design: Design, training: Training, settings: Settings) -> Any:
     """Return the fit of all columns of y, as a function of ``callback``."""
-    for name, needed in _NEEDED.items():
+    for name, needed in NEEDED.items():
         if (value := getattr(settings, name)) != needed:
             raise ValueError(
                 f"{name} must be {needed!r} if y has several columns, got {value!r}; with another value "

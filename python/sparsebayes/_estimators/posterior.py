@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._arrays import KnownNoise, check_training, check_X, is_operator, is_unstored
 from .._checks import check_choice, check_n_jobs, check_predictions, check_prior, check_settings, real_array
-from .._data.basis import output_weights
+from .._data.basis import groups_of, number_of_units, output_weights
 from .._data.chunks import located, release
 from .._data.design import columns_at
 from .._data.unstored import as_table, columns_of
@@ -177,7 +177,8 @@ def problems(
         raise ValueError("X must be the training data; its distinct rows are not those of the fit")
     likelihood, noise = est._likelihood, training.noise
     weight = len(training.y) if training.weights is None else float(training.weights.sum())
-    complexity = check_settings(est).complexity_for(weight, Phi.shape[1])
+    complexity = check_settings(est).complexity_for(weight, number_of_units(est, est._basis))
+    groups = groups_of(est, est._basis)
     if training.y.ndim == 2:
         yield OutputsProblem(
             Phi=Phi,
@@ -192,6 +193,7 @@ def problems(
             at_floor=est._noise_at_floor,
             log_evidence=est.log_marginal_likelihood_,
             complexity=complexity,
+            groups=groups,
         )
         return
     variance = 1.0 if noise is None else noise.variance  # of a row of weight 1
@@ -220,6 +222,7 @@ def problems(
             variational=est._variational,
             log_evidence=evidence,
             complexity=complexity,
+            groups=groups,
             exchanges=est.search != "greedy",
             log_evidence_of_weights=_log_evidence_of(est, noise),
         )

@@ -29,6 +29,7 @@ from ._dense import (
     max_gain_exchange,
     max_log_alpha_change,
 )
+from ._groups import changes_of_groups
 
 if TYPE_CHECKING:
     from ..classification import Classification
@@ -233,9 +234,14 @@ def _certify(problem: Problem | OutputsProblem, exchanges: bool | None) -> Certi
     inactive = [np.delete(part, problem.active, axis=0) for part in (sparsity, quality, excess)]
     gains = addition_gains(inactive[0], inactive[1], prior, inactive[2])
     excess_active = 2.0 * problem.complexity * R_active
+    if problem.groups is not None:
+        change, gain_outside = changes_of_groups(problem, fits)
+    else:
+        change = max_log_alpha_change(S_active, Q_active, variance, alpha, prior, excess_active)
+        gain_outside = float(np.max(gains + gain_shift, initial=0.0))
     return Certificate(
-        max_log_alpha_change=max_log_alpha_change(S_active, Q_active, variance, alpha, prior, excess_active),
-        max_gain_outside=float(np.max(gains + gain_shift, initial=0.0)),
+        max_log_alpha_change=change,
+        max_gain_outside=gain_outside,
         log_beta_residual=_log_beta_residual(problem, fits),
         max_mean_error=float(np.max(np.abs(np.concatenate([error, flat_error])), initial=0.0)),
         log_marginal_likelihood=float(sum(fit.log_evidence for fit in fits)) + log_evidence,

@@ -90,6 +90,21 @@ class DenseFit:
             R[block] = self.shrinkage**2 @ inside**2 + rest
         return S, R
 
+    def factors_of_group(self, columns: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return the matrices S = Phi^T C^-1 Phi and R = Phi^T C^-1 B^-1 C^-1 Phi of some columns."""
+        inside, outside = _split(self.whitened(columns), self.left)
+        rest, shrunk = outside.T @ outside, self.shrinkage[:, np.newaxis] * inside
+        return inside.T @ shrunk + rest, shrunk.T @ shrunk + rest
+
+    def factors_of_active_group(self, at: NDArray[np.bool_], alpha: float) -> tuple[FloatArray, ...]:
+        """Return s and q of an active group with itself left out, and rho, in the eigenbasis of s."""
+        determined, right = self.singular**2 * self.shrinkage, self.right[:, at]
+        share, u = np.linalg.eigh(right.T @ (determined[:, np.newaxis] * right))  # s / (alpha + s)
+        both = right.T @ ((determined * self.shrinkage)[:, np.newaxis] * right)
+        left, mean = np.maximum(1.0 - share, 1e-300), u.T @ self.mean[at]
+        rho = alpha * np.sum(u * (both @ u), axis=0) / left**2
+        return alpha * share / left, np.sqrt(alpha) * mean / left, rho
+
     def active_factors(self, alpha: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return S = alpha - alpha^2 Sigma_ii, Q = alpha mu_i and R of the active basis functions.
 
