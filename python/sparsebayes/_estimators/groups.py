@@ -39,6 +39,7 @@ _WORKING_SET: Final = 50
 _GAIN_RATIO: Final = 0.3
 #: Precisions for which a gain is computed before the best is refined, and Newton steps to refine it.
 _GRID: Final = 48
+_GRID_ROWS: Final = 4096
 _POLISH: Final = 60
 #: Largest step of Newton's method in the log of a precision, and halvings of a step.
 _MAX_STEP: Final = 2.0
@@ -95,7 +96,7 @@ class _Factors(NamedTuple):
     square: FloatArray
 
 
-def _resolved(s: FloatArray, square: FloatArray, alpha: float) -> _Factors:
+def _resolved(s: FloatArray, square: FloatArray, alpha: FloatArray | float) -> _Factors:
     """Return factors without those that are rounding: the columns, or these and the model, depend."""
     least = _RANK * np.maximum(s.max(axis=1, keepdims=True), np.finfo(float).tiny)
     none = s <= np.maximum(least, _RANK * alpha)
@@ -109,8 +110,11 @@ def _value(factors: _Factors, n: int, alpha: FloatArray) -> FloatArray:
     return np.asarray(0.5 * terms.sum(axis=-1))
 
 
-def _best_alphas(factors: _Factors, n: int) -> tuple[FloatArray, FloatArray]:
-    """Return the precision of the largest gain of each group, infinite without a gain, and the gain."""
+def _best_alphas(factors: _Factors, n: int, *, polishes: bool = True) -> tuple[FloatArray, FloatArray]:
+    """Return the precision of the largest gain of each group, infinite without a gain, and the gain.
+
+    ``polishes``: to rounding, else nearly.
+    """
     s, square = factors
     excess = square - n * s
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -129,12 +133,15 @@ def _best_alphas(factors: _Factors, n: int) -> tuple[FloatArray, FloatArray]:
     finite = np.where(np.isfinite(own[some]), own[some], 0.0).max(axis=1)
     low, high = np.log(low[some]), np.log(np.maximum(finite, 1e4 * size[some]))
     x = low[:, np.newaxis] + (high - low)[:, np.newaxis] * np.linspace(0.0, 1.0, _GRID)
-    values = np.stack([_value(part, n, np.exp(x[:, j])) for j in range(_GRID)], axis=1)
-    at = np.argmax(values, axis=1)
+    at = np.empty(len(some), np.intp)
+    for start in range(0, len(some), _GRID_ROWS):
+        own_rows = slice(start, start + _GRID_ROWS)
+        wide = _Factors(part.s[own_rows, np.newaxis], part.square[own_rows, np.newaxis])
+        at[own_rows] = np.argmax(_value(wide, n, np.exp(x[own_rows])), axis=1)
     rows = np.arange(len(some))
     left, right = x[rows, np.maximum(at - 1, 0)], x[rows, np.minimum(at + 1, _GRID - 1)]
     best = x[rows, at]
-    for _ in range(_POLISH):
+    for _ in range(_POLISH if polishes else 0):
         # Newton steps in ln alpha on the slope, by halves where they leave the bracket.
         a = np.exp(best)[:, np.newaxis]
         inverse = 1.0 / (a + part.s)
@@ -168,6 +175,8 @@ class _Posterior:
     #: ln p(t) - c n tr S, and ln p(t).
     objective: float
     log_evidence: float
+    #: Targets less predictions, and their sum of squares.
+    rest: FloatArray
     residual: float
 
 
@@ -190,8 +199,17 @@ class GroupFit:
         self.n_outputs, rows = t.shape[1], float(np.sum(root**2))
         # Logarithms of determinants need no scale; that of the targets keeps beta near 1.
         deviations = t - np.average(t, axis=0, weights=root**2)
-        variance = float(np.average(np.mean(deviations**2, axis=1), weights=root**2))
-        self.unit = np.sqrt(variance) if np.isfinite(variance) and variance > 0.0 else 1.0
+        size = float(np.abs(deviations).max()) or 1.0
+        variance = float(np.average(np.mean((deviations / size) ** 2, axis=1), weights=root**2))
+        self.unit = size * np.sqrt(variance) or 1.0
+        if not 1e-150 < self.unit < 1e150:
+            raise ValueError(
+                f"y has the standard deviation {self.unit:.4g}, whose square is out of range; rescale y to "
+                "one between 1e-150 and 1e150"
+            )
+        with np.errstate(over="ignore"):
+            if not np.isfinite(np.sum(Phi**2, axis=0)).all():
+                raise ValueError("a column of X is not finite or too large to square; rescale X")
         Phi, t = root[:, np.newaxis] * Phi, root[:, np.newaxis] * t
         self.F = Phi[:, flat]
         self.norms = np.sqrt(np.sum(self.F**2, axis=0))
@@ -202,7 +220,7 @@ class GroupFit:
             Phi, t = Phi - Q @ (Q.T @ Phi), t - Q @ (Q.T @ t)
         else:
             self.ln_volume = 0.0
-        self.Phi, self.products, self.total = Phi, Phi.T @ t, float(np.sum(t**2))
+        self.Phi, self.t, self.products = Phi, t, Phi.T @ t
         self.n_contrasts = max(rows - len(flat), 0.0)
         sizes = np.array([len(group) for group in groups])
         #: Numbers of the groups of each size, their columns, and the products of these.
@@ -212,14 +230,11 @@ class GroupFit:
             columns = np.stack([groups[g] for g in numbers])
             blocks = Phi.T[columns]
             self.buckets.append((numbers, columns, blocks @ blocks.transpose(0, 2, 1)))
-        #: Bucket of each group, and its place there.
-        self.place = {
-            int(g): (b, i) for b, (numbers, _, _) in enumerate(self.buckets) for i, g in enumerate(numbers)
-        }
         self.active: list[int] = []
         self.x = np.zeros(0)
         given = settings.noise_variance
-        self.estimates_noise = given is None
+        # Without rows beside the columns with a flat prior nothing tells the noise.
+        self.estimates_noise = given is None and self.n_contrasts > 0.0
         self.beta = 1.0 / _INITIAL_NOISE if given is None else self.unit**2 / given
         #: Phi^T of the active columns, one row for each.
         self.gram_columns = np.zeros((0, Phi.shape[1]))
@@ -251,7 +266,8 @@ class GroupFit:
         mu = beta * (sigma @ P)
         shrunk = sigma * alpha
         sampling = sigma - shrunk @ sigma
-        residual = max(self.total - float(np.sum(mu * (2.0 * P - G @ mu))), 0.0)
+        rest = self.t - self.Phi[:, columns] @ mu
+        residual = float(np.sum(rest**2))
         ln_det = 2.0 * float(np.log(np.diag(root)).sum())
         energy = beta * residual + float(alpha @ np.sum(mu**2, axis=1))
         log_p = n * (self.n_contrasts * np.log(beta / (2.0 * np.pi)) - ln_det + float(np.log(alpha).sum()))
@@ -259,7 +275,7 @@ class GroupFit:
         # In the units of the targets, as the core has it.
         log_p -= n * (self.n_contrasts * np.log(self.unit) + 0.5 * self.ln_volume)
         objective = log_p - self.complexity * n * float(len(H) - alpha @ np.diag(sigma))
-        return _Posterior(sigma, mu, sampling, root, float(objective), float(log_p), residual)
+        return _Posterior(sigma, mu, sampling, root, float(objective), float(log_p), rest, residual)
 
     # --- gains of groups --------------------------------------------------------------------------------
 
@@ -268,7 +284,7 @@ class GroupFit:
         shape, n = columns.shape, self.n_outputs
         g = self.beta * self.gram_columns[:, columns.reshape(-1)]  # (m, n_groups * size)
         active = self.columns
-        Q = self.beta * (self.products[columns] - (g.T @ now.mu / self.beta).reshape(*shape, n))
+        Q = self.beta * (self.Phi[:, columns.reshape(-1)].T @ now.rest).reshape(*shape, n)
         if len(active) > 0:
             V = solve_triangular(now.root, g, lower=True)
             V = V.T.reshape(*shape, -1)
@@ -289,17 +305,30 @@ class GroupFit:
             rho = np.sum(u * (R @ u), axis=1)
         return _resolved(s, np.sum(q**2, axis=2) - c * np.maximum(rho, 0.0), 0.0)
 
-    def factors_of_active(self, now: _Posterior, k: int) -> _Factors:
-        """Return the factors of active group ``k`` with itself left out, from its part of the posterior."""
-        sizes = [len(self.groups[g]) for g in self.active]
-        at = slice(sum(sizes[:k]), sum(sizes[: k + 1]))
-        variances, u = np.linalg.eigh(now.sigma[at, at])
-        alpha = np.exp(self.x[k])
-        s = 1.0 / variances - alpha
-        rho = np.sum(u * (now.sampling[at, at] @ u), axis=0)
-        m = u.T @ now.mu[at]
-        square = (np.sum(m**2, axis=1) - 2.0 * self.complexity * self.n_outputs * rho) / variances**2
-        return _resolved(s[np.newaxis], square[np.newaxis], alpha)
+    def best_of_active(self, now: _Posterior) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return the best precision of each active group, the gain beside its absence, and the present gain.
+
+        With the group left out, its factors are 1 / variance - alpha and mean / variance in the eigenbasis of
+        its part of the posterior.
+        """
+        sizes = np.array([len(self.groups[g]) for g in self.active], dtype=np.intp)
+        alphas, gains, present = np.zeros((3, len(sizes)))
+        first = np.cumsum(sizes) - sizes
+        for size in np.unique(sizes):
+            ks = np.flatnonzero(sizes == size)
+            at = first[ks, np.newaxis] + np.arange(size)
+            rows, columns = at[:, :, np.newaxis], at[:, np.newaxis]
+            variances, u = np.linalg.eigh(now.sigma[rows, columns])
+            rho = np.sum(u * (now.sampling[rows, columns] @ u), axis=1)
+            m = u.transpose(0, 2, 1) @ now.mu[at]
+            square = np.sum(m**2, axis=2) - 2.0 * self.complexity * self.n_outputs * rho
+            alpha = np.exp(self.x[ks])
+            factors = _resolved(
+                1.0 / variances - alpha[:, np.newaxis], square / variances**2, alpha[:, np.newaxis]
+            )
+            alphas[ks], gains[ks] = _best_alphas(factors, self.n_outputs)
+            present[ks] = _value(factors, self.n_outputs, alpha)
+        return alphas, gains, present
 
     # --- steps ------------------------------------------------------------------------------------------
 
@@ -341,7 +370,8 @@ class GroupFit:
                 outside = ~np.isin(numbers, self.active)
                 if not outside.any():
                     continue
-                _, gains = _best_alphas(self.factors(now, columns[outside], own[outside]), self.n_outputs)
+                factors = self.factors(now, columns[outside], own[outside])
+                _, gains = _best_alphas(factors, self.n_outputs, polishes=False)
                 order = np.argsort(-gains, kind="stable")[:_WORKING_SET]
                 found += [(gains[i], numbers[outside][i]) for i in order if gains[i] > least]
             found.sort(key=lambda pair: (-pair[0], pair[1]))
@@ -361,20 +391,18 @@ class GroupFit:
         while True:
             now = self.posterior(self.x, self.beta)
             steps = [(0.0, -1, np.inf)]
-            for g in members:
-                if g not in self.active and g not in left:
-                    b, i = self.place[g]
-                    _, columns, own = self.buckets[b]
-                    factors = self.factors(now, columns[i : i + 1], own[i : i + 1])
-                    (alpha,), (gain,) = _best_alphas(factors, self.n_outputs)
+            open_ones = [g for g in members if g not in self.active and g not in left]
+            for numbers, columns, own in self.buckets:
+                at = np.flatnonzero(np.isin(numbers, open_ones))
+                if len(at) > 0:
+                    found = _best_alphas(self.factors(now, columns[at], own[at]), self.n_outputs)
+                    steps += [
+                        (gain, int(g), alpha) for g, alpha, gain in zip(numbers[at], *found, strict=True)
+                    ]
+            alphas, gains, present = self.best_of_active(now)
+            for g, alpha, gain in zip(self.active, alphas, gains - present, strict=True):
+                if g not in left:
                     steps.append((gain, g, alpha))
-            for k, g in enumerate(self.active):
-                if g in left:
-                    continue
-                factors = self.factors_of_active(now, k)
-                (alpha,), (gain,) = _best_alphas(factors, self.n_outputs)
-                gain -= float(_value(factors, self.n_outputs, np.exp(self.x[k : k + 1]))[0])
-                steps.append((gain, g, alpha))
             gain, g, alpha = max(steps, key=lambda step: (step[0], -step[1]))
             if not gain > least:
                 return changed
@@ -442,7 +470,8 @@ class GroupFit:
                 return True
             for _ in range(_MAX_HALVINGS):
                 there = y + step
-                there[-1] = min(there[-1], -np.log(_NOISE_FLOOR))
+                if self.estimates_noise:
+                    there[-1] = min(there[-1], -np.log(_NOISE_FLOOR))
                 try:
                     rises = self.posterior(there[:-1], np.exp(there[-1])).objective > now.objective
                 except LinAlgError:
@@ -459,19 +488,13 @@ class GroupFit:
     def _delete_useless(self) -> None:
         """Delete groups whose best precision is infinite, the least useful first."""
         while self.active:
-            now = self.posterior(self.x, self.beta)
-            losses = []
-            for k in range(len(self.active)):
-                factors = self.factors_of_active(now, k)
-                (alpha,), _ = _best_alphas(factors, self.n_outputs)
-                if np.isinf(alpha):
-                    losses.append((float(_value(factors, self.n_outputs, np.exp(self.x[k : k + 1]))[0]), k))
-            if not losses:
+            alphas, _, present = self.best_of_active(self.posterior(self.x, self.beta))
+            if not np.isinf(alphas).any():
                 return
-            loss, k = min(losses)
+            k = int(np.argmin(np.where(np.isinf(alphas), present, np.inf)))
             g = self.active[k]
             self._set(g, np.inf)
-            self._record("delete", g, -loss)
+            self._record("delete", g, -float(present[k]))
 
     def _derivatives(self, now: _Posterior) -> tuple[FloatArray, FloatArray]:
         """Return slope and curvature of the objective in the logs of precisions and of beta.
