@@ -44,6 +44,8 @@ _POLISH: Final = 60
 #: Largest step of Newton's method in the log of a precision, and halvings of a step.
 _MAX_STEP: Final = 2.0
 _MAX_HALVINGS: Final = 30
+#: Length of Newton's step below which it need not raise the objective.
+_CLOSE: Final = 1e-3
 #: Eigenvalues of S below this fraction of the largest are rounding: the columns depend on one another.
 _RANK: Final = 1e-12
 #: Most passes that lead to a model of no greater evidence.
@@ -451,6 +453,7 @@ class GroupFit:
 
     def _refine(self) -> bool:
         """Maximise over the precisions of the active groups and the noise; return whether it converged."""
+        last = np.inf
         while True:
             self._delete_useless()
             now, y = self.posterior(self.x, self.beta), np.append(self.x, np.log(self.beta))
@@ -465,23 +468,28 @@ class GroupFit:
             values, vectors = np.linalg.eigh(curvature[np.ix_(free, free)])
             size = np.maximum(np.abs(values), 1e-12 * max(np.abs(values).max(initial=0.0), 1e-12))
             step[free] = vectors @ ((vectors.T @ slope[free]) / size)
-            step *= min(1.0, _MAX_STEP / max(np.abs(step).max(initial=0.0), 1e-300))
-            if not np.abs(step).max(initial=0.0) > 0.1 * self.settings.tol:
-                return True
-            for _ in range(_MAX_HALVINGS):
+            length = float(np.abs(step).max(initial=0.0))
+            step *= min(1.0, _MAX_STEP / max(length, 1e-300))
+            # So close to the maximum that rounding hides the rise, steps have to become shorter.
+            is_close = length < _CLOSE
+            if not length > 0.1 * self.settings.tol or (is_close and length > 0.5 * last):
+                return length <= self.settings.tol
+            last = length
+            for _ in range(1 if is_close else _MAX_HALVINGS):
                 there = y + step
                 if self.estimates_noise:
                     there[-1] = min(there[-1], -np.log(_NOISE_FLOOR))
                 try:
-                    rises = self.posterior(there[:-1], np.exp(there[-1])).objective > now.objective
+                    rises = (
+                        self.posterior(there[:-1], np.exp(there[-1])).objective > now.objective or is_close
+                    )
                 except LinAlgError:
                     rises = False
                 if rises:
                     break
                 step *= 0.5
             else:
-                # Below the rounding of the objective a last step by the slope is as good as any.
-                return bool(np.abs(step).max() * 2.0**_MAX_HALVINGS < 1e-3)
+                return False
             self.x, self.beta = there[:-1], float(np.exp(there[-1]))
             self._record("joint", -1, np.nan)
 

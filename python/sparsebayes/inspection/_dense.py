@@ -98,11 +98,18 @@ class DenseFit:
 
     def factors_of_active_group(self, at: NDArray[np.bool_], alpha: float) -> tuple[FloatArray, ...]:
         """Return s and q of an active group with itself left out, and rho, in the eigenbasis of s."""
-        determined, right = self.singular**2 * self.shrinkage, self.right[:, at]
-        share, u = np.linalg.eigh(right.T @ (determined[:, np.newaxis] * right))  # s / (alpha + s)
-        both = right.T @ ((determined * self.shrinkage)[:, np.newaxis] * right)
-        left, mean = np.maximum(1.0 - share, 1e-300), u.T @ self.mean[at]
-        rho = alpha * np.sum(u * (both @ u), axis=0) / left**2
+        right, shrinkage = self.right[:, at], self.shrinkage
+        determined = self.singular**2 * shrinkage
+        both, known, unknown = (
+            right.T @ (part[:, np.newaxis] * right)
+            for part in (determined * shrinkage, determined, shrinkage)
+        )
+        # Directions that no row determines keep the prior variance.
+        unknown += np.eye(len(known)) - right.T @ right if len(right) < len(self.mean) else 0.0
+        # Of s / (alpha + s) and alpha / (alpha + s) the smaller ones tell the eigenvectors apart.
+        u = np.linalg.eigh(known if np.trace(known) < np.trace(unknown) else unknown)[1]
+        share, left, rho = (np.sum(u * (part @ u), axis=0) for part in (known, unknown, both))
+        mean, rho = u.T @ self.mean[at], alpha * rho / left**2
         return alpha * share / left, np.sqrt(alpha) * mean / left, rho
 
     def active_factors(self, alpha: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
