@@ -13,7 +13,7 @@ SERVICE := --manifest-path examples/service/rust/Cargo.toml --target-dir target/
 
 .DEFAULT_GOAL := help
 .PHONY: help install build build-c build-tests lint-and-build-tests header demo examples docs test test-core test-c test-python lint lint-rust format format-check typecheck stubs bench bench-peers bench-grid bench-fastrvm \
-	bench-friedman1 bench-widths bench-likelihoods bench-million bench-columns bench-phase bench-tipping2001 bench-schemes bench-search bench-mrvm bench-revm bench-serving bench-dask test-service test-dist \
+	bench-friedman1 bench-widths bench-likelihoods bench-groups bench-million bench-columns bench-phase bench-tipping2001 bench-schemes bench-search bench-mrvm bench-revm bench-serving bench-dask test-service test-dist \
 	test-oldest test-msrv test-free-threaded fuzz faults surface soak sanitize audit wheel lock clean ci
 
 help: ## List the targets
@@ -181,6 +181,9 @@ bench-widths: install ## Measure learned widths on real and made tables; SPARSEB
 
 bench-likelihoods: install ## Measure fits with outliers, and times of all likelihoods; SPARSEBAYES_DATA is the folder of data files
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python benches/python/bench_likelihoods.py
+
+bench-groups: install ## Measure columns in groups; beside gamma-MAP if mne is installed
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python benches/python/bench_groups.py
 
 bench-friedman1: install ## Measure learned widths on Friedman's first function, 20 draws
 	$(BIN)/python benches/python/friedman1.py
