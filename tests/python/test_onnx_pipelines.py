@@ -5,14 +5,23 @@ import sys
 import numpy as np
 import pytest
 from sklearn.base import is_classifier
-from sklearn.ensemble import StackingClassifier, StackingRegressor, VotingRegressor
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import (
+    BaggingClassifier,
+    StackingClassifier,
+    StackingRegressor,
+    VotingClassifier,
+    VotingRegressor,
+)
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from sparsebayes import (
     GREVM,
     MRVM1,
+    MRVM2,
     RVC,
     RVR,
     GREVMRegressor,
@@ -35,6 +44,15 @@ TWO = np.where(Z[:, 0] * Z[:, 1] + Z[:, 2] + 0.3 * NOISE > 0, "yes", "no")
 FOUR = np.digitize(Z[:, 0] + 0.3 * NOISE, [-0.7, 0.0, 0.7])
 # In single precision the scaler itself rounds values that are a hundred times what they differ by.
 TOLERANCE = {"float64": 1e-6, "float32": 1e-4}
+
+
+def soft_vote(est):
+    pair = [("ours", est), ("logistic", LogisticRegression())]
+    return VotingClassifier(pair, voting="soft", flatten_transform=False)
+
+
+def stack(est):
+    return StackingClassifier([("ours", est), ("logistic", LogisticRegression())])
 
 
 @pytest.fixture(autouse=True)
@@ -107,6 +125,35 @@ def test_ensembles_take_the_mean():
     est = StackingClassifier([("rvc", pipeline), ("logistic", LogisticRegression())]).fit(Z, TWO)
     found = run(skl2onnx.to_onnx(est, Z[:1], options={"zipmap": False}), Z)
     np.testing.assert_allclose(found["probabilities"], est.predict_proba(Z), atol=1e-6)
+
+
+@pytest.mark.parametrize("targets", [TWO, FOUR], ids=["two", "four"])
+@pytest.mark.parametrize("ensemble", [True, False])
+@pytest.mark.parametrize(
+    "est", [RVC(), RVC(multi_class="softmax"), SparseBayesClassifier(), MRVM1(), MRVM2(), GREVM()], ids=repr
+)
+def test_calibrated_classifiers_take_the_decision_function(est, targets, ensemble):
+    # skl2onnx evaluates the curve of method="isotonic" at the nearest knot, for any classifier.
+    calibrated = CalibratedClassifierCV(est, method="sigmoid", cv=3, ensemble=ensemble)
+    pipeline = make_pipeline(StandardScaler(), calibrated).fit(X, targets)
+    found = run(skl2onnx.to_onnx(pipeline, NEW[:1], options={"zipmap": False}), NEW)
+    np.testing.assert_allclose(found["probabilities"], pipeline.predict_proba(NEW), atol=1e-5)
+    np.testing.assert_array_equal(found["label"].ravel(), pipeline.predict(NEW))
+
+
+@pytest.mark.parametrize("targets", [TWO, FOUR], ids=["two", "four"])
+@pytest.mark.parametrize("wrap", [OneVsRestClassifier, BaggingClassifier, soft_vote, stack])
+def test_ensembles_take_the_probabilities(wrap, targets):
+    est = wrap(RVC(gamma="scale")).fit(Z, targets)
+    found = run(skl2onnx.to_onnx(est, Z[:1], options={"zipmap": False}), NEW - 1.0)
+    np.testing.assert_allclose(found["probabilities"], est.predict_proba(NEW - 1.0), atol=1e-5)
+    np.testing.assert_array_equal(found["label"].ravel(), est.predict(NEW - 1.0))
+
+
+def test_one_against_one_takes_the_labels():
+    est = OneVsOneClassifier(RVC(gamma="scale")).fit(Z, FOUR)
+    found = run(skl2onnx.to_onnx(est, Z[:1]), Z)
+    np.testing.assert_array_equal(found["label"].ravel(), est.predict(Z))
 
 
 def test_what_does_not_fit_is_named():

@@ -348,12 +348,6 @@ def check_no_groups(est: Any, doing: str) -> None:
         raise ValueError(f"groups must be None for {doing}; groups need all rows and columns in memory")
 
 
-def number_of_units(est: Any, basis: Basis) -> int:
-    """Return the number of precisions of the whole dictionary, which a prior on complexity depends on."""
-    groups = groups_of(est, basis)
-    return basis.n_basis if groups is None else len(groups)
-
-
 def check_without_rows(est: Any, doing: str) -> None:
     """Raise ValueError, naming the remedy, if the functions depend on all rows, for ``doing`` this."""
     if not hasattr(est, "kernel"):

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._arrays import KnownNoise, check_training, check_X, is_operator, is_unstored
 from .._checks import check_choice, check_n_jobs, check_predictions, check_prior, check_settings, real_array
-from .._data.basis import groups_of, number_of_units, output_weights
+from .._data.basis import groups_of, output_weights
 from .._data.chunks import located, release
 from .._data.design import columns_at
 from .._data.unstored import as_table, columns_of
@@ -177,8 +177,8 @@ def problems(
         raise ValueError("X must be the training data; its distinct rows are not those of the fit")
     likelihood, noise = est._likelihood, training.noise
     weight = len(training.y) if training.weights is None else float(training.weights.sum())
-    complexity = check_settings(est).complexity_for(weight, number_of_units(est, est._basis))
     groups = groups_of(est, est._basis)
+    complexity = check_settings(est).complexity_for(weight, Phi.shape[1] if groups is None else len(groups))
     if training.y.ndim == 2:
         yield OutputsProblem(
             Phi=Phi,

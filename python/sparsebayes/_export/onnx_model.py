@@ -32,8 +32,10 @@ _TAIL_DEGREE = {"float64": 20, "float32": 10}
 _NODES = np.arange(-7.0, 7.6, 0.25)
 _SPACING = 0.25
 _LOG_ROOT_TWO_PI = 0.5 * np.log(2.0 * np.pi)
-#: The options of skl2onnx for a classifier: the form of the probabilities, and whether to return labels.
+#: The options of skl2onnx for a classifier: the form of the probabilities, whether to return labels, and
+#: whether to return the decision function instead of probabilities, which calibration asks for.
 _CLASSIFIER_OPTIONS = {
+    "raw_scores": [False, True],
     "zipmap": [True, False, "columns"],
     "output_class_labels": [False, True],
     "nocl": [True, False],
@@ -123,13 +125,16 @@ def require(package: str, caller: str) -> None:
         raise ImportError(f"{caller} needs {package}, which is not installed: run `pip install {remedy}`")
 
 
-def build(graph: Graph, model: ServedModel, *, flat: bool) -> dict[str, Value]:
+def build(graph: Graph, model: ServedModel, *, flat: bool, raw_scores: bool = False) -> dict[str, Value]:
     """Add a model to the graph and return its outputs by name.
 
-    Those of a regression are (n, n_outputs), or (n,) if ``flat``.
+    Those of a regression are (n, n_outputs), or (n,) if ``flat``. ``raw_scores``: the decision function
+    instead of probabilities, of two classes with both signs.
     """
     if model.classes is not None:
         index, probabilities = _classification(graph, model)
+        if raw_scores:
+            probabilities = _scores(graph, model)
         label = graph.apply("Gather", graph.constant(_stored(model.classes)), index, axis=0)
         return {"label": label, "probabilities": probabilities}
     mean, std = _regression(graph, model)
@@ -198,6 +203,16 @@ def _classification(graph: Graph, model: ServedModel) -> tuple[Value, Value]:
     p = z.map("Softmax", axis=1)
     # Like the estimators: compare scores without covariances, probabilities with them.
     return _winner(z if v is None else p), p
+
+
+def _scores(graph: Graph, model: ServedModel) -> Value:
+    """Return the decision function, (n, n_classes)."""
+    assert model.classes is not None
+    eta = _predictors(Basis(graph, model.blocks), model)
+    if len(model.classes) > 2:
+        return eta
+    z = eta if len(model.outputs) == 1 else eta.take([1], 1) - eta.take([0], 1)
+    return graph.join([-z, z], 1)
 
 
 def _stored(classes: NDArray[np.generic]) -> NDArray[np.generic]:
@@ -348,7 +363,10 @@ def register_onnx_converters() -> None:
     Call this function once before ``skl2onnx.to_onnx`` or ``skl2onnx.convert_sklearn``. The graph has the
     outputs of `to_onnx` in the precision of the types or rows that are passed to skl2onnx, single for
     integers; a regressor inside an ensemble has only its mean. Pass ``options={"zipmap": False}`` to get
-    class probabilities as an array; by default they are dictionaries in single precision.
+    class probabilities as an array; by default they are dictionaries in single precision. With the option
+    ``raw_scores`` they are the decision function, which calibration asks for: put a `CalibratedClassifierCV`
+    around the classifier, into the pipeline, and not around the pipeline, whose options skl2onnx drops; its
+    ``method="isotonic"`` is approximate in skl2onnx.
 
     Raises
     ------
@@ -426,7 +444,8 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
     graph = Graph(dtype, operator.inputs[0].full_name, scope.get_unique_variable_name)
     if not isinstance(operator.inputs[0].type, _tensor_type(dtype)):  # integers
         graph.x = graph.apply("Cast", graph.x, to=element_type(dtype))
-    results = build(graph, model, flat=model.flat and not _is_nested(operator))
+    raw = container.get_options(operator.raw_operator, {"raw_scores": False})["raw_scores"]
+    results = build(graph, model, flat=model.flat and not _is_nested(operator), raw_scores=raw)
     for value, output in zip(results.values(), operator.outputs, strict=False):
         graph.apply("Identity", value, output=output.full_name)
     for name, values in graph.constants.items():
