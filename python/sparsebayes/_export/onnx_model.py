@@ -444,8 +444,9 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
     graph = Graph(dtype, operator.inputs[0].full_name, scope.get_unique_variable_name)
     if not isinstance(operator.inputs[0].type, _tensor_type(dtype)):  # integers
         graph.x = graph.apply("Cast", graph.x, to=element_type(dtype))
-    raw = container.get_options(operator.raw_operator, {"raw_scores": False})["raw_scores"]
-    results = build(graph, model, flat=model.flat and not _is_nested(operator), raw_scores=raw)
+    asked = {} if model.classes is None else container.get_options(operator.raw_operator, {})
+    flat, raw_scores = model.flat and not _is_nested(operator), bool(asked.get("raw_scores", False))
+    results = build(graph, model, flat=flat, raw_scores=raw_scores)
     for value, output in zip(results.values(), operator.outputs, strict=False):
         graph.apply("Identity", value, output=output.full_name)
     for name, values in graph.constants.items():
