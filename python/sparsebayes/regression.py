@@ -473,11 +473,11 @@ class SparseBayesRegressor(Regression):
     {column_intercept}
     groups : int or array-like of shape (n_features,), optional
         Columns that share a precision, and so are in the model all together or not at all: a label for each
-        column, or the number of consecutive columns of each group. They should have one scale. Levels of a
-        factor as 0/1 columns, powers of an input, the three orientations of a source, real and imaginary
-        part. None: each column has its own. Needs rows in memory, a Gaussian likelihood,
-        ``scheme="sequential"``, ``search="greedy"``, and with y of several columns ``shared_noise=True``. See
-        Notes.
+        column, or the number of consecutive columns of each group. Columns of one group should have the same
+        scale; X is not rescaled. Levels of a factor as 0/1 columns, powers of an input, the three
+        orientations of a source, real and imaginary part. None: each column has its own precision. Needs rows
+        in memory, a Gaussian likelihood, ``scheme="sequential"``, ``search="greedy"``, and with y of several
+        columns ``shared_noise=True``. See Notes.
     {noise_parameters}
     {checkpoint}
     {fit_parameters}
@@ -506,7 +506,8 @@ class SparseBayesRegressor(Regression):
 
     With ``groups`` a step changes the precision of a group. Its gain is the sum of those of Tipping & Faul
     (2003, equation 18) along the eigenvectors of its sparsity factor, which is a matrix then, at the
-    precision that maximises the sum.
+    precision that maximises the sum. As a group has one precision, each of its columns has the weight
+    ``complexity`` divided by their number; ``"auto"`` counts groups, not columns.
 
     Rows need not be in memory together: ``fit`` reads them in chunks, ``partial_fit`` adds them chunk by
     chunk, ``fit_statistics`` takes sums of other processes. `RVR` describes the variational scheme.

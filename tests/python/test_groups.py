@@ -1,5 +1,7 @@
 """Columns in groups that share a precision, beside dense covariances and fits without groups."""
 
+import warnings
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -61,10 +63,12 @@ def test_a_fit_is_certified(settings, given):
 def objective(model, alphas, beta, complexity):
     """Log evidence less the prior on complexity, from the covariance of the targets (no intercept)."""
     C = np.eye(N) / beta + (X / alphas) @ X.T
-    fitted = np.linalg.solve(C, (X / alphas) @ X.T)
     quadratic = Y @ np.linalg.solve(C, Y)
     log_p = -0.5 * (N * np.log(2.0 * np.pi) + np.linalg.slogdet(C)[1] + quadratic)
-    return log_p, log_p - complexity * np.trace(fitted)
+    # 1 - alpha_j Sigma_jj = phi_j^T C^-1 phi_j / alpha_j, with the weight of one function for each group.
+    determined = np.sum(X * np.linalg.solve(C, X), axis=0) / alphas
+    sizes = np.array([np.count_nonzero(label == LABELS) for label in LABELS])
+    return log_p, log_p - complexity * np.sum(determined / sizes)
 
 
 @pytest.mark.parametrize("complexity", [0.0, 1.5])
@@ -108,6 +112,40 @@ def test_groups_of_one_column_are_the_model_without_groups(complexity, intercept
     assert_allclose(single.coef_, plain.coef_, atol=1e-5)
     assert_allclose(single.predict(X, return_std=True), plain.predict(X, return_std=True), rtol=1e-5)
     assert_allclose(single.loo_, plain.loo_, rtol=1e-4, atol=1e-7)
+
+
+def test_many_groups_that_explain_equal_parts_are_found():
+    rng = np.random.default_rng(0)
+    rows, new = rng.normal(size=(400, 240)), rng.normal(size=(200, 240))
+    weights = np.r_[rng.normal(size=120), np.zeros(120)]
+    model = SparseBayesRegressor(groups=2).fit(rows, rows @ weights + 0.5 * rng.normal(size=400))
+    assert model.score(new, new @ weights) > 0.99
+    assert 110 < len(model.active_) < 140
+
+
+def test_a_factor_of_many_levels_is_kept():
+    rng = np.random.default_rng(0)
+    level = np.repeat(np.arange(50), 4)
+    effects = rng.normal(size=50)
+    others = rng.normal(size=(200, 5))
+    truth = effects[level] + others[:, 0]
+    columns = np.hstack([np.eye(50)[level], others])
+    model = SparseBayesRegressor(groups=[0] * 50 + [1, 2, 3, 4, 5])
+    model.fit(columns, truth + 0.5 * rng.normal(size=200))
+    assert set(model.active_.tolist()) == {-1, *range(51)}
+    assert np.sqrt(np.mean((model.predict(columns) - truth) ** 2)) < 0.3
+
+
+def test_noise_without_effect_keeps_nothing():
+    kept = 0
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        model = SparseBayesRegressor(groups=4)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model.fit(rng.normal(size=(200, 100)), rng.normal(size=200))
+        kept += len(model.active_) - 1
+    assert kept <= 8
 
 
 def test_groups_are_found_whatever_their_labels_and_order():
@@ -173,6 +211,8 @@ def test_served_models_predict_the_same(export, tmp_path):
         ({"groups": 2.0}, "a label for each of the 43 columns"),
         ({"groups": [1, 2]}, "a label for each of the 43 columns"),
         ({"groups": [[1], [2, 3]]}, "groups: "),
+        ({"groups": [None] * 43}, "none missing"),
+        ({"noise_variance": 1e-300}, "double precision cannot resolve both"),
         ({"scheme": "em"}, "scheme must be 'sequential' with groups"),
         ({"search": "exchange"}, "search must be 'greedy' with groups"),
         ({"alpha_prior": (1e-3, 1e-3)}, "alpha_prior must be"),

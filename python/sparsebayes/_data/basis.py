@@ -330,12 +330,17 @@ def groups_of(est: Any, basis: Basis) -> list[IntArray] | None:
             raise ValueError(f"groups={size} must divide the number of columns of X, {n}")
         labels = np.arange(n) // size
     else:
-        with naming("groups"):
-            labels = np.unique(any_array("groups", given), return_inverse=True)[1]
-        if np.shape(given) != (n,):
+        names = any_array("groups", given)
+        try:
+            labels = np.unique(names, return_inverse=True)[1]
+        except TypeError:
+            raise ValueError(
+                "groups must hold labels of one kind, numbers or strings, none missing"
+            ) from None
+        if names.shape != (n,):
             raise ValueError(
                 f"groups must be the number of columns of each group, or a label for each of the {n} columns "
-                f"of X; got shape {np.shape(given)}"
+                f"of X; got {type(given).__name__} of shape {names.shape}"
             )
     order = np.argsort(labels, kind="stable")
     found = np.split(order + bias, np.flatnonzero(np.diff(labels[order])) + 1)
@@ -345,7 +350,7 @@ def groups_of(est: Any, basis: Basis) -> list[IntArray] | None:
 def check_no_groups(est: Any, doing: str) -> None:
     """Raise ValueError, naming the remedy, if columns have groups, for ``doing`` this."""
     if getattr(est, "groups", None) is not None:
-        raise ValueError(f"groups must be None for {doing}; groups need all rows and columns in memory")
+        raise ValueError(f"groups must be None for {doing}")
 
 
 def check_without_rows(est: Any, doing: str) -> None:

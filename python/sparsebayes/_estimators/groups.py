@@ -5,10 +5,13 @@ the basis of the eigenvectors u_k of S = Phi^T C^-1 Phi the evidence of n output
 
     l(alpha) = 1/2 sum_k [n ln(alpha / (alpha + s_k)) + q_k^2 / (alpha + s_k)],    q_k = u_k^T Phi^T C^-1 t,
 
-equation (18) for each k, with q_k^2 summed over the outputs. The prior exp(-c tr S) on complexity takes
-2 c n rho_k from q_k^2, rho_k = u_k^T Phi^T C^-1 (beta W)^-1 C^-1 Phi u_k. Rows are multiplied by the roots of
-their weights, and columns with a flat prior are projected out of the others and of the targets (restricted
-maximum likelihood).
+equation (18) for each k, with q_k^2 summed over the outputs. The prior on complexity is
+exp(-sum_g c_g tr_g) for each output, tr_g = sum_j (1 - alpha_g Sigma_jj) over the columns of group g and
+c_g = c / (their number), as a group has one precision. With G = beta Phi_active^T Phi and A_c the diagonal
+matrix of c_g alpha_g it takes 2 n rho_k from q_k^2, rho_k = u_k^T (c_g S - G^T Sigma A_c Sigma G) u_k.
+
+Rows are multiplied by the roots of their weights, and columns with a flat prior are projected out of the
+others and of the targets (restricted maximum likelihood).
 """
 
 from __future__ import annotations
@@ -61,7 +64,9 @@ def fit_of_groups(est: Any, basis: Basis, rows: Training, settings: Settings) ->
         if (value := getattr(settings, name)) != needed:
             raise ValueError(f"{name} must be {needed!r} with groups, got {value!r}; or set groups=None")
     if rows.y.ndim == 2 and not check_flag("shared_noise", est.shared_noise):
-        raise ValueError("shared_noise must be True with groups and several columns of y; or fit them singly")
+        raise ValueError(
+            "shared_noise must be True with groups where y has several columns; or fit its columns one by one"
+        )
     if settings.noise_variances is not None:
         raise ValueError("noise_variance must be one number with groups, got an array")
     Phi = matrix([basis.columns], bias=basis.bias, offset=basis.offset if basis.bias else None)
@@ -98,10 +103,13 @@ class _Factors(NamedTuple):
     square: FloatArray
 
 
-def _resolved(s: FloatArray, square: FloatArray, alpha: FloatArray | float) -> _Factors:
-    """Return factors without those that are rounding: the columns, or these and the model, depend."""
+def _resolved(s: FloatArray, square: FloatArray, size: FloatArray) -> _Factors:
+    """Return factors without those that are rounding: the columns, or these and the model, depend.
+
+    ``size``: of the terms that s is a difference of.
+    """
     least = _RANK * np.maximum(s.max(axis=1, keepdims=True), np.finfo(float).tiny)
-    none = s <= np.maximum(least, _RANK * alpha)
+    none = s <= np.maximum(least, _RANK * size)
     return _Factors(np.where(none, 0.0, s), np.where(none, 0.0, square))
 
 
@@ -170,11 +178,12 @@ class _Posterior:
 
     sigma: FloatArray
     mu: FloatArray
-    #: (Sigma - Sigma A Sigma), the covariance of mu over draws of the noise.
+    #: K = Sigma - Sigma A Sigma, the covariance of mu over draws of the noise, and M = Sigma A_c Sigma.
     sampling: FloatArray
+    shrunk: FloatArray
     #: The lower triangular factor of H.
     root: FloatArray
-    #: ln p(t) - c n tr S, and ln p(t).
+    #: ln p(t) with the prior on complexity, and without.
     objective: float
     log_evidence: float
     #: Targets less predictions, and their sum of squares.
@@ -201,7 +210,7 @@ class GroupFit:
         self.n_outputs, rows = t.shape[1], float(np.sum(root**2))
         # Logarithms of determinants need no scale; that of the targets keeps beta near 1.
         deviations = t - np.average(t, axis=0, weights=root**2)
-        size = float(np.abs(deviations).max()) or 1.0
+        given, size = settings.noise_variance, float(np.abs(deviations).max()) or 1.0
         variance = float(np.average(np.mean((deviations / size) ** 2, axis=1), weights=root**2))
         self.unit = size * np.sqrt(variance) or 1.0
         if not 1e-150 < self.unit < 1e150:
@@ -212,7 +221,14 @@ class GroupFit:
         with np.errstate(over="ignore"):
             if not np.isfinite(np.sum(Phi**2, axis=0)).all():
                 raise ValueError("a column of X is not finite or too large to square; rescale X")
-        Phi, t = root[:, np.newaxis] * Phi, root[:, np.newaxis] * t
+        if given is not None and not 1e-100 <= self.unit / given * self.unit <= 1e24:
+            raise ValueError(
+                f"noise_variance is {given:.4g} and the variance of y is {self.unit**2:.4g}: double "
+                "precision cannot resolve both; choose another, or leave it out to estimate it"
+            )
+        # Squares of the columns, and their products with precisions, stay in range.
+        self.scale = float(np.abs(Phi).max(initial=0.0)) or 1.0
+        Phi, t = root[:, np.newaxis] * (Phi / self.scale), root[:, np.newaxis] * t
         self.F = Phi[:, flat]
         self.norms = np.sqrt(np.sum(self.F**2, axis=0))
         self.raw, self.raw_t, t = Phi, t, t / self.unit
@@ -234,12 +250,13 @@ class GroupFit:
             self.buckets.append((numbers, columns, blocks @ blocks.transpose(0, 2, 1)))
         self.active: list[int] = []
         self.x = np.zeros(0)
-        given = settings.noise_variance
         # Without rows beside the columns with a flat prior nothing tells the noise.
         self.estimates_noise = given is None and self.n_contrasts > 0.0
         self.beta = 1.0 / _INITIAL_NOISE if given is None else self.unit**2 / given
         #: Phi^T of the active columns, one row for each.
         self.gram_columns = np.zeros((0, Phi.shape[1]))
+        #: Groups whose steps were refused, as rounding hides the gain.
+        self.refused: set[int] = set()
         self.trace: list[float] = []
         self.callback: Any = None
 
@@ -256,6 +273,11 @@ class GroupFit:
         sizes = [len(self.groups[g]) for g in self.active]
         return np.repeat(np.eye(len(sizes)), sizes, axis=0)
 
+    def _penalties(self) -> FloatArray:
+        """Return c_g of each active column."""
+        sizes = np.array([len(self.groups[g]) for g in self.active], dtype=np.intp)
+        return np.repeat(self.complexity / np.maximum(sizes, 1), sizes)
+
     def posterior(self, x: FloatArray, beta: float) -> _Posterior:
         """Return the posterior at the logs of the precisions of the active groups, or raise LinAlgError."""
         columns, n = self.columns, self.n_outputs
@@ -266,8 +288,8 @@ class GroupFit:
         root = cholesky(H, lower=True) if len(H) else H
         sigma = cho_solve((root, True), np.eye(len(H))) if len(H) else H
         mu = beta * (sigma @ P)
-        shrunk = sigma * alpha
-        sampling = sigma - shrunk @ sigma
+        sampling, c = sigma - (sigma * alpha) @ sigma, self._penalties()
+        shrunk = (sigma * (c * alpha)) @ sigma
         rest = self.t - self.Phi[:, columns] @ mu
         residual = float(np.sum(rest**2))
         ln_det = 2.0 * float(np.log(np.diag(root)).sum())
@@ -276,8 +298,8 @@ class GroupFit:
         log_p = 0.5 * (log_p - energy)
         # In the units of the targets, as the core has it.
         log_p -= n * (self.n_contrasts * np.log(self.unit) + 0.5 * self.ln_volume)
-        objective = log_p - self.complexity * n * float(len(H) - alpha @ np.diag(sigma))
-        return _Posterior(sigma, mu, sampling, root, float(objective), float(log_p), rest, residual)
+        objective = log_p - n * float(c @ (1.0 - alpha * np.diag(sigma)))
+        return _Posterior(sigma, mu, sampling, shrunk, root, float(objective), float(log_p), rest, residual)
 
     # --- gains of groups --------------------------------------------------------------------------------
 
@@ -291,21 +313,24 @@ class GroupFit:
             V = solve_triangular(now.root, g, lower=True)
             V = V.T.reshape(*shape, -1)
             S = self.beta * own - V @ V.transpose(0, 2, 1)
-            U = (cho_solve((now.root, True), g).T * np.exp(0.5 * self._sums() @ self.x)).reshape(*shape, -1)
-            R = S - U @ U.transpose(0, 2, 1)
+            scale = np.sqrt(self._penalties()) * np.exp(0.5 * self._sums() @ self.x)
+            U = (cho_solve((now.root, True), g).T * scale).reshape(*shape, -1)
+            R = self.complexity / shape[1] * S - U @ U.transpose(0, 2, 1)
         else:
-            S = R = self.beta * own
-        return self._in_eigenbasis(S, Q, R)
+            S = self.beta * own
+            R = self.complexity / shape[1] * S
+        # S is a difference of terms of this size.
+        size = self.beta * np.trace(own, axis1=1, axis2=2)
+        return self._in_eigenbasis(S, Q, R, size[:, np.newaxis])
 
-    def _in_eigenbasis(self, S: FloatArray, Q: FloatArray, R: FloatArray) -> _Factors:
-        c = 2.0 * self.complexity * self.n_outputs
+    def _in_eigenbasis(self, S: FloatArray, Q: FloatArray, R: FloatArray, size: FloatArray) -> _Factors:
         if S.shape[1] == 1:
             s, q, rho = S[:, :, 0], Q, R[:, :, 0]
         else:
             s, u = np.linalg.eigh(S)
             q = u.transpose(0, 2, 1) @ Q
             rho = np.sum(u * (R @ u), axis=1)
-        return _resolved(s, np.sum(q**2, axis=2) - c * np.maximum(rho, 0.0), 0.0)
+        return _resolved(s, np.sum(q**2, axis=2) - 2.0 * self.n_outputs * np.maximum(rho, 0.0), size)
 
     def best_of_active(self, now: _Posterior) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return the best precision of each active group, the gain beside its absence, and the present gain.
@@ -321,9 +346,9 @@ class GroupFit:
             at = first[ks, np.newaxis] + np.arange(size)
             rows, columns = at[:, :, np.newaxis], at[:, np.newaxis]
             variances, u = np.linalg.eigh(now.sigma[rows, columns])
-            rho = np.sum(u * (now.sampling[rows, columns] @ u), axis=1)
+            K = self.complexity / size * now.sigma[rows, columns] - now.shrunk[rows, columns]
             m = u.transpose(0, 2, 1) @ now.mu[at]
-            square = np.sum(m**2, axis=2) - 2.0 * self.complexity * self.n_outputs * rho
+            square = np.sum(m**2, axis=2) - 2.0 * self.n_outputs * np.sum(u * (K @ u), axis=1)
             alpha = np.exp(self.x[ks])
             factors = _resolved(
                 1.0 / variances - alpha[:, np.newaxis], square / variances**2, alpha[:, np.newaxis]
@@ -347,7 +372,31 @@ class GroupFit:
         return self._result(status)
 
     def _maximise(self) -> str:
-        if self.estimates_noise:
+        """Maximise the objective, then again from an optimum with less weight of the prior on complexity.
+
+        Where many groups explain equal parts of the targets none of them gains enough alone: as in the core.
+        """
+        status, full = self._ascend(), self.complexity
+        rows, n_groups = self.n_contrasts, len(self.groups)
+        less = max(0.5 * np.log(max(rows, 1.0)), np.log(4.0 * n_groups / max(rows, 1.0)), 0.5 * full)
+        if not self.estimates_noise or less >= full or 2.0 * full * n_groups <= rows:
+            return status
+        best, before = (
+            self.posterior(self.x, self.beta).objective,
+            (self.active.copy(), self.x, self.gram_columns),
+        )
+        beta = self.beta
+        for self.complexity in (less, full):
+            again = self._ascend()
+        if self.posterior(self.x, self.beta).objective > best + _MIN_GAIN:
+            return again
+        (self.active, self.x, self.gram_columns), self.beta = before, beta
+        self._record("search", -1, 0.0)
+        return status
+
+    def _ascend(self) -> str:
+        """Add, re-estimate and delete groups, and move all precisions and the noise, until nothing gains."""
+        if self.estimates_noise and not self.active:
             self._step_greedily(_COARSE_GAIN)
         highest, idle = -np.inf, 0
         while True:
@@ -361,7 +410,7 @@ class GroupFit:
                 break
         if self.estimates_noise and self.beta >= (1.0 - 1e-9) / _NOISE_FLOOR:
             return "noise_floor"
-        return "converged" if converged else "stalled"
+        return "converged" if converged and not self.refused else "stalled"
 
     def _step_greedily(self, least: float) -> bool:
         """Add, re-estimate and delete groups at fixed noise, the largest gain first; tell if any was."""
@@ -378,6 +427,7 @@ class GroupFit:
                 found += [(gains[i], numbers[outside][i]) for i in order if gains[i] > least]
             found.sort(key=lambda pair: (-pair[0], pair[1]))
             if not found:
+                self.refused.clear()
                 return changed
             end = max(least, _GAIN_RATIO * found[0][0])
             if not self._step_among([int(g) for _, g in found[:_WORKING_SET]], end):
@@ -387,9 +437,10 @@ class GroupFit:
     def _step_among(self, members: list[int], least: float) -> bool:
         """Step among these groups and the active ones until no gain exceeds ``least``.
 
-        A group whose step raises the objective less than it should, by rounding, is left as it is.
+        A group whose step does not raise the objective, by rounding, is left as it is.
         """
-        changed, left = False, set[int]()
+        changed, left = False, self.refused
+        left.clear()
         while True:
             now = self.posterior(self.x, self.beta)
             steps = [(0.0, -1, np.inf)]
@@ -411,7 +462,8 @@ class GroupFit:
             before = self.active.copy(), self.x.copy(), self.gram_columns
             action = self._set(g, alpha)
             try:
-                rises = self.posterior(self.x, self.beta).objective > now.objective + 0.5 * gain
+                rise = self.posterior(self.x, self.beta).objective - now.objective
+                rises = rise > 0.5 * min(least, gain)
             except LinAlgError:
                 rises = False
             if rises:
@@ -510,26 +562,27 @@ class GroupFit:
         With theta_g = ln alpha_g and A_g the part of A of group g: dSigma = -Sigma A_g Sigma and
         dmu = -Sigma A_g mu; for ln beta, dSigma = -K and dmu = Sigma A mu, with K = Sigma - Sigma A Sigma.
         """
-        Z, n, c = self._sums(), self.n_outputs, self.complexity * self.n_outputs
+        Z, n, c = self._sums(), self.n_outputs, self._penalties()
         alpha = np.exp(Z @ self.x) if len(self.x) else np.zeros(0)
         sigma, K, mu = now.sigma, now.sampling, now.mu
-        aS, aK = alpha[:, np.newaxis] * sigma, alpha[:, np.newaxis] * K  # A Sigma and A K
+        # A Sigma, A K and A M
+        aS, aK, aM = (alpha[:, np.newaxis] * part for part in (sigma, K, now.shrunk))
         m, sizes = alpha[:, np.newaxis] * mu, Z.sum(axis=0)
         inner, of_mu = Z.T @ np.diag(aS), Z.T @ np.sum(m * mu, axis=1)
         of_K, beta = Z.T @ np.diag(aK), self.beta
-        slope = 0.5 * (n * (sizes - inner) - of_mu) + c * of_K
+        slope = 0.5 * (n * (sizes - inner) - of_mu) + n * (Z.T @ (c * np.diag(aS) - np.diag(aM)))
         curvature = 0.5 * (n * (Z.T @ (aS * aS.T) @ Z - np.diag(inner)) - np.diag(of_mu))
         curvature += Z.T @ ((m @ m.T) * sigma) @ Z
-        curvature += c * (np.diag(of_K) - 2.0 * Z.T @ (aS * aK.T) @ Z)
+        penalty = np.diag(Z.T @ (np.diag(aM) - c * np.diag(aS))) - 2.0 * Z.T @ (aS * aM.T) @ Z
+        penalty += Z.T @ ((c[:, np.newaxis] + c) * aS * aS.T) @ Z
+        curvature -= n * penalty
         shrunk = sigma @ m  # Sigma A mu
-        gamma, trace_AK = float(len(alpha) - np.trace(aS)), float(np.trace(aK))
-        # K' = K (A Sigma), whose product with A has the trace of (A K A Sigma).
-        KaS = K @ aS
-        of_beta = 0.5 * (n * (self.n_contrasts - gamma) - beta * now.residual) - c * trace_AK
+        gamma = float(len(alpha) - np.trace(aS))
+        of_beta = 0.5 * (n * (self.n_contrasts - gamma) - beta * now.residual) - n * float(c @ np.diag(aK))
         cross = 0.5 * n * of_K - Z.T @ np.sum(m * shrunk, axis=1)
-        cross -= c * (of_K - 2.0 * Z.T @ (alpha * np.diag(KaS)))
-        bend = -0.5 * (n * trace_AK + beta * now.residual) + float(np.sum(m * shrunk))
-        bend += c * (trace_AK - 2.0 * float(alpha @ np.diag(KaS)))
+        cross -= n * Z.T @ (c * np.diag(aK) - 2.0 * alpha * np.diag(K @ (c[:, np.newaxis] * aS)))
+        bend = -0.5 * (n * float(np.trace(aK)) + beta * now.residual) + float(np.sum(m * shrunk))
+        bend += n * float(c @ (np.diag(aK) - 2.0 * alpha * np.diag(K @ aS)))
         top = np.column_stack([curvature, cross])
         return np.append(slope, of_beta), np.vstack([top, np.append(cross, bend)])
 
@@ -551,6 +604,7 @@ class GroupFit:
             mu, alpha = np.vstack([of_flat, mu]), np.append(np.zeros(f), alpha)
             gamma = np.append(np.ones(f), gamma)
             columns = np.append(np.array(self.flat, dtype=np.intp), columns)
+        sigma, mu, alpha = sigma / self.scale / self.scale, mu / self.scale, alpha * self.scale * self.scale
         order = np.argsort(columns, kind="stable")
         return GroupPosterior(
             active=columns[order],

@@ -29,7 +29,7 @@ from ._dense import (
     max_gain_exchange,
     max_log_alpha_change,
 )
-from ._groups import changes_of_groups
+from ._groups import changes_of_groups, weights_of_groups
 
 if TYPE_CHECKING:
     from ..classification import Classification
@@ -345,8 +345,9 @@ def _log_beta_residual(problem: Problem | OutputsProblem, fits: list[DenseFit]) 
     for level, floor in zip(levels, at_floor, strict=True):
         freedom, misfit = sum(fit.freedom for fit in level), sum(fit.misfit for fit in level)
         # d tr S / d ln beta = tr A (Sigma - Sigma A Sigma)
-        slopes = [float(np.sum(fit.shrinkage * (1.0 - fit.shrinkage))) for fit in level]
-        freedom -= 2.0 * problem.complexity * sum(slopes)
+        c = weights_of_groups(problem)
+        slopes = [float(c @ ((fit.right**2).T @ (fit.shrinkage * (1.0 - fit.shrinkage)))) for fit in level]
+        freedom -= 2.0 * sum(slopes)
         with np.errstate(divide="ignore", invalid="ignore"):
             change = float(np.log(np.maximum(freedom, 0.0) / misfit)) if misfit > 0.0 else np.inf
         changes.append(max(-change, 0.0) if floor else abs(change))

@@ -90,22 +90,34 @@ class DenseFit:
             R[block] = self.shrinkage**2 @ inside**2 + rest
         return S, R
 
-    def factors_of_group(self, columns: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Return the matrices S = Phi^T C^-1 Phi and R = Phi^T C^-1 B^-1 C^-1 Phi of some columns."""
-        inside, outside = _split(self.whitened(columns), self.left)
-        rest, shrunk = outside.T @ outside, self.shrinkage[:, np.newaxis] * inside
-        return inside.T @ shrunk + rest, shrunk.T @ shrunk + rest
+    def factors_of_group(self, columns: IntArray, c: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return S = Phi^T C^-1 Phi of some columns, and what weights c of the active functions add to it.
 
-    def factors_of_active_group(self, at: NDArray[np.bool_], alpha: float) -> tuple[FloatArray, ...]:
-        """Return s and q of an active group with itself left out, and rho, in the eigenbasis of s."""
+        The latter is G^T diag(c) G, G being the covariances of the weights of the active functions, times the
+        roots of their precisions, with the columns.
+        """
+        inside, outside = _split(self.whitened(columns), self.left)
+        S = inside.T @ (self.shrinkage[:, np.newaxis] * inside) + outside.T @ outside
+        G = self.right.T @ ((self.singular * self.shrinkage)[:, np.newaxis] * inside)
+        return S, G.T @ (c[:, np.newaxis] * G)
+
+    def factors_of_active_group(
+        self, at: NDArray[np.bool_], alpha: float, c: FloatArray
+    ) -> tuple[FloatArray, ...]:
+        """Return s and q of an active group with itself left out, and rho, in the eigenbasis of s.
+
+        ``c``: weight of each active function in the prior on complexity.
+        """
         right, shrinkage = self.right[:, at], self.shrinkage
         determined = self.singular**2 * shrinkage
-        both, known, unknown = (
-            right.T @ (part[:, np.newaxis] * right)
-            for part in (determined * shrinkage, determined, shrinkage)
-        )
-        # Directions that no row determines keep the prior variance.
-        unknown += np.eye(len(known)) - right.T @ right if len(right) < len(self.mean) else 0.0
+        known, unknown = (right.T @ (part[:, np.newaxis] * right) for part in (determined, shrinkage))
+        # Covariances of the weights, times the roots of their precisions, with those of the group.
+        covariances = self.right.T @ (shrinkage[:, np.newaxis] * right)
+        if len(self.right) < len(self.mean):
+            # Directions that no row determines keep the prior variance.
+            rest = np.eye(len(at))[:, at] - self.right.T @ right
+            covariances, unknown = covariances + rest, unknown + rest[at]
+        both = c[at][0] * unknown - covariances.T @ (c[:, np.newaxis] * covariances)
         # Of s / (alpha + s) and alpha / (alpha + s) the smaller ones tell the eigenvectors apart.
         u = np.linalg.eigh(known if np.trace(known) < np.trace(unknown) else unknown)[1]
         share, left, rho = (np.sum(u * (part @ u), axis=0) for part in (known, unknown, both))

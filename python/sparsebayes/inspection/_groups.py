@@ -3,7 +3,9 @@ r"""Certificates of columns in groups that share a precision. Shares no code wit
 Along the eigenvectors u_k of the sparsity matrix S of a group with itself left out, the objective depends on
 its precision alpha by
 
-    l(alpha) = 1/2 sum_k [n ln(alpha / (alpha + s_k)) + (q_k^2 - 2 c n rho_k) / (alpha + s_k)].
+    l(alpha) = 1/2 sum_k [n ln(alpha / (alpha + s_k)) + (q_k^2 - 2 n rho_k) / (alpha + s_k)].
+
+The prior on complexity has the weight c / (number of columns) for each column of a group.
 """
 
 from __future__ import annotations
@@ -26,25 +28,37 @@ def changes_of_groups(problem: Problem | OutputsProblem, fits: list[DenseFit]) -
     ``fits``: one for each output, which have the same noise.
     """
     assert problem.groups is not None
-    n, c = len(fits), 2.0 * problem.complexity * len(fits)
+    n = len(fits)
     proper = problem.alpha > 0.0
-    active, alphas = problem.active[proper], problem.alpha[proper]
+    active, alphas, c = problem.active[proper], problem.alpha[proper], weights_of_groups(problem)
     change, gain = 0.0, 0.0
     for group in problem.groups:
         at = np.isin(active, group)
         if at.any():
             (alpha,) = np.unique(alphas[at])
-            s, _, rho = fits[0].factors_of_active_group(at, alpha)
-            q = np.stack([fit.factors_of_active_group(at, alpha)[1] for fit in fits])
-            change = max(change, _distance(s, np.sum(q**2, axis=0) - c * rho, n, alpha))
+            s, _, rho = fits[0].factors_of_active_group(at, alpha, c)
+            q = np.stack([fit.factors_of_active_group(at, alpha, c)[1] for fit in fits])
+            change = max(change, _distance(s, np.sum(q**2, axis=0) - 2.0 * n * rho, n, alpha))
         elif not np.isin(group, problem.active).any():
-            S, R = fits[0].factors_of_group(group)
+            S, of_others = fits[0].factors_of_group(group, c)
+            R = problem.complexity / len(group) * S - of_others
             s, u = np.linalg.eigh(S)
             q = u.T @ np.stack([fit.Q[group] for fit in fits], axis=1)
             rho = np.maximum(np.sum(u * (R @ u), axis=0), 0.0)
             used = s > 1e-12 * s.max()
-            gain = max(gain, _largest_gain(s[used], (np.sum(q**2, axis=1) - c * rho)[used], n))
+            gain = max(gain, _largest_gain(s[used], (np.sum(q**2, axis=1) - 2.0 * n * rho)[used], n))
     return change, gain
+
+
+def weights_of_groups(problem: Problem | OutputsProblem) -> FloatArray:
+    """Return the weight of each active function with a proper prior in the prior on complexity."""
+    active = problem.active[problem.alpha > 0.0]
+    if problem.groups is None:
+        return np.full(len(active), problem.complexity)
+    sizes = np.ones(problem.Phi.shape[1])
+    for group in problem.groups:
+        sizes[group] = len(group)
+    return problem.complexity / sizes[active]
 
 
 def _slope(x: float, s: FloatArray, square: FloatArray, n: int) -> float:
