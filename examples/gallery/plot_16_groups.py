@@ -9,8 +9,7 @@ all.
 # Powers of an input
 # ------------------
 # 442 patients, ten inputs, the progression of diabetes after a year. Each input has its first three powers; the
-# sex, of two values, only one. With groups a model chooses inputs, without them single powers. Six inputs
-# predict as well as the powers of eight.
+# sex, of two values, only one. With groups a model chooses inputs, without them single powers.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -29,7 +28,7 @@ for j, name in enumerate(names):
 X, y, labels = StandardScaler().fit_transform(np.column_stack(columns)), data.target, np.array(labels)
 
 for groups in (labels, None):
-    model = SparseBayesRegressor(groups=groups, complexity="aic")
+    model = SparseBayesRegressor(groups=groups)
     score = cross_val_score(model, X, y, cv=10).mean()
     model.fit(X, y)
     kept = sorted(set(labels[model.active_[model.active_ >= 0]].tolist()))

@@ -67,7 +67,9 @@ class RowLikelihood:
 #: Nodes and weights of the quadrature over a Gaussian linear predictor.
 NODES, WEIGHTS = hermgauss(32)
 WEIGHTS /= WEIGHTS.sum()
-#: Largest count or positive number, and 1 / the smallest: squares are finite.
+#: Largest count: above, the log likelihood of a dispersed count is a difference of larger numbers.
+_LARGEST_COUNT: Final = 1e10
+#: Largest positive number, and 1 / the smallest: squares are finite.
 _LARGEST: Final = 1e100
 #: Distribution function of a target given eta, of (t, eta).
 _Distribution = Callable[[FloatArray, FloatArray], FloatArray]
@@ -220,8 +222,8 @@ def _negative_binomial(dispersion: float) -> RowLikelihood:
         curvature=curvature,
         skew=lambda eta, t: curvature(eta, t) * (expit(-eta - log_d) - expit(eta + log_d)),
         targets=Targets(
-            must_be="not be negative, nor above 1e100,",
-            is_valid=lambda y: bool(((y >= 0.0) & (y <= _LARGEST)).all()),
+            must_be="not be negative, nor above 1e10,",
+            is_valid=lambda y: bool(((y >= 0.0) & (y <= _LARGEST_COUNT)).all()),
             predict=_log_moments(dispersion, counts=True),
             # P(count <= k) is a regularised incomplete beta function.
             **_of_counts(lambda k, eta: betainc(r, np.maximum(k, -1.0) + 1.0, expit(-eta - log_d))),
@@ -326,8 +328,8 @@ _LIKELIHOODS = (
         curvature=lambda eta, t: _exp(eta),
         skew=lambda eta, t: _exp(eta),
         targets=Targets(
-            must_be="not be negative, nor above 1e100,",
-            is_valid=lambda y: bool(((y >= 0.0) & (y <= _LARGEST)).all()),
+            must_be="not be negative, nor above 1e10,",
+            is_valid=lambda y: bool(((y >= 0.0) & (y <= _LARGEST_COUNT)).all()),
             predict=_log_moments(0.0, counts=True),
             **_of_counts(lambda k, eta: pdtr(k, _exp(eta))),
             sample=lambda eta, random: _poisson(_exp(eta), random),

@@ -506,8 +506,8 @@ class SparseBayesRegressor(Regression):
 
     With ``groups`` a step changes the precision of a group. Its gain is the sum of those of Tipping & Faul
     (2003, equation 18) along the eigenvectors of its sparsity factor, which is a matrix then, at the
-    precision that maximises the sum. As a group has one precision, each of its columns has the weight
-    ``complexity`` divided by their number; ``"auto"`` counts groups, not columns.
+    precision that maximises the sum. Each column of a group of d has the weight ``complexity`` / d^(3/4), so
+    that groups without effect enter as rarely as single columns do; ``"auto"`` counts groups.
 
     Rows need not be in memory together: ``fit`` reads them in chunks, ``partial_fit`` adds them chunk by
     chunk, ``fit_statistics`` takes sums of other processes. `RVR` describes the variational scheme.

@@ -426,6 +426,17 @@ def test_targets_outside_the_support_are_refused(name, y):
         RVR(likelihood=name).fit(X, np.full(N, y))
 
 
+@pytest.mark.parametrize("kind", [RVR, SparseBayesRegressor])
+@pytest.mark.parametrize("name", ["poisson", "negative_binomial"])
+@pytest.mark.parametrize(
+    "given", [{}, {"exposure": EXPOSURE}, {"sample_weight": (X[:, 0] < 0.0) * 1.0}], ids=str
+)
+def test_counts_that_are_all_0_are_refused(kind, name, given):
+    y = np.where(X[:, 0] < 0.0, 0.0, 3.0) if "sample_weight" in given else np.zeros(N)
+    with pytest.raises(ValueError, match="y must hold a count above 0"):
+        kind(likelihood=name).fit(X, y, **given)
+
+
 def test_the_summary_tells_the_parameters():
     student = RVR(gamma=0.1, likelihood="student_t").fit(X, Y["student_t"])
     few = np.count_nonzero(student.row_weights_ < 0.1)

@@ -6,9 +6,10 @@ the basis of the eigenvectors u_k of S = Phi^T C^-1 Phi the evidence of n output
     l(alpha) = 1/2 sum_k [n ln(alpha / (alpha + s_k)) + q_k^2 / (alpha + s_k)],    q_k = u_k^T Phi^T C^-1 t,
 
 equation (18) for each k, with q_k^2 summed over the outputs. The prior on complexity is
-exp(-sum_g c_g tr_g) for each output, tr_g = sum_j (1 - alpha_g Sigma_jj) over the columns of group g and
-c_g = c / (their number), as a group has one precision. With G = beta Phi_active^T Phi and A_c the diagonal
-matrix of c_g alpha_g it takes 2 n rho_k from q_k^2, rho_k = u_k^T (c_g S - G^T Sigma A_c Sigma G) u_k.
+exp(-sum_g c_g tr_g) for each output, tr_g = sum_j (1 - alpha_g Sigma_jj) over the d_g columns of group g and
+c_g = c / d_g^(3/4), so that groups without effect enter as often as single columns do. With
+G = beta Phi_active^T Phi and A_c the diagonal matrix of c_g alpha_g it takes 2 n rho_k from q_k^2,
+rho_k = u_k^T (c_g S - G^T Sigma A_c Sigma G) u_k.
 
 Rows are multiplied by the roots of their weights, and columns with a flat prior are projected out of the
 others and of the targets (restricted maximum likelihood).
@@ -36,6 +37,9 @@ _COARSE_GAIN: Final = 1e-2
 #: First noise variance in units of var(y), and its lower bound.
 _INITIAL_NOISE: Final = 0.1
 _NOISE_FLOOR: Final = 1e-6
+#: Power of the number of columns that the weight of the prior on complexity is divided by. Derivation:
+#: docs/theory/groups.md.
+_GROUP_POWER: Final = 0.75
 #: Groups that are considered between two passes over all of them, until no gain exceeds this fraction of the
 #: largest.
 _WORKING_SET: Final = 50
@@ -276,7 +280,11 @@ class GroupFit:
     def _penalties(self) -> FloatArray:
         """Return c_g of each active column."""
         sizes = np.array([len(self.groups[g]) for g in self.active], dtype=np.intp)
-        return np.repeat(self.complexity / np.maximum(sizes, 1), sizes)
+        return np.repeat(self._penalty(sizes), sizes)
+
+    def _penalty(self, size: Any) -> Any:
+        """Return the weight of the prior on complexity for each column of groups of a size."""
+        return self.complexity / size**_GROUP_POWER
 
     def posterior(self, x: FloatArray, beta: float) -> _Posterior:
         """Return the posterior at the logs of the precisions of the active groups, or raise LinAlgError."""
@@ -315,10 +323,10 @@ class GroupFit:
             S = self.beta * own - V @ V.transpose(0, 2, 1)
             scale = np.sqrt(self._penalties()) * np.exp(0.5 * self._sums() @ self.x)
             U = (cho_solve((now.root, True), g).T * scale).reshape(*shape, -1)
-            R = self.complexity / shape[1] * S - U @ U.transpose(0, 2, 1)
+            R = self._penalty(shape[1]) * S - U @ U.transpose(0, 2, 1)
         else:
             S = self.beta * own
-            R = self.complexity / shape[1] * S
+            R = self._penalty(shape[1]) * S
         # S is a difference of terms of this size.
         size = self.beta * np.trace(own, axis1=1, axis2=2)
         return self._in_eigenbasis(S, Q, R, size[:, np.newaxis])
@@ -346,7 +354,7 @@ class GroupFit:
             at = first[ks, np.newaxis] + np.arange(size)
             rows, columns = at[:, :, np.newaxis], at[:, np.newaxis]
             variances, u = np.linalg.eigh(now.sigma[rows, columns])
-            K = self.complexity / size * now.sigma[rows, columns] - now.shrunk[rows, columns]
+            K = self._penalty(size) * now.sigma[rows, columns] - now.shrunk[rows, columns]
             m = u.transpose(0, 2, 1) @ now.mu[at]
             square = np.sum(m**2, axis=2) - 2.0 * self.n_outputs * np.sum(u * (K @ u), axis=1)
             alpha = np.exp(self.x[ks])

@@ -57,6 +57,10 @@ class Numbers:
                 "each column separately"
             )
         self.check(y)
+        if self.link == "log" and not y.any():
+            raise ValueError(
+                f"y must hold a count above 0 with likelihood={self.name!r}: a rate of 0 has no logarithm"
+            )
         return [y]
 
     def check(self, y: FloatArray) -> None:

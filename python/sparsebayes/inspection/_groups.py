@@ -5,7 +5,7 @@ its precision alpha by
 
     l(alpha) = 1/2 sum_k [n ln(alpha / (alpha + s_k)) + (q_k^2 - 2 n rho_k) / (alpha + s_k)].
 
-The prior on complexity has the weight c / (number of columns) for each column of a group.
+The prior on complexity has the weight c / (number of columns)^(3/4) for each column of a group.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def changes_of_groups(problem: Problem | OutputsProblem, fits: list[DenseFit]) -
             change = max(change, _distance(s, np.sum(q**2, axis=0) - 2.0 * n * rho, n, alpha))
         elif not np.isin(group, problem.active).any():
             S, of_others = fits[0].factors_of_group(group, c)
-            R = problem.complexity / len(group) * S - of_others
+            R = problem.complexity / len(group) ** 0.75 * S - of_others
             s, u = np.linalg.eigh(S)
             q = u.T @ np.stack([fit.Q[group] for fit in fits], axis=1)
             rho = np.maximum(np.sum(u * (R @ u), axis=0), 0.0)
@@ -58,7 +58,7 @@ def weights_of_groups(problem: Problem | OutputsProblem) -> FloatArray:
     sizes = np.ones(problem.Phi.shape[1])
     for group in problem.groups:
         sizes[group] = len(group)
-    return problem.complexity / sizes[active]
+    return problem.complexity / sizes[active] ** 0.75
 
 
 def _slope(x: float, s: FloatArray, square: FloatArray, n: int) -> float:
