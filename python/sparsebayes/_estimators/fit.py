@@ -312,6 +312,8 @@ def _to_learn_from(est: Any, rows: Training, likelihood: Likelihood, settings: S
         return _Learning(rows, likelihood)
     if targets is not None and targets.stabilised is not None:
         counts, exposures = np.ones(len(rows.y)) if rows.weights is None else rows.weights, rows.exposures
+        if not rows.y.any():  # zeros tell nothing about the kernel
+            return _Learning(replace(rows, exposure=None), Numbers())
         y, precisions = targets.stabilised(rows.y, rows.y @ counts / (counts @ exposures) * exposures)
         weights = counts * np.maximum(precisions, 1e-10 * precisions.max())
         weights *= counts.sum() / weights.sum()

@@ -57,9 +57,10 @@ class Numbers:
                 "each column separately"
             )
         self.check(y)
-        if self.link == "log" and not y.any():
+        if self.name == "negative_binomial" and not y.any():
             raise ValueError(
-                f"y must hold a count above 0 with likelihood={self.name!r}: a rate of 0 has no logarithm"
+                "y must hold a count above 0 with likelihood='negative_binomial': zeros do not tell how "
+                "counts vary; take likelihood='poisson'"
             )
         return [y]
 
