@@ -101,7 +101,7 @@ class _Stopped(Exception):
 
 
 class _Factors(NamedTuple):
-    """s_k and q_k^2 - 2 c n rho_k of groups, (n_groups, size)."""
+    """s_k and q_k^2 - 2 n rho_k of groups, (n_groups, size)."""
 
     s: FloatArray
     square: FloatArray
@@ -389,17 +389,18 @@ class GroupFit:
         less = max(0.5 * np.log(max(rows, 1.0)), np.log(4.0 * n_groups / max(rows, 1.0)), 0.5 * full)
         if not self.estimates_noise or less >= full or 2.0 * full * n_groups <= rows:
             return status
-        best, before = (
-            self.posterior(self.x, self.beta).objective,
-            (self.active.copy(), self.x, self.gram_columns),
-        )
-        beta = self.beta
-        for self.complexity in (less, full):
-            again = self._ascend()
+        best = self.posterior(self.x, self.beta).objective
+        before = self.active.copy(), self.x, self.gram_columns, self.beta
+        try:
+            for self.complexity in (less, full):
+                again = self._ascend()
+        except _Stopped as reason:
+            again, self.complexity = str(reason), full
+            status = again
         if self.posterior(self.x, self.beta).objective > best + _MIN_GAIN:
             return again
-        (self.active, self.x, self.gram_columns), self.beta = before, beta
-        self._record("search", -1, 0.0)
+        self.active, self.x, self.gram_columns, self.beta = before
+        self.trace.append(self.posterior(self.x, self.beta).log_evidence)
         return status
 
     def _ascend(self) -> str:
