@@ -108,7 +108,7 @@ def check_training(
     if y_std is not None:
         if target.ndim == 2:
             raise ValueError("y_std must be None where y has several columns; fit each column with its own")
-        known, weights = _known_noise(check_y_std(y_std, n)[rows], weights)
+        known, weights = known_noise(check_y_std(y_std, n)[rows], weights)
     exposures = None if exposure is None else check_exposure(exposure, n)[rows]
     return Training(values, target, weights, rows, n, known, exposures)
 
@@ -153,7 +153,7 @@ def _numbers(name: str, values: ArrayLike, least: int = 1) -> FloatArray:
     return as_float64(name, found, PLAIN)
 
 
-def _known_noise(stds: FloatArray, counts: FloatArray | None) -> tuple[KnownNoise, FloatArray | None]:
+def known_noise(stds: FloatArray, counts: FloatArray | None) -> tuple[KnownNoise, FloatArray | None]:
     """Return the known noise, and the weights of the rows; None if all are 1."""
     c = np.ones(len(stds)) if counts is None else counts
     precisions = (stds.min() / stds) ** 2

@@ -20,10 +20,20 @@ from ._data.basis import basis_of, without_rows
 from ._data.statistics import SufficientStatistics
 from ._estimators.base import Estimator, atomic
 from ._estimators.docs import documented
-from ._estimators.fit import add_rows, build, check_sums, of_providers, of_sums, publish_features, validate
+from ._estimators.fit import (
+    Start,
+    add_rows,
+    build,
+    check_sums,
+    of_providers,
+    of_sums,
+    publish_features,
+    validate,
+)
 from ._estimators.leave_one_out import attribute
 from ._estimators.likelihoods import Numbers, can_have_outputs
-from ._estimators.posterior import joint_moments, moments, problems, samples
+from ._estimators.noise_model import check_noise_basis, fit_noise
+from ._estimators.posterior import joint_moments, moments, noise_stds, problems, samples
 from ._estimators.run import publish, run
 from ._row_likelihoods import DISPERSED, DISPERSIONS, FREEDOMS, OF_NUMBERS, r2
 from ._types import (
@@ -64,6 +74,7 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
     noise_variance: float | ArrayLike | None = None
     shared_noise: bool = False
     noise_prior: tuple[float, float] = (0.0, 0.0)
+    noise_basis: ExtraBasis = None
     penalize_intercept: bool = False
     complexity: float | str = "auto"
     scheme: Scheme = "sequential"
@@ -122,10 +133,20 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
         """
         with atomic(self):
             rows = validate(self, X, y, sample_weight, y_std, exposure)
-            dictionaries = build(self, rows)
-            dictionary, posteriors = run(self, dictionaries)
-            publish(self, dictionary, posteriors)
+            if self.noise_basis is None:
+                self._fit(rows)
+            else:
+                training = check_noise_basis(self, rows, y_std, exposure)
+                model = SparseBayesRegressor(likelihood="gamma", dispersion=2.0, n_jobs=self.n_jobs)
+                fit_noise(self, training, model, self._fit)
         return self
+
+    def _fit(self, rows: Any, start: Start | None = None) -> tuple[Any, Any]:
+        """Publish the fit of checked rows; return its dictionary and posterior."""
+        dictionaries = build(self, rows, start)
+        dictionary, posteriors = run(self, dictionaries)
+        publish(self, dictionary, posteriors)
+        return dictionary.basis, posteriors[0]
 
     def fit_provider(self, provider: Any, *, n_samples: int | None = None) -> Self:
         """Fit the model to statistics of rows that may be on other computers or devices, or in files.
@@ -293,7 +314,9 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
                     "return_std and return_cov must not both be True: the diagonal of the covariance holds "
                     "the squares of the standard deviations"
                 )
+            y_std = noise_stds(self, X) if y_std is None else y_std
             return self._likelihood.covariance(self, partial(joint_moments, self, X), y_std)
+        y_std = noise_stds(self, X) if return_std and y_std is None else y_std
         mean, variance = moments(self, X, variance=return_std)
         return self._likelihood.predict(self, mean, variance, y_std)
 
@@ -324,6 +347,7 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
             raise ValueError(f"coverage must be below 1, got {coverage}")
         mean, variance = moments(self, X, variance=True)
         assert variance is not None
+        y_std = noise_stds(self, X) if y_std is None else y_std
         return self._likelihood.interval(self, (mean, variance), y_std, p)
 
     def sample_y(
@@ -358,6 +382,7 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
         count = check_integer("n_samples", n_samples, least=1)
         with naming("random_state"):
             random = check_random_state(random_state)
+        y_std = noise_stds(self, X) if y_std is None else y_std
         y = self._likelihood.sample(self, samples(self, X, count, random), y_std, random)
         return y[:, 0] if self.mu_.ndim == 1 else y
 

@@ -133,6 +133,7 @@ ARGUMENTS = {
         [lambda X: None, _raises, lambda X: X[:1], lambda X: X * np.nan, np.ones((4, 1)), "cubic"],
     ),
     "unpenalized": ([None, None, None, "all", 0, [0], [0, -1], "x0"], [[9], ["nowhere"], [], 1.5, {0}]),
+    "noise_basis": ([None, None, None, "linear", _squares], [lambda X: X * np.nan, "cubic", np.ones((4, 1))]),
     "groups": ([None, None, None, 1, 2, [0, 0], ["a", "b"]], [0, [1], 1.5, "x", {}, [[0], [1, 2]], True]),
     "std": (["plain", "full"], [None, "grow", 1]),
     "scheme": (["sequential", "sequential", "mackay", "em", "variational"], ["Sequential", b"em"]),

@@ -347,10 +347,11 @@ def groups_of(est: Any, basis: Basis) -> list[IntArray] | None:
     return [np.zeros(1, np.intp)] * bias + found
 
 
-def check_no_groups(est: Any, doing: str) -> None:
-    """Raise ValueError, naming the remedy, if columns have groups, for ``doing`` this."""
-    if getattr(est, "groups", None) is not None:
-        raise ValueError(f"groups must be None for {doing}")
+def check_sums_suffice(est: Any, doing: str) -> None:
+    """Raise ValueError if columns have groups, or the noise depends on the inputs, for ``doing`` this."""
+    for name in ("groups", "noise_basis"):
+        if getattr(est, name, None) is not None:
+            raise ValueError(f"{name} must be None for {doing}")
 
 
 def check_without_rows(est: Any, doing: str) -> None:

@@ -118,6 +118,7 @@ class Estimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
         # These need all columns at once.
         dense = {"variational", "softmax"} & {getattr(self, "scheme", ""), getattr(self, "multi_class", "")}
         needs_rows = getattr(self, "likelihood", "gaussian") in ("student_t", *DISPERSED)
+        needs_rows |= any(getattr(self, name, None) is not None for name in ("groups", "noise_basis"))
         tags.input_tags.sparse = not (hasattr(self, "kernel") or dense or needs_rows)
         tags.input_tags.pairwise = is_precomputed(getattr(self, "kernel", None))
         return tags

@@ -51,7 +51,12 @@ optimize_kernel : bool, default=False
 fit_intercept : bool, default=True
     Whether the dictionary includes a constant function, the bias.""",
     "centre_parameters": "{extra_basis}\n{unpenalized}\n{candidates}\n{random_state}\n{checkpoint}",
-    "noise_parameters": "{likelihood}\n{noise_variance}\n{shared_noise}\n{noise_prior}",
+    "noise_parameters": "{likelihood}\n{noise_variance}\n{shared_noise}\n{noise_prior}\n{noise_basis}",
+    "noise_basis": r"""noise_basis : {"linear"}, transformer or callable, optional
+    Functions that the log of the noise variance is linear in: the columns of X; those of a scikit-learn
+    transformer, cloned and fitted to X; or those of a callable ``f(X) -> (n, p)``. None: the same noise in
+    all rows. A sparse model of these functions, with a Gamma likelihood, alternates with that of the mean.
+    Needs rows in memory, a Gaussian likelihood and y of one column; such models are not exported.""",
     "fit_parameters": "{penalize_intercept}\n{complexity}\n{scheme}\n{alpha_prior}\n{memory_limit}\n"
     "{search}\n{tol}\n{run_parameters}",
     "run_parameters": "{max_iter}\n{n_jobs}\n{verbose}\n{callback}",
@@ -135,7 +140,10 @@ dispersion : positive float, optional
     is d m^2; from 1e-6 to 1e4. None: estimated.
 degrees_of_freedom : float from 2.1 to 1000, optional
     Of ``"student_t"``. None: estimated; few if there are many outliers.""",
-    "likelihood_attributes": r"""dispersion_ : float
+    "likelihood_attributes": r"""noise_model_ : SparseBayesRegressor
+    With ``noise_basis`` only, like ``noise_basis_``, the fitted transformer or ``noise_basis`` itself: the
+    model of ln of the noise variance. ``noise_variance_`` is the geometric mean over the training rows.
+dispersion_ : float
     With ``"negative_binomial"`` and ``"gamma"`` only.
 degrees_of_freedom_ : float
     With ``"student_t"`` only, like ``row_weights_``.

@@ -33,7 +33,7 @@ from .._data.basis import (
     Basis,
     basis_of,
     block_rows,
-    check_no_groups,
+    check_sums_suffice,
     check_without_rows,
     flat_columns,
     groups_of,
@@ -52,12 +52,13 @@ from .._progress import ReadReporter
 from .._row_likelihoods import DISPERSED, ROW_LIKELIHOODS
 from .._types import FloatArray, Settings
 from .._types import Likelihood as Name
+from ..kernels import Kernel
 from ..kernels._base import all_log_parameters
 from ..kernels._resolve import is_precomputed, measures_inputs
 from ..providers import PyStatistics, RowPart, SummedStatistics, add
 from .groups import fit_of_groups
 from .likelihoods import Classes, Likelihood, Numbers, check_single, fit_of_outputs
-from .noise_parameters import FIRST_FREEDOM, DispersionFit, StudentFit
+from .noise_parameters import FIRST_FREEDOM, DispersionFit, First, StudentFit
 from .posterior import check_multi_class
 from .process import number_of_landmarks
 from .run import Task
@@ -165,7 +166,7 @@ def check_class_weight(est: Any, doing: str) -> None:
 def check_sums(est: Any, doing: str) -> None:
     """Raise ValueError, naming the remedy, if sums over rows do not suffice for ``doing`` this."""
     check_without_rows(est, doing)
-    check_no_groups(est, doing)
+    check_sums_suffice(est, doing)
     if est._likelihood_of(None, None).name != "gaussian":
         raise ValueError(
             f"{doing} needs likelihood='gaussian': with another the sums over rows change with the "
@@ -173,11 +174,20 @@ def check_sums(est: Any, doing: str) -> None:
         )
 
 
-def build(est: Any, rows: Training | Chunks) -> Iterable[Task]:
+class Start(NamedTuple):
+    """A model to continue from: kernels, and functions with their precisions and that of the noise."""
+
+    kernels: list[Kernel]
+    first: First
+
+
+def build(est: Any, rows: Training | Chunks, start: Start | None = None) -> Iterable[Task]:
     """Return the dictionary and its fits; if kernels are learned several dictionaries, the best first."""
     settings = check_settings(est)
     if isinstance(rows, Training):
-        return (_of_columns if is_unstored(rows.X) else _in_memory)(est, rows, settings)
+        if is_unstored(rows.X):
+            return _of_columns(est, rows, settings)
+        return _in_memory(est, rows, settings, start)
     publish_features(est, rows.n_features, rows.names)
     if est._labels:
         return [_by_passes(est, rows, settings)]
@@ -196,7 +206,7 @@ def publish_features(est: Any, n_features: int, names: NDArray[Any] | None = Non
 
 def of_sums(est: Any, basis: Basis, stats: SufficientStatistics, settings: Settings) -> Task:
     """Return the fit of sums over rows."""
-    check_no_groups(est, "a fit to sums over rows")
+    check_sums_suffice(est, "a fit to sums over rows")
     # A copy, as another thread may add rows.
     sums = stats._core.snapshot()
     check_single(est, settings)
@@ -232,7 +242,9 @@ def add_rows(est: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Task, Suffic
     return of_sums(est, basis, stats, settings), stats
 
 
-def _in_memory(est: Any, training: Training, settings: Settings) -> Iterator[Task]:
+def _in_memory(
+    est: Any, training: Training, settings: Settings, start: Start | None = None
+) -> Iterator[Task]:
     likelihood: Likelihood = est._likelihood_of(training.y, training.weights)
     targets = likelihood.targets(training.y)
     if training.noise is not None:
@@ -251,7 +263,10 @@ def _in_memory(est: Any, training: Training, settings: Settings) -> Iterator[Tas
     for shift in shifts:
         rows = training if isinstance(likelihood, Classes) else likelihood.shifted(training, shift)
         learning = _to_learn_from(est, rows, likelihood, settings)
-        for basis, least_evidence in _bases(est, learning, settings):
+        bases = _bases(est, learning, settings)
+        if start is not None:
+            bases = iter([(replace(basis_of(est, rows), kernels=start.kernels), None)])
+        for basis, least_evidence in bases:
             if learning.likelihood is not likelihood and least_evidence is not None:
                 least_evidence = -np.inf  # another likelihood has another evidence
             n_landmarks = number_of_landmarks(est, basis, likelihood, settings, len(training.y))
@@ -265,6 +280,8 @@ def _in_memory(est: Any, training: Training, settings: Settings) -> Iterator[Tas
                 fits = [fit_of_groups(est, basis, rows, own)]
             elif training.y.ndim == 2:
                 fits = [fit_of_outputs(est, design, rows, own)]
+            elif start is not None:
+                fits = [design.bind(rows.y, rows.weights, likelihood.name, own, first=start.first)]
             elif isinstance(likelihood, Numbers) and likelihood.name != "gaussian":
                 if likelihood.name == "student_t":
                     parameters = StudentFit.of(basis, design, rows, likelihood, own, start=learning.start)
@@ -351,7 +368,7 @@ def _of_columns(est: Any, training: Training, settings: Settings) -> list[Task]:
     """Return the fits of columns of a sparse matrix or a linear operator."""
     what = "X is a sparse matrix or a linear operator"
     likelihood: Likelihood = est._likelihood_of(training.y, training.weights)
-    check_no_groups(est, "a sparse matrix or a linear operator")
+    check_sums_suffice(est, "a sparse matrix or a linear operator")
     if likelihood.name == "multinomial":
         raise ValueError(f"multi_class must be 'ovr' where {what}; got 'softmax'")
     if isinstance(likelihood, Numbers) and likelihood.name not in ROW_LIKELIHOODS:
@@ -731,7 +748,7 @@ def of_providers(
 ) -> list[Task]:
     """Return the fits of an estimator to one provider for each target."""
     settings = check_settings(est)
-    check_no_groups(est, "a fit to a provider")
+    check_sums_suffice(est, "a fit to a provider")
     check_single(est, settings)
     check_variational(settings, likelihood.name)
     if isinstance(likelihood, Numbers) and likelihood.name not in ROW_LIKELIHOODS:

@@ -104,7 +104,8 @@ class Numbers:
         publish_one(est, posterior, layout)
         # Left by an earlier fit with another likelihood.
         shapes = ("dispersion_", "degrees_of_freedom_", "row_weights_", "_rest_of_bound")
-        for name in ("beta_", "noise_variance_", *shapes):
+        noise = ("beta_", "noise_variance_", "noise_model_", "noise_basis_", "_noise_centre")
+        for name in (*noise, *shapes):
             est.__dict__.pop(name, None)
         if not self.has_noise:
             return
@@ -302,7 +303,8 @@ NEEDED: Final[dict[str, Any]] = {
 def can_have_outputs(est: Any) -> bool:
     """Whether y may have several columns with these arguments."""
     plain = all(np.array_equal(getattr(est, name), needed) for name, needed in NEEDED.items())
-    return plain and getattr(est, "likelihood", "gaussian") == "gaussian"
+    has_one_noise = getattr(est, "noise_basis", None) is None
+    return plain and has_one_noise and getattr(est, "likelihood", "gaussian") == "gaussian"
 
 
 def fit_of_outputs(est: Any, design: Design, training: Training, settings: Settings) -> Any:

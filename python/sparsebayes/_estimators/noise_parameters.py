@@ -87,7 +87,8 @@ def _report(est: Any, converged: bool) -> None:
         est.status_ = "stalled"
 
 
-def _as_first(posterior: Any) -> First:
+def as_first(posterior: Any) -> First:
+    """Return the model of a posterior, for another fit to continue from."""
     return posterior.active.tolist(), posterior.alpha.tolist(), float(posterior.beta)
 
 
@@ -165,7 +166,7 @@ class DispersionFit:
             if self.converged:
                 break
             x, before = float(there), (x, slope)
-            first = _as_first(posterior)
+            first = as_first(posterior)
         return posterior
 
     def _start(self, factor: float, callback: Any) -> tuple[float, float, First]:
@@ -185,7 +186,7 @@ class DispersionFit:
 
         with np.errstate(over="ignore", invalid="ignore"):
             found = minimize_scalar(negative, bounds=tuple(np.log(DISPERSIONS)), method="bounded")
-        return -float(found.fun), float(found.x), _as_first(posterior)
+        return -float(found.fun), float(found.x), as_first(posterior)
 
     def _slope(self, posterior: Any, x: float) -> tuple[float, float]:
         """Return the first two derivatives of the Laplace evidence of a model in the log dispersion."""
@@ -323,7 +324,7 @@ class StudentFit:
 
     def _with_heavy_tails(self, posterior: Any) -> float:
         """Find weights for the functions of a model from few degrees of freedom; return the bound."""
-        model, Phi = _as_first(posterior), self.functions(posterior.active)
+        model, Phi = as_first(posterior), self.functions(posterior.active)
         for self.given in (FREEDOMS[0], None):
             self.freedom = FREEDOMS[0]
             model, Phi, posterior = self._settled(model, Phi)
@@ -347,9 +348,9 @@ class StudentFit:
             self.row_weights = row_weights
             # A model of other weights may be far from the best one, and so may all that follow from it.
             if change <= _SMALL_CHANGE:
-                first, _, _ = self._settled(_as_first(posterior), Phi)
+                first, _, _ = self._settled(as_first(posterior), Phi)
             elif change <= _LARGE_CHANGE or number >= _MAX_NEW_FITS:
-                first = _as_first(posterior)
+                first = as_first(posterior)
         self.rest_of_bound = self._rest_of_bound()
         return posterior
 

@@ -85,6 +85,20 @@ def moments_at(est: Any, phi: FloatArray) -> tuple[FloatArray, FloatArray]:
     return mean, np.broadcast_to(np.column_stack(v), mean.shape)
 
 
+def log_noise(est: Any, columns: FloatArray) -> FloatArray:
+    """Return u less its mean over the training rows."""
+    model = est.noise_model_
+    return np.asarray(columns @ model.coef_ + model.intercept_[0] - est._noise_centre)
+
+
+def noise_stds(est: Any, X: ArrayLike) -> FloatArray | None:
+    """Return standard deviations of the noise up to a factor, of models that have them; else None."""
+    if not hasattr(est, "noise_model_"):
+        return None
+    columns = columns_at(est.noise_basis_, check_X(est, X, reset=False), est.noise_model_.n_features_in_)
+    return np.asarray(np.exp(0.5 * np.clip(log_noise(est, columns), -200.0, 200.0)))
+
+
 def samples(est: Any, X: ArrayLike, n_samples: int, random: np.random.RandomState) -> FloatArray:
     """Draw linear predictors from their joint posterior, (n, n_outputs, n_samples)."""
     phi, roots = _functions_and_roots(est, X)
@@ -152,6 +166,8 @@ def problems(
     if (selection := est.__dict__.get("_selection")) is not None:
         est = copy.copy(est)
         est.__dict__.update(selection)
+    if y_std is None:
+        y_std = noise_stds(est, X)
     if (est._y_variance is None) != (y_std is None):
         raise ValueError(f"y_std must be that of the fit, which had {'none' if y_std is not None else 'one'}")
     if exposure is None and est._has_exposure:

@@ -86,6 +86,9 @@ def _lines(est: Any) -> Iterator[tuple[str, str]]:
     if hasattr(est, "noise_variance_"):
         stds = np.atleast_1d(np.sqrt(est.noise_variance_))
         unit = "" if getattr(est, "_y_variance", None) is None else " times y_std"
+        if hasattr(est, "noise_model_"):
+            n = number_of_functions(est.noise_model_)
+            unit = f" on average, and depends on {counted(n, 'column')} of noise_basis"
         what = "scale of Student's t" if hasattr(est, "row_weights_") else "standard deviation"
         yield "noise", f"{listed([f'{std:.4g}' for std in stds], _MAX_SHOWN)}{unit} ({what})"
     if hasattr(est, "dispersion_"):

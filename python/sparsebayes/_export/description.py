@@ -158,6 +158,8 @@ def describe(est: Any) -> ServedModel:
     if isinstance(est, type) or not hasattr(est, "to_predictor"):
         raise TypeError(f"est must be a fitted estimator of sparsebayes, got {type(est).__name__}")
     check_is_fitted(est)
+    if hasattr(est, "noise_model_"):
+        raise ValueError("a model with noise_basis cannot be exported, as its noise depends on the inputs")
     return _describe_posterior(est) if hasattr(est, "_basis") else _describe_dense(est)
 
 

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
 from .._arrays import last_step
+from .._estimators.noise_model import noise_problem
 from .._estimators.posterior import weights_problem
 from .._estimators.variational import bounded, constants, per_function
 from .._row_likelihoods import DISPERSIONS, FREEDOMS, row_likelihood
@@ -78,7 +79,8 @@ class Certificate:
         How far parameters of the likelihood are from their optimum. A dispersion: size of the slope of the
         log evidence per row in its log, at the precisions of the model. Student's t: the same for the degrees
         of freedom and the bound, and the largest change of the log of a row weight that one more update would
-        make. 0 for other likelihoods; without the slope if the parameter was given or is at a bound.
+        make. With ``noise_basis`` how far the noise model is from the optimum for this model of the mean. 0
+        otherwise; without the slope if the parameter was given or is at a bound.
     """
 
     max_log_alpha_change: float
@@ -181,6 +183,10 @@ def certificate(
     errors = [fit.max_mean_error for fit in fits]
     if est.__dict__.get("_selection") is not None:
         errors.append(error_of_weights(weights_problem(est, X, y, sample_weight)))
+    residual = max(fit.parameter_residual for fit in fits)
+    if hasattr(est, "noise_model_"):
+        own = certificate(est.noise_model_, *noise_problem(est, X, y, sample_weight))
+        residual = max(residual, own.max_log_alpha_change, own.max_mean_error)
     return Certificate(
         max_log_alpha_change=max(fit.max_log_alpha_change for fit in fits),
         max_gain_outside=max(fit.max_gain_outside for fit in fits),
@@ -190,7 +196,7 @@ def certificate(
         n_active=len(est.alpha_),
         n_basis=fits[0].n_basis,
         max_gain_exchange=max(gains, default=None),
-        parameter_residual=max(fit.parameter_residual for fit in fits),
+        parameter_residual=residual,
     )
 
 

@@ -1,0 +1,106 @@
+"""Noise whose variance depends on the inputs: two sparse models, of the mean and of ln of the variance.
+
+With q(w) the posterior of the weights of the mean, E[ln p(t_n | w)] = -(u_n + e_n exp(-u_n)) / 2 up to a
+constant, u_n the log variance and e_n = E[(t_n - eta_n)^2]. As a function of u_n this is the log likelihood
+of a Gamma variable e_n of mean exp(u_n) and dispersion 2. So fits of the mean, with known standard
+deviations, alternate with Gamma fits of e until u no longer changes.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.exceptions import ConvergenceWarning
+
+from .._arrays import Training, check_training, is_unstored, known_noise
+from .._data.design import columns_at, fitted_extra
+from .._types import FloatArray, PerRow
+from .fit import Start
+from .noise_parameters import as_first
+from .posterior import log_noise, moments
+
+#: Largest change of u that ends a fit, the change below which kernels are kept, and most alternations.
+_TOL: Final = 1e-6
+_LARGE_CHANGE: Final = 0.5
+_MAX_ROUNDS: Final = 50
+#: Smallest e in units of its mean.
+_LEAST: Final = 1e-12
+
+
+def check_noise_basis(est: Any, rows: Any, y_std: Any, exposure: Any) -> Training:
+    """Return the rows; ValueError, naming the remedy, if their noise cannot be modelled."""
+    if est.likelihood != "gaussian":
+        raise ValueError(f"noise_basis needs likelihood='gaussian'; got {est.likelihood!r}")
+    if y_std is not None or exposure is not None or est.noise_variance is not None:
+        raise ValueError("noise_basis estimates the noise: noise_variance, y_std and exposure must be None")
+    if not isinstance(rows, Training):
+        raise ValueError("noise_basis needs the rows in memory; give arrays, and raise memory_limit")
+    if rows.y.ndim == 2:
+        raise ValueError("y must have one column with noise_basis; fit the columns one by one")
+    if is_unstored(rows.X):
+        raise ValueError("X must be a table with noise_basis; give X.toarray()")
+    return rows
+
+
+def fit_noise(
+    est: Any,
+    rows: Training,
+    model: Any,
+    fit: Callable[[Training, Start | None], tuple[Any, Any]],
+) -> None:
+    """Alternate between ``fit``, which publishes the model of the mean, and fits of the noise ``model``.
+
+    Once u changes little ``fit`` continues from the model before: a new one may be another.
+    """
+    basis = fitted_extra(est.noise_basis, getattr(est, "kernel", None), rows.X)
+    columns = columns_at(basis, rows.X)
+    u, change, counts = np.zeros(len(rows.y)), np.inf, rows.weights
+    start: Start | None = None
+    own: dict[str, Any] = {}
+    for _ in range(_MAX_ROUNDS):
+        noise, weights = known_noise(np.exp(0.5 * u), counts)
+        found, posterior = fit(replace(rows, weights=weights, noise=noise), start)
+        est.__dict__.update(own)
+        if est.status_ in ("stopped", "max_iter"):
+            break
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # noise may be the same in all rows
+            model.fit(columns, _squares(rows.y, *_moments(est)), sample_weight=counts)
+        own = {"noise_model_": model, "noise_basis_": basis, "_noise_centre": 0.0}
+        est.__dict__.update(own)
+        # The factor of all variances is in the noise variance of the model.
+        own["_noise_centre"] = est._noise_centre = float(np.average(log_noise(est, columns), weights=counts))
+        before, u = u, log_noise(est, columns)
+        change = float(np.abs(u - before).max())
+        if not change > _TOL:
+            break
+        # Groups have no fit that continues.
+        can_continue = getattr(est, "groups", None) is None and est.scheme == "sequential"
+        start = Start(found.kernels, as_first(posterior)) if can_continue and change < _LARGE_CHANGE else None
+    if est.status_ == "converged" and change > _TOL:
+        est.status_ = "stalled"
+
+
+def _moments(est: Any) -> tuple[FloatArray, FloatArray]:
+    return est._loo.m[:, 0], est._loo.v[:, 0]
+
+
+def _squares(y: FloatArray, m: FloatArray, v: FloatArray) -> FloatArray:
+    """Return e in units of its mean."""
+    e = (y - m) ** 2 + v
+    return np.asarray(np.maximum(e / (e.mean() or 1.0), _LEAST))
+
+
+def noise_problem(
+    est: Any, X: ArrayLike, y: ArrayLike, sample_weight: PerRow
+) -> tuple[FloatArray, FloatArray, FloatArray | None]:
+    """Return columns, targets and weights of the noise model, given the training rows."""
+    rows = check_training(est, X, y, sample_weight, reset=False)
+    m, v = moments(est, rows.X, variance=True, grows=False)
+    assert v is not None
+    return columns_at(est.noise_basis_, rows.X), _squares(rows.y, m[:, 0], v[:, 0]), rows.weights
