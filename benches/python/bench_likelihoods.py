@@ -4,6 +4,9 @@ Errors: one training target in ten is moved by 3 to 10 standard deviations, up o
 beside `RVR` with a Gaussian likelihood and a support vector machine with a grid search, all fitted to the
 spoilt rows; errors on new rows relative to the Gaussian fit to the rows as they were.
 
+Noise: the log density of new rows with the same noise in all rows, and with one that depends on the inputs
+(``noise_basis="linear"``); their 95 % intervals; seconds relative to the fit with the same noise.
+
 Times: counts, positive numbers and outliers of one function of ten inputs, relative to a Gaussian fit of the
 same size, with a learned and with a given kernel; medians of three fits.
 
@@ -19,6 +22,7 @@ from bench_widths import FOLDER, REGRESSION, models, split
 from sklearn.metrics import root_mean_squared_error
 
 from sparsebayes import RVR
+from sparsebayes.model_selection import density_score
 
 TABLES = [name for name in REGRESSION if name not in ("puma32h", "kin40k", "california")]
 ROWS, SPLITS = 400, 3
@@ -55,6 +59,27 @@ def errors():
             print(f"{name:22s}" + "".join(f"{value:18.3f}" for value in found[-1]), flush=True)
     found = np.array(found)
     means = [*np.exp(np.log(found[:, :4]).mean(axis=0)), found[:, 4].mean(), np.median(found[:, 5])]
+    print(f"{'means':22s}" + "".join(f"{value:18.3f}" for value in means))
+
+
+def noise():
+    labels = ("same noise", "noise_basis", "cover", "s/same noise")
+    print(f"\n{'table':22s}" + "".join(f"{label:>18s}" for label in labels))
+    found = []
+    for name in TABLES:
+        for seed in range(SPLITS):
+            X, y, X_test, y_test = split(name, seed, ROWS)
+            own, seconds = [], []
+            for basis in (None, "linear"):
+                start = time.perf_counter()
+                model = RVR(noise_basis=basis).fit(X, y)
+                seconds.append(time.perf_counter() - start)
+                own.append(density_score(model, X_test, y_test))
+            low, high = model.predict_interval(X_test)
+            cover = np.mean((low <= y_test) & (y_test <= high))
+            found.append([*own, cover, seconds[1] / seconds[0]])
+            print(f"{name:22s}" + "".join(f"{value:18.3f}" for value in found[-1]), flush=True)
+    means = [*np.mean(found, axis=0)[:3], np.median(found, axis=0)[3]]
     print(f"{'means':22s}" + "".join(f"{value:18.3f}" for value in means))
 
 
@@ -95,6 +120,7 @@ def main():
         sys.exit("no table is there: SPARSEBAYES_DATA has to name the folder of data files")
     warnings.simplefilter("ignore")
     errors()
+    noise()
     times()
 
 

@@ -27,7 +27,7 @@ from .posterior import log_noise, moments
 #: Largest change of u that ends a fit, the change below which kernels are kept, and most alternations.
 _TOL: Final = 1e-6
 _LARGE_CHANGE: Final = 0.5
-_MAX_ROUNDS: Final = 50
+_MAX_ROUNDS: Final = 20
 #: Smallest e in units of its mean.
 _LEAST: Final = 1e-12
 
