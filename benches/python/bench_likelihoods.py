@@ -7,6 +7,9 @@ spoilt rows; errors on new rows relative to the Gaussian fit to the rows as they
 Noise: the log density of new rows with the same noise in all rows, and with one that depends on the inputs
 (``noise_basis="linear"``); their 95 % intervals; seconds relative to the fit with the same noise.
 
+Positive numbers: the share of the deviance of new rows that ``likelihood="gamma"`` explains, beside
+scikit-learn's `GammaRegressor` with a grid search.
+
 Times: counts, positive numbers and outliers of one function of ten inputs, relative to a Gaussian fit of the
 same size, with a learned and with a given kernel; medians of three fits.
 
@@ -18,13 +21,18 @@ import time
 import warnings
 
 import numpy as np
+import pandas as pd
 from bench_widths import FOLDER, REGRESSION, models, split
+from sklearn.linear_model import GammaRegressor
 from sklearn.metrics import root_mean_squared_error
+from sklearn.model_selection import GridSearchCV
+from sklearn.preprocessing import StandardScaler
 
 from sparsebayes import RVR
 from sparsebayes.model_selection import density_score
 
 TABLES = [name for name in REGRESSION if name not in ("puma32h", "kin40k", "california")]
+POSITIVE = ["boston", "concrete", "airfoil", "yacht_hydrodynamics", "real_estate_valuation"]
 ROWS, SPLITS = 400, 3
 
 
@@ -83,6 +91,24 @@ def noise():
     print(f"{'means':22s}" + "".join(f"{value:18.3f}" for value in means))
 
 
+def positive_numbers():
+    print(f"\n{'table':22s}{'GammaRegressor':>18s}{'RVR':>18s}{'cover':>18s}")
+    found = []
+    for name in POSITIVE:
+        table = pd.read_csv(FOLDER / f"{name}.csv.gz").to_numpy(dtype=float)
+        for seed in range(SPLITS):
+            rows = table[np.random.default_rng(seed).permutation(len(table))]
+            n = min(ROWS, 2 * len(rows) // 3)
+            X, y = StandardScaler().fit(rows[:n, :-1]).transform(rows[:, :-1]), rows[:, -1]
+            peer = GridSearchCV(GammaRegressor(max_iter=1000), {"alpha": np.logspace(-4, 1, 6)})
+            model = RVR(likelihood="gamma").fit(X[:n], y[:n])
+            low, high = model.predict_interval(X[n:])
+            cover = np.mean((low <= y[n:]) & (y[n:] <= high))
+            found.append([peer.fit(X[:n], y[:n]).score(X[n:], y[n:]), model.score(X[n:], y[n:]), cover])
+            print(f"{name:22s}" + "".join(f"{value:18.3f}" for value in found[-1]), flush=True)
+    print(f"{'means':22s}" + "".join(f"{value:18.3f}" for value in np.mean(found, axis=0)))
+
+
 def times():
     print(f"\n{'rows':>6s}{'gamma':>8s}" + "".join(f"{name:>20s}" for name in targets(0, np.zeros(1))))
     for n in (500, 1000, 2000):
@@ -121,6 +147,7 @@ def main():
     warnings.simplefilter("ignore")
     errors()
     noise()
+    positive_numbers()
     times()
 
 
