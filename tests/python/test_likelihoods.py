@@ -426,6 +426,18 @@ def test_targets_outside_the_support_are_refused(name, y):
         RVR(likelihood=name).fit(X, np.full(N, y))
 
 
+@pytest.mark.parametrize("ratio", [30.0, 100.0, 300.0, 1000.0])
+@pytest.mark.parametrize("dispersion", [1.0, None])
+def test_means_that_differ_by_orders_of_magnitude_are_found(ratio, dispersion):
+    rng = np.random.default_rng(0)
+    second = rng.random(200) < 0.5
+    y = np.where(second, 1.0, ratio) * rng.gamma(1.0, 1.0, 200)
+    model = SparseBayesRegressor(likelihood="gamma", dispersion=dispersion)
+    model.fit(second[:, np.newaxis] * 1.0, y)
+    assert_certified(model, second[:, np.newaxis] * 1.0, y)
+    assert_allclose(model.coef_, -np.log(ratio), atol=0.5)
+
+
 @pytest.mark.parametrize("kind", [RVR, SparseBayesRegressor])
 @pytest.mark.parametrize("given", ["nothing", "exposure", "sample_weight"])
 def test_counts_that_are_all_0(kind, given):

@@ -1,6 +1,7 @@
 """Noise whose variance depends on the inputs: ``noise_basis``."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from sklearn.preprocessing import PolynomialFeatures
 
 from problems import assert_certified
 from sparsebayes import RVR, SparseBayesRegressor
+from sparsebayes.inspection import certificate
 from sparsebayes.model_selection import density_score
 
 RNG = np.random.default_rng(0)
@@ -87,6 +89,27 @@ def test_the_end_is_a_fixed_point():
     assert_allclose(slope, alphas * model.noise_model_.coef_[kept], atol=1e-3)
 
 
+@pytest.mark.parametrize("quiet", [0.3, 0.1, 0.03])
+def test_two_instruments_are_told_apart(quiet):
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-3.0, 3.0, (200, 1))
+    y = x[:, 0] + np.where(x[:, 0] < 0.0, quiet, 1.0) * rng.normal(size=200)
+    model = SparseBayesRegressor(noise_basis=lambda rows: (rows < 0.0) * 1.0).fit(x, y)
+    assert_allclose(model.noise_model_.coef_, 2.0 * np.log(quiet), atol=0.6)
+    assert assert_certified(model, x, y).parameter_residual < 1e-4
+
+
+def test_extrapolated_noise_stays_in_range():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-3.0, 3.0, (300, 1))
+    y = x[:, 0] + np.exp(x[:, 0]) * rng.normal(size=300)
+    x[3], y[3] = 1000.0, 0.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = SparseBayesRegressor(noise_basis="linear").fit(x, y)
+    assert np.isfinite(model.predict(1e6 * x, return_std=True)).all()
+
+
 @pytest.mark.parametrize("gamma", ["ard", 0.1])
 def test_equal_noise_gives_the_model_without_a_noise_basis(gamma):
     rng = np.random.default_rng(4)
@@ -155,6 +178,7 @@ def test_a_callback_stops_the_fit():
 
     model = RVR(gamma=0.1, noise_basis="linear", callback=stop).fit(X, Y)
     assert model.status_ == "stopped"
+    assert certificate(model, X, Y).log_marginal_likelihood == pytest.approx(model.log_marginal_likelihood_)
     assert np.isfinite(model.predict(NEW, return_std=True)).all()
 
 
@@ -164,8 +188,8 @@ def test_a_callback_stops_the_fit():
         ({"likelihood": "student_t"}, {}, "noise_basis needs likelihood='gaussian'"),
         ({"noise_variance": 1.0}, {}, "noise_variance, y_std and exposure must be None"),
         ({}, {"y_std": 1.0}, "noise_variance, y_std and exposure must be None"),
-        ({"noise_basis": "cubic"}, {}, "linear"),
-        ({"noise_basis": lambda rows: rows * np.nan}, {}, "NaN"),
+        ({"noise_basis": "cubic"}, {}, "noise_basis must be"),
+        ({"noise_basis": lambda rows: rows * np.nan}, {}, "noise_basis contains NaN"),
     ],
 )
 def test_what_does_not_go_with_a_noise_basis_is_refused(settings, given, message):

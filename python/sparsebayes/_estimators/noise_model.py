@@ -24,10 +24,11 @@ from .fit import Start
 from .noise_parameters import as_first
 from .posterior import log_noise, moments
 
-#: Largest change of u that ends a fit, the change below which kernels are kept, and most alternations.
+#: Largest change of u that ends a fit, and most alternations.
 _TOL: Final = 1e-6
-_LARGE_CHANGE: Final = 0.5
 _MAX_ROUNDS: Final = 20
+#: Change of u below which fits continue from the model before.
+_LARGE_CHANGE: Final = 0.5
 #: Smallest e in units of its mean.
 _LEAST: Final = 1e-12
 
@@ -57,16 +58,20 @@ def fit_noise(
 
     Once u changes little ``fit`` continues from the model before: a new one may be another.
     """
-    basis = fitted_extra(est.noise_basis, getattr(est, "kernel", None), rows.X)
-    columns = columns_at(basis, rows.X)
+    try:
+        basis = fitted_extra(est.noise_basis, "rbf", rows.X)
+        columns = columns_at(basis, rows.X)
+    except (TypeError, ValueError) as error:
+        raise type(error)(str(error).replace("extra_basis", "noise_basis")) from None
     u, change, counts = np.zeros(len(rows.y)), np.inf, rows.weights
     start: Start | None = None
     own: dict[str, Any] = {}
-    for _ in range(_MAX_ROUNDS):
+    for number in range(_MAX_ROUNDS + 1):
         noise, weights = known_noise(np.exp(0.5 * u), counts)
+        status = est.status_ if own else ""
         found, posterior = fit(replace(rows, weights=weights, noise=noise), start)
         est.__dict__.update(own)
-        if est.status_ in ("stopped", "max_iter"):
+        if est.status_ in ("stopped", "max_iter") or number == _MAX_ROUNDS:
             break
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # noise may be the same in all rows
@@ -78,11 +83,15 @@ def fit_noise(
         before, u = u, log_noise(est, columns)
         change = float(np.abs(u - before).max())
         if not change > _TOL:
+            # Where a fit begins at its optimum rounding may exceed all gains.
+            est.status_ = (status or "stalled") if est.status_ == "stalled" else est.status_
             break
         # Groups have no fit that continues.
         can_continue = getattr(est, "groups", None) is None and est.scheme == "sequential"
         start = Start(found.kernels, as_first(posterior)) if can_continue and change < _LARGE_CHANGE else None
-    if est.status_ == "converged" and change > _TOL:
+    if not own:
+        est._y_variance = None  # the noise is the same in all rows
+    elif est.status_ == "converged" and (change > _TOL or model.status_ not in ("converged", "empty")):
         est.status_ = "stalled"
 
 

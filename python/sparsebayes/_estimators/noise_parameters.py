@@ -120,7 +120,14 @@ class DispersionFit:
         counts, settings = _counts(rows, settings, design.n_basis)
         offset = np.log(rows.exposures)
 
+        begin: list[First] = []
+        if likelihood.name == "gamma":
+            # From one mean, weights of very different rows mislead steps: begin with the model of logarithms.
+            logs = np.log(rows.y) - offset
+            begin.append(as_first(design.bind(logs, rows.weights, "gaussian", settings)(callback=None)))
+
         def fit(dispersion: float, first: First | None, callback: Any) -> Any:
+            first = begin[0] if first is None and begin else first
             extra: dict[str, Any] = {"dispersion": dispersion, "offset": offset, "first": first}
             return design.bind(rows.y, rows.weights, likelihood.name, settings, **extra)(callback=callback)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,6 +27,9 @@ from .growth import growths
 
 #: Rows predicted at a time, to bound the memory.
 _ROWS, _SOFTMAX_ROWS = 8192, 2048
+
+#: Largest log of the ratio of two noise variances, to either side of the mean.
+_MAX_LOG_NOISE: Final = 60.0
 
 
 def by_blocks(
@@ -86,9 +89,10 @@ def moments_at(est: Any, phi: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def log_noise(est: Any, columns: FloatArray) -> FloatArray:
-    """Return u less its mean over the training rows."""
+    """Return u less the centre of the model: its mean over the training rows, once that is known."""
     model = est.noise_model_
-    return np.asarray(columns @ model.coef_ + model.intercept_[0] - est._noise_centre)
+    u = columns @ model.coef_ + model.intercept_[0] - est._noise_centre
+    return np.asarray(np.clip(u, -_MAX_LOG_NOISE, _MAX_LOG_NOISE))
 
 
 def noise_stds(est: Any, X: ArrayLike) -> FloatArray | None:
@@ -96,7 +100,7 @@ def noise_stds(est: Any, X: ArrayLike) -> FloatArray | None:
     if not hasattr(est, "noise_model_"):
         return None
     columns = columns_at(est.noise_basis_, check_X(est, X, reset=False), est.noise_model_.n_features_in_)
-    return np.asarray(np.exp(0.5 * np.clip(log_noise(est, columns), -200.0, 200.0)))
+    return np.asarray(np.exp(0.5 * log_noise(est, columns)))
 
 
 def samples(est: Any, X: ArrayLike, n_samples: int, random: np.random.RandomState) -> FloatArray:

@@ -79,7 +79,8 @@ class Certificate:
         How far parameters of the likelihood are from their optimum. A dispersion: size of the slope of the
         log evidence per row in its log, at the precisions of the model. Student's t: the same for the degrees
         of freedom and the bound, and the largest change of the log of a row weight that one more update would
-        make. With ``noise_basis`` how far the noise model is from the optimum for this model of the mean. 0
+        make. With ``noise_basis`` the largest of ``max_log_alpha_change``, ``max_mean_error`` and
+        ``max_gain_outside`` of the noise model, for the residuals of this model of the mean. 0
         otherwise; without the slope if the parameter was given or is at a bound.
     """
 
@@ -186,7 +187,7 @@ def certificate(
     residual = max(fit.parameter_residual for fit in fits)
     if hasattr(est, "noise_model_"):
         own = certificate(est.noise_model_, *noise_problem(est, X, y, sample_weight))
-        residual = max(residual, own.max_log_alpha_change, own.max_mean_error)
+        residual = max(residual, own.max_log_alpha_change, own.max_mean_error, own.max_gain_outside)
     return Certificate(
         max_log_alpha_change=max(fit.max_log_alpha_change for fit in fits),
         max_gain_outside=max(fit.max_gain_outside for fit in fits),
