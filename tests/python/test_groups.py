@@ -167,6 +167,17 @@ def test_units_do_not_matter(units):
     assert_allclose(scaled.noise_variance_ * units**2, model.noise_variance_, rtol=1e-5)
 
 
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("units", [1e-80, 1e80, 1e140])
+def test_units_of_one_group_do_not_matter(units, intercept):
+    rows = np.where(LABELS == 4, units, 1.0) * X
+    model, scaled = (
+        SparseBayesRegressor(groups=LABELS, fit_intercept=intercept).fit(given, Y) for given in (X, rows)
+    )
+    assert scaled.status_ == "converged"
+    assert_allclose(scaled.predict(rows, return_std=True), model.predict(X, return_std=True), rtol=1e-6)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_columns_that_nearly_depend_end_without_a_hang(seed):
     rng = np.random.default_rng(seed)

@@ -230,9 +230,12 @@ class GroupFit:
                 f"noise_variance is {given:.4g} and the variance of y is {self.unit**2:.4g}: double "
                 "precision cannot resolve both; choose another, or leave it out to estimate it"
             )
-        # Squares of the columns, and their products with precisions, stay in range.
-        self.scale = float(np.abs(Phi).max(initial=0.0)) or 1.0
-        Phi, t = root[:, np.newaxis] * (Phi / self.scale), root[:, np.newaxis] * t
+        # In units of the largest value of each group products and precisions stay in range.
+        self.scales = np.abs(Phi).max(axis=0, initial=0.0)
+        for group in groups:
+            self.scales[group] = self.scales[group].max()
+        self.scales[self.scales == 0.0] = 1.0
+        Phi, t = root[:, np.newaxis] * (Phi / self.scales), root[:, np.newaxis] * t
         self.F = Phi[:, flat]
         self.norms = np.sqrt(np.sum(self.F**2, axis=0))
         self.raw, self.raw_t, t = Phi, t, t / self.unit
@@ -613,7 +616,9 @@ class GroupFit:
             mu, alpha = np.vstack([of_flat, mu]), np.append(np.zeros(f), alpha)
             gamma = np.append(np.ones(f), gamma)
             columns = np.append(np.array(self.flat, dtype=np.intp), columns)
-        sigma, mu, alpha = sigma / self.scale / self.scale, mu / self.scale, alpha * self.scale * self.scale
+        scales = self.scales[columns]
+        sigma, mu = sigma / scales / scales[:, np.newaxis], mu / scales[:, np.newaxis]
+        alpha = alpha * scales * scales
         order = np.argsort(columns, kind="stable")
         return GroupPosterior(
             active=columns[order],
