@@ -62,7 +62,8 @@ def fit_noise(
         basis = fitted_extra(est.noise_basis, "rbf", rows.X)
         columns = columns_at(basis, rows.X)
     except (TypeError, ValueError) as error:
-        raise type(error)(str(error).replace("extra_basis", "noise_basis")) from None
+        kind = ValueError if isinstance(error, ValueError) else TypeError
+        raise kind(str(error).replace("extra_basis", "noise_basis")) from None
     u, change, counts = np.zeros(len(rows.y)), np.inf, rows.weights
     start: Start | None = None
     own: dict[str, Any] = {}
