@@ -364,9 +364,9 @@ def register_onnx_converters() -> None:
     outputs of `to_onnx` in the precision of the types or rows that are passed to skl2onnx, single for
     integers; a regressor inside an ensemble has only its mean. Pass ``options={"zipmap": False}`` to get
     class probabilities as an array; by default they are dictionaries in single precision. With the option
-    ``raw_scores`` they are the decision function, which calibration asks for: put a `CalibratedClassifierCV`
-    around the classifier, into the pipeline, and not around the pipeline, whose options skl2onnx drops; its
-    ``method="isotonic"`` is approximate in skl2onnx.
+    ``raw_scores`` they are the decision function, which calibration asks for: put
+    `~sklearn.calibration.CalibratedClassifierCV` around the classifier, into the pipeline, and not around the
+    pipeline, whose options skl2onnx drops; its ``method="isotonic"`` is approximate in skl2onnx.
 
     Raises
     ------
