@@ -60,6 +60,11 @@ class Training:
         return self.weights if self.noise is None else self.noise.counts
 
     @property
+    def weight(self) -> float:
+        """The sum of the weights."""
+        return float(len(self.y) if self.weights is None else self.weights.sum())
+
+    @property
     def exposures(self) -> FloatArray:
         """The exposure of each row."""
         return np.ones(len(self.y)) if self.exposure is None else self.exposure

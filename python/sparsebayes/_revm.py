@@ -22,7 +22,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import erfc, erfcx, eval_hermitenorm, expit, ndtr
 
 from ._core import NumericalError
-from ._types import FloatArray
+from ._types import NOISE_FLOOR, FloatArray
 
 Prior = Literal["gaussian", "laplace"]
 Approximation = Literal["laplace", "variational"]
@@ -33,8 +33,6 @@ Pulse = Callable[[], None]
 _MAX_RIDGE: Final = 10.0
 #: Points per factor of ten of the initial grid over ln k.
 _GRID_PER_DECADE: Final = 4
-#: Lower bound of estimated noise variances, relative to the variance of the targets.
-_NOISE_FLOOR: Final = 1e-6
 #: For z^2 - 1 below this the best rate is computed from a series: it is large, and the slope of the evidence
 #: a difference of nearly equal numbers. Above, by bisections of ln r.
 _SERIES_LIMIT: Final = 1e-2
@@ -208,7 +206,7 @@ def _estimate_noise(
     with R^2 (``rest``) the squared norm of the part of C^1/2 t orthogonal to U. For given k, beta = sum of c
     / Q(k), and k is found by a search in one dimension.
     """
-    floor, n = _NOISE_FLOOR * variance, float(axes.weights.sum())
+    floor, n = NOISE_FLOOR * variance, float(axes.weights.sum())
 
     def precision(q: float) -> float:
         return 1.0 / (max(q / n, floor) if noise_variance is None else noise_variance)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -98,6 +98,10 @@ class StepRecord:
 
 
 Callback: TypeAlias = Callable[[StepRecord], Any]
+
+
+#: Lower bound of an estimated noise variance in units of var(y), as in the core.
+NOISE_FLOOR: Final = 1e-6
 
 
 @dataclass(frozen=True)

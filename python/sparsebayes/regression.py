@@ -314,9 +314,9 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
                     "return_std and return_cov must not both be True: the diagonal of the covariance holds "
                     "the squares of the standard deviations"
                 )
-            y_std = noise_stds(self, X) if y_std is None else y_std
+            y_std = noise_stds(self, X, y_std)
             return self._likelihood.covariance(self, partial(joint_moments, self, X), y_std)
-        y_std = noise_stds(self, X) if return_std and y_std is None else y_std
+        y_std = noise_stds(self, X, y_std) if return_std else y_std
         mean, variance = moments(self, X, variance=return_std)
         return self._likelihood.predict(self, mean, variance, y_std)
 
@@ -347,7 +347,7 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
             raise ValueError(f"coverage must be below 1, got {coverage}")
         mean, variance = moments(self, X, variance=True)
         assert variance is not None
-        y_std = noise_stds(self, X) if y_std is None else y_std
+        y_std = noise_stds(self, X, y_std)
         return self._likelihood.interval(self, (mean, variance), y_std, p)
 
     def sample_y(
@@ -382,7 +382,7 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
         count = check_integer("n_samples", n_samples, least=1)
         with naming("random_state"):
             random = check_random_state(random_state)
-        y_std = noise_stds(self, X) if y_std is None else y_std
+        y_std = noise_stds(self, X, y_std)
         y = self._likelihood.sample(self, samples(self, X, count, random), y_std, random)
         return y[:, 0] if self.mu_.ndim == 1 else y
 

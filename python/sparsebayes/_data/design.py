@@ -259,17 +259,17 @@ def evaluate(kernel: Kernel, X: FloatArray, Z: FloatArray, n_threads: int | None
     return kernel(X, Z)
 
 
-def check_extra_basis(extra_basis: Any, kernel: object) -> None:
-    """Raise TypeError or ValueError if ``extra_basis`` cannot compute columns from X."""
+def check_extra_basis(extra_basis: Any, kernel: object, name: str = "extra_basis") -> None:
+    """Raise TypeError or ValueError if ``extra_basis``, an argument ``name``, cannot give columns."""
     if extra_basis is None or is_transformer(extra_basis):
         return
-    problem = f"extra_basis must be {_EXTRA_KINDS}; got {extra_basis!r}"
+    problem = f"{name} must be {_EXTRA_KINDS}; got {extra_basis!r}"
     if isinstance(extra_basis, str):
         if extra_basis != "linear":
             raise ValueError(problem)
         if is_precomputed(kernel):
             raise ValueError(
-                "extra_basis='linear' takes the columns of X, which with kernel='precomputed' are kernel "
+                f"{name}='linear' takes the columns of X, which with kernel='precomputed' are kernel "
                 "values; give the kernel as an object or a callable k(X, Z)"
             )
     elif isinstance(extra_basis, Kernel):
@@ -278,7 +278,7 @@ def check_extra_basis(extra_basis: Any, kernel: object) -> None:
         of_class = isinstance(extra_basis, type)
         got = f"{extra_basis.__name__}, not an instance" if of_class else type(extra_basis).__name__
         raise TypeError(
-            f"extra_basis must be {_EXTRA_KINDS}; got {got}. If no function of X gives the columns, append "
+            f"{name} must be {_EXTRA_KINDS}; got {got}. If no function of X gives the columns, append "
             "them to X, and put the kernels on the other columns with kernels.OnColumns"
         )
 
@@ -290,22 +290,24 @@ def is_transformer(extra_basis: Any) -> bool:
     return fits and not isinstance(extra_basis, type)
 
 
-def fitted_extra(extra_basis: Any, kernel: object, X: FloatArray) -> Any:
+def fitted_extra(extra_basis: Any, kernel: object, X: FloatArray, name: str = "extra_basis") -> Any:
     """Return ``extra_basis_``: a transformer fitted to the training rows ``X``, or ``extra_basis`` itself."""
-    check_extra_basis(extra_basis, kernel)
+    check_extra_basis(extra_basis, kernel, name)
     # A copy, because a transformer may write to its argument.
     return clone(extra_basis).fit(X.copy()) if is_transformer(extra_basis) else extra_basis
 
 
-def columns_at(fitted: Any, X: FloatArray, n_columns: int | None = None) -> FloatArray:
+def columns_at(
+    fitted: Any, X: FloatArray, n_columns: int | None = None, name: str = "extra_basis"
+) -> FloatArray:
     """Return the extra columns at the rows ``X``, (n, p); ``n_columns`` is the required p."""
     if fitted is None:
         return np.empty((len(X), 0))
     if isinstance(fitted, str):  # "linear"
         return X
     own = X.copy()  # the function may need a writable buffer, and write to it
-    values = fitted.transform(own) if hasattr(fitted, "transform") else called("extra_basis", fitted, own)
-    columns = check_chunk("extra_basis", values, n_columns)
+    values = fitted.transform(own) if hasattr(fitted, "transform") else called(name, fitted, own)
+    columns = check_chunk(name, values, n_columns)
     if len(columns) != len(X):
-        raise ValueError(f"extra_basis must have a row for each row of X, {len(X)}; got {len(columns)}")
+        raise ValueError(f"{name} must have a row for each row of X, {len(X)}; got {len(columns)}")
     return columns

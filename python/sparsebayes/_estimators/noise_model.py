@@ -58,12 +58,8 @@ def fit_noise(
 
     Once u changes little ``fit`` continues from the model before: a new one may be another.
     """
-    try:
-        basis = fitted_extra(est.noise_basis, "rbf", rows.X)
-        columns = columns_at(basis, rows.X)
-    except (TypeError, ValueError) as error:
-        kind = ValueError if isinstance(error, ValueError) else TypeError
-        raise kind(str(error).replace("extra_basis", "noise_basis")) from None
+    basis = fitted_extra(est.noise_basis, None, rows.X, "noise_basis")
+    columns = columns_at(basis, rows.X, name="noise_basis")
     u, change, counts = np.zeros(len(rows.y)), np.inf, rows.weights
     start: Start | None = None
     own: dict[str, Any] = {}

@@ -27,7 +27,7 @@ from .._arrays import KnownNoise, Training
 from .._data.basis import Basis
 from .._data.design import Design
 from .._row_likelihoods import DISPERSIONS, FREEDOMS, row_likelihood
-from .._types import FloatArray, Settings
+from .._types import NOISE_FLOOR, FloatArray, Settings
 from .likelihoods import Numbers
 
 #: Change of the log of a parameter, or of a row weight, that ends a fit, and most alternations of each fit.
@@ -51,8 +51,6 @@ _MAX_NEW_FITS: Final = 4
 _STARTS: Final = (0.1, 1.0)
 #: Difference of log dispersions for derivatives.
 _DIFFERENCE: Final = 1e-4
-#: Smallest noise variance of Student's t in units of var(y), which the core compares with weighted rows.
-_NOISE_FLOOR: Final = 1e-6
 #: Newton steps to a mode, and halvings of one step.
 _MAX_STEPS: Final = 100
 _MAX_HALVINGS: Final = 40
@@ -120,15 +118,14 @@ class DispersionFit:
         counts, settings = _counts(rows, settings, design.n_basis)
         offset = np.log(rows.exposures)
 
-        begin: list[First] = []
+        begin: First | None = None
         if likelihood.name == "gamma":
             # From one mean, weights of very different rows mislead steps: begin with the model of logarithms.
             logs = np.log(rows.y) - offset
-            begin.append(as_first(design.bind(logs, rows.weights, "gaussian", settings)(callback=None)))
+            begin = as_first(design.bind(logs, rows.weights, "gaussian", settings)(callback=None))
 
         def fit(dispersion: float, first: First | None, callback: Any) -> Any:
-            first = begin[0] if first is None and begin else first
-            extra: dict[str, Any] = {"dispersion": dispersion, "offset": offset, "first": first}
+            extra: dict[str, Any] = {"dispersion": dispersion, "offset": offset, "first": first or begin}
             return design.bind(rows.y, rows.weights, likelihood.name, settings, **extra)(callback=callback)
 
         functions = _functions(basis, rows, settings)
@@ -294,7 +291,7 @@ class StudentFit:
         if settings.noise_variance is None:
             with np.errstate(over="ignore"):
                 deviations = rows.y - np.average(rows.y, weights=counts)
-                least = _NOISE_FLOOR * float(np.average(deviations**2, weights=counts))
+                least = NOISE_FLOOR * float(np.average(deviations**2, weights=counts))
         functions = _functions(basis, rows, settings)
         return cls(likelihood.shape, fit, refit, functions, rows.y, counts, least, **options)
 

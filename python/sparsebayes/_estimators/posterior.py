@@ -95,11 +95,12 @@ def log_noise(est: Any, columns: FloatArray) -> FloatArray:
     return np.asarray(np.clip(u, -_MAX_LOG_NOISE, _MAX_LOG_NOISE))
 
 
-def noise_stds(est: Any, X: ArrayLike) -> FloatArray | None:
-    """Return standard deviations of the noise up to a factor, of models that have them; else None."""
-    if not hasattr(est, "noise_model_"):
-        return None
-    columns = columns_at(est.noise_basis_, check_X(est, X, reset=False), est.noise_model_.n_features_in_)
+def noise_stds(est: Any, X: ArrayLike, y_std: PerRow) -> PerRow:
+    """Return ``y_std`` or, if it is None and there is a noise model, what that says up to a factor."""
+    if y_std is not None or not hasattr(est, "noise_model_"):
+        return y_std
+    n_columns = est.noise_model_.n_features_in_
+    columns = columns_at(est.noise_basis_, check_X(est, X, reset=False), n_columns, "noise_basis")
     return np.asarray(np.exp(0.5 * log_noise(est, columns)))
 
 
@@ -170,8 +171,7 @@ def problems(
     if (selection := est.__dict__.get("_selection")) is not None:
         est = copy.copy(est)
         est.__dict__.update(selection)
-    if y_std is None:
-        y_std = noise_stds(est, X)
+    y_std = noise_stds(est, X, y_std)
     if (est._y_variance is None) != (y_std is None):
         raise ValueError(f"y_std must be that of the fit, which had {'none' if y_std is not None else 'one'}")
     if exposure is None and est._has_exposure:
@@ -196,9 +196,10 @@ def problems(
     if (columns >= Phi.shape[1]).any():
         raise ValueError("X must be the training data; its distinct rows are not those of the fit")
     likelihood, noise = est._likelihood, training.noise
-    weight = len(training.y) if training.weights is None else float(training.weights.sum())
     groups = groups_of(est, est._basis)
-    complexity = check_settings(est).complexity_for(weight, Phi.shape[1] if groups is None else len(groups))
+    complexity = check_settings(est).complexity_for(
+        training.weight, Phi.shape[1] if groups is None else len(groups)
+    )
     if training.y.ndim == 2:
         yield OutputsProblem(
             Phi=Phi,

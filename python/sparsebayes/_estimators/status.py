@@ -86,9 +86,9 @@ class RowSummary:
     @classmethod
     def of(cls, training: Training) -> RowSummary:
         """Return the summary of rows in memory."""
-        n_rows = len(training.y)
-        weight = n_rows if training.weights is None else float(training.weights.sum())
-        return cls(n_rows, weight, None if is_unstored(training.X) else training.X, training.y)
+        return cls(
+            len(training.y), training.weight, None if is_unstored(training.X) else training.X, training.y
+        )
 
     @property
     def size(self) -> float | None:

@@ -118,7 +118,7 @@ class DenseFit:
             rest = np.eye(len(at))[:, at] - self.right.T @ right
             covariances, unknown = covariances + rest, unknown + rest[at]
         both = c[at][0] * unknown - covariances.T @ (c[:, np.newaxis] * covariances)
-        # Of s / (alpha + s) and alpha / (alpha + s) the smaller ones tell the eigenvectors apart.
+        # Both matrices have the same eigenvectors; numbers close to 1 would not tell these apart.
         u = np.linalg.eigh(known if np.trace(known) < np.trace(unknown) else unknown)[1]
         share, left, rho = (np.sum(u * (part @ u), axis=0) for part in (known, unknown, both))
         mean, rho = u.T @ self.mean[at], alpha * rho / left**2

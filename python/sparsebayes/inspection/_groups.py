@@ -41,7 +41,7 @@ def changes_of_groups(problem: Problem | OutputsProblem, fits: list[DenseFit]) -
             change = max(change, _distance(s, np.sum(q**2, axis=0) - 2.0 * n * rho, n, alpha))
         elif not np.isin(group, problem.active).any():
             S, of_others = fits[0].factors_of_group(group, c)
-            R = problem.complexity / len(group) ** 0.75 * S - of_others
+            R = _weight(problem, len(group)) * S - of_others
             s, u = np.linalg.eigh(S)
             q = u.T @ np.stack([fit.Q[group] for fit in fits], axis=1)
             rho = np.maximum(np.sum(u * (R @ u), axis=0), 0.0)
@@ -55,10 +55,15 @@ def weights_of_groups(problem: Problem | OutputsProblem) -> FloatArray:
     active = problem.active[problem.alpha > 0.0]
     if problem.groups is None:
         return np.full(len(active), problem.complexity)
-    sizes = np.ones(problem.Phi.shape[1])
+    weights = np.empty(problem.Phi.shape[1])
     for group in problem.groups:
-        sizes[group] = len(group)
-    return problem.complexity / sizes[active] ** 0.75
+        weights[group] = _weight(problem, len(group))
+    return weights[active]
+
+
+def _weight(problem: Problem | OutputsProblem, size: int) -> float:
+    """Return the weight of each column of a group of this size in the prior on complexity."""
+    return float(problem.complexity / size**0.75)
 
 
 def _slope(x: float, s: FloatArray, square: FloatArray, n: int) -> float:
