@@ -28,15 +28,14 @@ from .._cancellable import one_blas_thread
 from .._checks import check_flag
 from .._data.basis import Basis, groups_of
 from .._data.design import matrix
-from .._types import FloatArray, IntArray, Settings
+from .._types import NOISE_FLOOR, FloatArray, IntArray, Settings
 from .likelihoods import NEEDED
 
 #: Smallest gain of a step in nats, as in the core, and the smallest beside a model that has not converged.
 _MIN_GAIN: Final = 1e-7
 _COARSE_GAIN: Final = 1e-2
-#: First noise variance in units of var(y), and its lower bound.
+#: First noise variance in units of var(y).
 _INITIAL_NOISE: Final = 0.1
-_NOISE_FLOOR: Final = 1e-6
 #: Power of the number of columns that the weight of the prior on complexity is divided by. Derivation:
 #: docs/theory/groups.md.
 _GROUP_POWER: Final = 0.75
@@ -74,10 +73,9 @@ def fit_of_groups(est: Any, basis: Basis, rows: Training, settings: Settings) ->
     if settings.noise_variances is not None:
         raise ValueError("noise_variance must be one number with groups, got an array")
     Phi = matrix([basis.columns], bias=basis.bias, offset=basis.offset if basis.bias else None)
-    weight = len(rows.y) if rows.weights is None else float(rows.weights.sum())
     flat = list(settings.unpenalized)
     penalized = [group for group in groups if group[0] not in flat]
-    complexity = settings.complexity_for(weight, len(groups))
+    complexity = settings.complexity_for(rows.weight, len(groups))
     return GroupFit(Phi, rows.y, rows.weights, penalized, flat, settings, complexity)
 
 
@@ -312,6 +310,13 @@ class GroupFit:
         objective = log_p - n * float(c @ (1.0 - alpha * np.diag(sigma)))
         return _Posterior(sigma, mu, sampling, shrunk, root, float(objective), float(log_p), rest, residual)
 
+    def _posterior_or_none(self, x: FloatArray, beta: float) -> _Posterior | None:
+        """Return the posterior, or None where rounding makes its precision indefinite."""
+        try:
+            return self.posterior(x, beta)
+        except LinAlgError:
+            return None
+
     # --- gains of groups --------------------------------------------------------------------------------
 
     def factors(self, now: _Posterior, columns: IntArray, own: FloatArray) -> _Factors:
@@ -420,7 +425,7 @@ class GroupFit:
                 return "stalled"
             if not self._step_greedily(_COARSE_GAIN) and not self._step_greedily(_MIN_GAIN):
                 break
-        if self.estimates_noise and self.beta >= (1.0 - 1e-9) / _NOISE_FLOOR:
+        if self.estimates_noise and self.beta >= (1.0 - 1e-9) / NOISE_FLOOR:
             return "noise_floor"
         return "converged" if converged and not self.refused else "stalled"
 
@@ -451,10 +456,9 @@ class GroupFit:
 
         A group whose step does not raise the objective, by rounding, is left as it is.
         """
-        changed, left = False, self.refused
+        changed, left, now = False, self.refused, self.posterior(self.x, self.beta)
         left.clear()
         while True:
-            now = self.posterior(self.x, self.beta)
             steps = [(0.0, -1, np.inf)]
             open_ones = [g for g in members if g not in self.active and g not in left]
             for numbers, columns, own in self.buckets:
@@ -473,14 +477,10 @@ class GroupFit:
                 return changed
             before = self.active.copy(), self.x.copy(), self.gram_columns
             action = self._set(g, alpha)
-            try:
-                rise = self.posterior(self.x, self.beta).objective - now.objective
-                rises = rise > 0.5 * min(least, gain)
-            except LinAlgError:
-                rises = False
-            if rises:
-                self._record(action, g, float(gain))
-                changed = True
+            after = self._posterior_or_none(self.x, self.beta)
+            if after is not None and after.objective - now.objective > 0.5 * min(least, gain):
+                self._record(action, g, float(gain), after)
+                changed, now = True, after
             else:
                 self.active, self.x, self.gram_columns = before
                 left.add(g)
@@ -501,8 +501,7 @@ class GroupFit:
         self.x, self.gram_columns = np.delete(self.x, k), self.gram_columns[kept]
         return "delete"
 
-    def _record(self, action: str, g: int, gain: float) -> None:
-        now = self.posterior(self.x, self.beta)
+    def _record(self, action: str, g: int, gain: float, now: _Posterior) -> None:
         self.trace.append(now.log_evidence)
         column = -1 if g < 0 else int(self.groups[g][0])
         beta = self.beta / self.unit**2
@@ -517,16 +516,16 @@ class GroupFit:
 
     def _refine(self) -> bool:
         """Maximise over the precisions of the active groups and the noise; return whether it converged."""
-        last = np.inf
+        last, now = np.inf, self.posterior(self.x, self.beta)
         while True:
-            self._delete_useless()
-            now, y = self.posterior(self.x, self.beta), np.append(self.x, np.log(self.beta))
+            now = self._delete_useless(now)
+            y = np.append(self.x, np.log(self.beta))
             if len(y) == 1 and not self.estimates_noise:
                 return True
             slope, curvature = self._derivatives(now)
             free = np.ones(len(y), dtype=bool)
             free[-1] = self.estimates_noise
-            if y[-1] >= -np.log(_NOISE_FLOOR) - 1e-12 and slope[-1] > 0.0:
+            if y[-1] >= -np.log(NOISE_FLOOR) - 1e-12 and slope[-1] > 0.0:
                 free[-1] = False
             step = np.zeros(len(y))
             values, vectors = np.linalg.eigh(curvature[np.ix_(free, free)])
@@ -542,31 +541,29 @@ class GroupFit:
             for _ in range(1 if is_close else _MAX_HALVINGS):
                 there = y + step
                 if self.estimates_noise:
-                    there[-1] = min(there[-1], -np.log(_NOISE_FLOOR))
-                try:
-                    rises = (
-                        self.posterior(there[:-1], np.exp(there[-1])).objective > now.objective or is_close
-                    )
-                except LinAlgError:
-                    rises = False
-                if rises:
+                    there[-1] = min(there[-1], -np.log(NOISE_FLOOR))
+                after = self._posterior_or_none(there[:-1], np.exp(there[-1]))
+                if after is not None and (is_close or after.objective > now.objective):
                     break
                 step *= 0.5
             else:
                 return False
-            self.x, self.beta = there[:-1], float(np.exp(there[-1]))
-            self._record("joint", -1, np.nan)
+            assert after is not None
+            self.x, self.beta, now = there[:-1], float(np.exp(there[-1])), after
+            self._record("joint", -1, np.nan, now)
 
-    def _delete_useless(self) -> None:
-        """Delete groups whose best precision is infinite, the least useful first."""
+    def _delete_useless(self, now: _Posterior) -> _Posterior:
+        """Delete groups whose best precision is infinite, the least useful first; return the posterior."""
         while self.active:
-            alphas, _, present = self.best_of_active(self.posterior(self.x, self.beta))
+            alphas, _, present = self.best_of_active(now)
             if not np.isinf(alphas).any():
-                return
+                break
             k = int(np.argmin(np.where(np.isinf(alphas), present, np.inf)))
             g = self.active[k]
             self._set(g, np.inf)
-            self._record("delete", g, -float(present[k]))
+            now = self.posterior(self.x, self.beta)
+            self._record("delete", g, -float(present[k]), now)
+        return now
 
     def _derivatives(self, now: _Posterior) -> tuple[FloatArray, FloatArray]:
         """Return slope and curvature of the objective in the logs of precisions and of beta.
