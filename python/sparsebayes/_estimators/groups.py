@@ -18,6 +18,7 @@ others and of the targets (restricted maximum likelihood).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -43,6 +44,8 @@ _GROUP_POWER: Final = 0.75
 #: largest.
 _WORKING_SET: Final = 50
 _GAIN_RATIO: Final = 0.3
+#: Passes over all groups at the first noise: where it is too low, groups without end gain.
+_FIRST_PASSES: Final = 3
 #: Precisions for which a gain is computed before the best is refined, and Newton steps to refine it.
 _GRID: Final = 48
 _GRID_ROWS: Final = 4096
@@ -414,7 +417,7 @@ class GroupFit:
     def _ascend(self) -> str:
         """Add, re-estimate and delete groups, and move all precisions and the noise, until nothing gains."""
         if self.estimates_noise and not self.active:
-            self._step_greedily(_COARSE_GAIN)
+            self._step_greedily(_COARSE_GAIN, n_passes=_FIRST_PASSES)
         highest, idle = -np.inf, 0
         while True:
             converged = self._refine()
@@ -429,10 +432,10 @@ class GroupFit:
             return "noise_floor"
         return "converged" if converged and not self.refused else "stalled"
 
-    def _step_greedily(self, least: float) -> bool:
+    def _step_greedily(self, least: float, n_passes: int | None = None) -> bool:
         """Add, re-estimate and delete groups at fixed noise, the largest gain first; tell if any was."""
         changed = False
-        while True:
+        for _ in count() if n_passes is None else range(n_passes):
             now, found = self.posterior(self.x, self.beta), []
             for numbers, columns, own in self.buckets:
                 outside = ~np.isin(numbers, self.active)
@@ -450,6 +453,7 @@ class GroupFit:
             if not self._step_among([int(g) for _, g in found[:_WORKING_SET]], end):
                 return changed
             changed = True
+        return changed
 
     def _step_among(self, members: list[int], least: float) -> bool:
         """Step among these groups and the active ones until no gain exceeds ``least``.
