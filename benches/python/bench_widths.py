@@ -17,22 +17,16 @@ column is the target. Run ``make bench-widths``, or this file with ``--help``.
 import argparse
 import os
 import sys
-import time
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from friedman1 import truth
-from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_digits
-from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
-from sklearn.metrics import log_loss
-from sklearn.model_selection import GridSearchCV
-from sklearn.svm import SVC, SVR
 
 from sparsebayes import RVC, RVR
+from sparsebayes._cli.compare import measured, peers
 
 FOLDER = Path(os.environ.get("SPARSEBAYES_DATA", "data"))
 REGRESSION = (
@@ -80,7 +74,6 @@ MIN_ROWS_OF_CLASS = 20
 MADE = {"friedman1": (240, 10), "five_of_fifty": (600, 50), "linear": (150, 20), "noise": (300, 10)}
 SPARSE = {"ard": {"gamma": "ard"}, "learn": {"gamma": "learn"}, "scale": {"gamma": "scale"}}
 MOST_TEST_ROWS = 2000
-GAUSS_95 = 1.959963984540054
 COLUMNS = ("error", "nlpd", "cover", "funct.", "s")
 
 
@@ -135,42 +128,10 @@ def split(name, seed, n_rows):
 
 def models(name, n_features, labels):
     """Estimators by label."""
-    grid = {"C": [0.3, 3.0, 30.0, 300.0], "gamma": np.array([0.06, 0.25, 1.0, 4.0]) / n_features}
-    bounds = (1e-2, 1e4)
-    if name in CLASSES:
-        wide = {"C": np.logspace(-1, 3, 4), "gamma": np.logspace(-2.4, 1, 8) / n_features}
-        one = ConstantKernel(1.0) * RBF(np.sqrt(n_features), bounds)
-        found = {"svm": GridSearchCV(SVC(), wide, cv=5), "gp": GaussianProcessClassifier(one)}
-    else:
-        lengths = RBF(np.full(n_features, np.sqrt(n_features)), bounds)
-        found = {
-            "svm": GridSearchCV(SVR(), grid | {"epsilon": [0.03, 0.2]}, cv=5),
-            "gp": GaussianProcessRegressor(ConstantKernel(1.0) * lengths + WhiteKernel(0.1)),
-        }
+    found = dict(zip(("svm", "gp"), peers(n_features, classes=name in CLASSES).values(), strict=True))
     sparse = RVC if name in CLASSES else RVR
     found |= {label: sparse(**arguments) for label, arguments in SPARSE.items()}
     return {label: found[label] for label in labels}
-
-
-def measure(model, X, y, X_test, y_test, *, classes):
-    """Error, negative log density, coverage, functions and seconds of one fit."""
-    start = time.perf_counter()
-    model.fit(X, y)
-    if classes and isinstance(model, GridSearchCV):
-        model = CalibratedClassifierCV(model.best_estimator_, cv=5, ensemble=False).fit(X, y)
-    seconds = time.perf_counter() - start
-    functions = len(model.active_) if isinstance(model, (RVR, RVC)) else len(y)
-    if classes:
-        loss = log_loss(y_test, model.predict_proba(X_test), labels=model.classes_)
-        return [1.0 - model.score(X_test, y_test), loss, np.nan, functions, seconds]
-    if isinstance(model, GridSearchCV):
-        error = y_test - model.predict(X_test)
-        return [np.sqrt(np.mean(error**2)), np.nan, np.nan, len(model.best_estimator_.support_), seconds]
-    mean, std = model.predict(X_test, return_std=True)
-    error = y_test - mean
-    nlpd = np.mean(0.5 * (error / std) ** 2 + np.log(std) + 0.5 * np.log(2.0 * np.pi))
-    cover = np.mean(np.abs(error) < GAUSS_95 * std)
-    return [np.sqrt(np.mean(error**2)), nlpd, cover, functions, seconds]
 
 
 def ratios(values, peers):
@@ -215,18 +176,17 @@ def main():
     warnings.simplefilter("ignore")
     print(f"{'table':22s} {'model':6s}" + "".join(f" {c:>8s}" for c in (*COLUMNS, "/svm", "/best", "s/svm")))
     for tables in (REGRESSION, MADE, CLASSIFICATION, SEVERAL):
-        peers = ("svm",) if options.no_process or tables is SEVERAL else ("svm", "gp")
+        others = ("svm",) if options.no_process or tables is SEVERAL else ("svm", "gp")
         found = {label: [] for label in options.models}
         beside = []
         for name in (name for name in options.tables if name in tables):
-            classes = name in CLASSES
-            for seed in range(options.splits or (3 if classes else 2)):
+            for seed in range(options.splits or (3 if name in CLASSES else 2)):
                 data = split(name, seed, options.rows)
                 of_fit = {
-                    label: measure(model, *data, classes=classes)
-                    for label, model in models(name, data[0].shape[1], (*peers, *options.models)).items()
+                    label: measured(model, *data)
+                    for label, model in models(name, data[0].shape[1], (*others, *options.models)).items()
                 }
-                beside.append({peer: of_fit[peer] for peer in peers})
+                beside.append({peer: of_fit[peer] for peer in others})
                 for label, values in of_fit.items():
                     row(name, label, [*values, *ratios(values, beside[-1])])
                     if label in found:

@@ -7,18 +7,23 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
+from scipy.stats import norm
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.metrics import r2_score
 from sklearn.model_selection import train_test_split
 
 import sparsebayes
 from sparsebayes import RVR
+from sparsebayes._cli import compare as cli_compare
 from sparsebayes._cli import fit as cli_fit
-from sparsebayes._cli import main
+from sparsebayes._cli import left_out, main
+from sparsebayes._cli.dates import PARTS, AmbiguousDateError, days_since_1970, parts_of
 
 
 @pytest.fixture
@@ -307,7 +312,7 @@ def test_fits_of_many_rows_use_candidates(waves, capsys, monkeypatch):
 
 
 def test_of_many_rows_a_fifth_is_left_out(waves, capsys, monkeypatch):
-    monkeypatch.setattr(cli_fit, "_MAX_ROWS_OF_FOLDS", 79)
+    monkeypatch.setattr(left_out, "_MAX_ROWS_OF_FOLDS", 79)
     fit(waves, *WAVES)
     assert re.search(r"^left out +16 rows", capsys.readouterr().out, re.MULTILINE)
 
@@ -393,10 +398,17 @@ MISTAKES = {
         ["'10.100' in row 1", "has decimal commas"],
     ),
     "infinity": ("x,z,y\n1,-inf,5\n" + X10, [], ["'z'", "'-inf' in row 1", "leave the cell empty"]),
-    "dates": (
-        table("x,y", "2024-01-1{x} 12:30,{x}"),
+    "damaged dates": (
+        table("x,y", "2024-01-1{x} 12:30,{x}") + "soon,11\n",
         [],
-        ["date", "days since the start", "--drop x"],
+        ["'soon' in row 10", "where most rows hold dates", "--drop x"],
+    ),
+    "no such day": (table("x,y", "2023-02-{x}9,{x}"), [], ["'2023-02-09' in row 1", "dates"]),
+    "day or month": (table("x,y", "{x}/1/2024,{x}"), [], ["'0/1/2024' in row 1"]),
+    "day or month first": (
+        table("x,y", "1/{x}/2024,{x}").replace("1/0/", "1/9/"),
+        [],
+        ["'1/9/2024' in row 1", "write dates as 2024-01-31"],
     ),
     "target of dates": (table("x,y", "{x},1{x}.12.2024"), [], ["'y'", "date"]),
     "many texts": (table("x,y", "n{x},{x}"), [], ["'x'", "9 different texts", "--drop x", "--keep x"]),
@@ -409,6 +421,187 @@ MISTAKES = {
     "candidates": ("x,z,y\n" + X10, ["--candidates", "0"], ["candidates must be"]),
     "no folder": ("x,z,y\n" + X10, ["-o", "/nowhere/model"], ["no folder /nowhere"]),
 }
+
+
+@pytest.mark.parametrize(
+    ("cells", "days"),
+    [
+        (["1970-01-01", "2024-1-31", None], [0, 19753, np.nan]),
+        (["2024/01/31", "2024.02.29"], [19753, 19782]),
+        (["2024-01-31T12:00:00Z", "2024-01-31 06:00+02:00"], [19753.5, 19753 + 4 / 24]),
+        (["31/1/2024", "5/2/2024"], [19753, 19758]),
+        (["1/31/2024 6:00 pm", "2/5/2024 12:00 am"], [19753.75, 19758]),
+        (["31.01.2024", "05.02.2024"], [19753, 19758]),
+        (["31-Jan-2024", "1 March 1970"], [19753, 59]),
+        (["Jan. 31, 2024", "March 1 1970"], [19753, 59]),
+        (["12/31/99", "1/1/70"], [10956, 0]),
+        (["06:00", "18:30:36.0"], [0.25, 18.51 / 24]),
+    ],
+)
+def test_dates_and_times_are_days_since_1970(cells, days):
+    np.testing.assert_allclose(days_since_1970(cells), days, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "cells", [["2024-02-30"], ["2024-01-01", "12:30"], ["25:00"], ["12:61"], ["1 Foo 2024"], ["soon"]]
+)
+def test_other_texts_are_not_dates(cells):
+    assert days_since_1970(cells) is None
+
+
+def test_dates_that_begin_with_the_day_or_the_month_are_refused():
+    with pytest.raises(AmbiguousDateError):
+        days_since_1970(["3/4/2024", "5/6/2024"])
+
+
+def test_parts_of_dates_are_those_of_the_calendar():
+    days = pd.date_range("1969-11-30 05:00", "2024-03-01", periods=500)
+    numbers = days_since_1970([str(day) for day in days])
+    for name, values in {"yearday": days.day_of_year, "weekday": days.day_of_week}.items():
+        np.testing.assert_array_equal(PARTS[name](numbers), values)
+    hours = days.hour + days.minute / 60 + days.second / 3600 + days.microsecond / 3.6e9
+    np.testing.assert_allclose(PARTS["hour"](numbers), hours, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("cells", "parts"),
+    [
+        (["2024-01-01", "2024-01-09"], ["days"]),
+        (["2024-01-01", "2024-03-09"], ["days", "weekday"]),
+        (["2022-01-01", "2024-03-08 12:00"], ["days", "yearday", "weekday", "hour"]),
+        (["2022-01-01 01:00", "2024-03-09 01:00"], ["days", "yearday"]),
+        (["06:00", "18:00"], ["hour"]),
+    ],
+)
+def test_dates_give_the_inputs_that_differ(cells, parts):
+    assert parts_of(days_since_1970(cells)) == parts
+
+
+def test_dates_are_inputs_of_a_fit_and_of_predictions(tmp_path, capsys):
+    days = np.random.default_rng(0).permutation(np.arange("2021-01-01", "2022-06-01", dtype="M8[D]"))[:200]
+    weekday = (days.astype(int) + 3) % 7
+    rows = [[day, 1 + 5 * (k >= 5)] for day, k in zip(days, weekday, strict=True)]
+    table = write_csv(tmp_path / "days.csv", ["when", "y"], [[*rows[0][:1], 1.5], *rows, ["", 2.5]])
+    code, path = fit(table, "--target", "y", gamma="ard")
+    said = capsys.readouterr().out
+    assert code == 0
+    assert "'when' is a date or time: the inputs days(when), yearday(when), weekday(when)" in said
+    assert re.search(r"^inputs +weekday\(when\) 1", said, re.MULTILINE)
+    new = write_csv(tmp_path / "new.csv", ["when"], [["2022-06-04"], ["2022-06-06"], [""]])
+    found, complaints = predicted(path, new, capsys)
+    np.testing.assert_allclose([float(cell) for cell in found["prediction"][:2]], [6.0, 1.0], atol=0.5)
+    assert found["prediction"][2] == ""
+    assert "1 of 3 rows lack a value" in complaints
+    new.write_text("when\nsoon\n")
+    assert main(["predict", str(path), str(new)]) == 1
+    assert "'soon' in row 1, which is not a date or time" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["numbers", "classes"])
+def test_a_report_is_a_page_without_a_network(kind, waves, iris, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    page = tmp_path / "page.html"
+    table, arguments = (waves, WAVES) if kind == "numbers" else (iris, ["--target", "kind"])
+    code, _ = fit(table, *arguments, "--report", str(page), gamma="ard")
+    assert code == 0
+    said = capsys.readouterr().out
+    assert f"report        {page}" in said
+    text = page.read_text(encoding="utf-8")
+    shown = ElementTree.fromstring(re.sub(r"<meta [^>]*>|<!DOCTYPE html>", "", text))
+    assert len(shown.findall(".//figure")) == (3 if kind == "numbers" else 2)
+    words = " ".join(shown.itertext())
+    assert re.search("left out +(.*)", said)[1] in words
+    assert "Inputs that matter" in words
+    assert not re.search(r'(src|href)="(?!#)', text)
+    first = text
+    fit(table, *arguments, "--report", str(page), gamma="ard")
+    assert page.read_text(encoding="utf-8") == first
+    if kind == "classes":
+        counts = [[int(cell.text) for cell in row.findall("td")] for row in shown.findall(".//table")[1]]
+        assert np.sum(counts[1:]) == 150
+        assert np.trace(counts[1:]) >= 140
+
+
+def test_a_report_repeats_notes_and_warnings(tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    y = np.random.default_rng(0).normal(size=60)
+    rows = [[1 + i, "<b>", x, t] for i, (x, t) in enumerate(zip(y[::-1], y, strict=True))]
+    table, page = write_csv(tmp_path / "noise.csv", ["id", "same", "x", "y"], rows), tmp_path / "page.html"
+    fit(table, "--target", "y", "-q", "--report", str(page))
+    assert capsys.readouterr() == ("", "")
+    text = page.read_text(encoding="utf-8")
+    assert "left out &#x27;same&#x27;, which is the same in all rows" in text
+    assert "predicts rows left out no better than the mean" in text
+
+
+def test_a_report_without_matplotlib_or_folder_is_refused_before_a_fit(waves, tmp_path, capsys, monkeypatch):
+    code, path = fit(waves, *WAVES, "--report", "/nowhere/page.html")
+    assert code == 1
+    assert "cannot write the report to /nowhere/page.html" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    code, path = fit(waves, *WAVES, "--report", str(tmp_path / "page.html"))
+    assert code == 1
+    assert "pip install 'sparsebayes[plot]'" in capsys.readouterr().err
+    assert not path.exists()
+
+
+def compared(table: Path, *arguments: str, capsys) -> dict[str, list[str]]:
+    """Return the cells of the lines of `sparsebayes compare`, by name of the model."""
+    assert main(["compare", str(table), "-q", *arguments]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    return {line[:26].strip(): line[26:].split() for line in lines}
+
+
+def test_models_are_compared_on_the_same_rows(waves, capsys):
+    found = compared(waves, *WAVES, capsys=capsys)
+    x, z, y = columns(waves, "x", "z", "y")
+    X = np.column_stack([x, z])
+    train, test = train_test_split(np.arange(80), train_size=53, test_size=27, random_state=0)
+    model = RVR(random_state=0).fit(X[train], y[train])
+    mean, std = model.predict(X[test], return_std=True)
+    inside = 100 * np.mean(abs(y[test] - mean) < 1.959964 * std)
+    density = norm(mean, std).logpdf(y[test]).mean()
+    score, held, _, log_density, functions = found["RVR"][:5]
+    assert float(score) == pytest.approx(r2_score(y[test], mean), abs=6e-4)
+    assert float(held) == pytest.approx(inside, abs=0.06)
+    assert float(log_density) == pytest.approx(density, abs=6e-4)
+    assert int(functions) == len(model.active_)
+    assert float(found["Gaussian process"][0]) > 0.9
+    assert float(found["SVM, grid search"][0]) > 0.9
+    assert float(found["the mean"][0]) < 0.05
+
+
+def test_classes_are_compared_by_wrong_labels_and_log_loss(iris, capsys):
+    found = compared(iris, "--target", "kind", "--rows", "60", capsys=capsys)
+    # Three classes, 30 rows of each are left.
+    assert found["the shares of the classes"][:3] == ["66.7", "%", "1.099"]
+    for name in ("RVC", "SVM, grid search", "Gaussian process"):
+        wrong, _, loss, functions, _ = found[name]
+        assert float(wrong) < 10.0
+        assert 0.0 < float(loss) < 0.5
+        assert 1 <= int(functions) <= 60
+
+
+def test_a_model_that_fails_does_not_hide_the_others(waves, capsys, monkeypatch):
+    class Fails:
+        def fit(self, X, y):
+            raise RuntimeError("out of order")
+
+    monkeypatch.setattr(cli_compare, "peers", lambda *_, **__: {"broken": Fails()})
+    assert main(["compare", str(waves), "-q", *WAVES]) == 0
+    said = capsys.readouterr().out
+    assert re.search("^broken +failed: out of order", said, re.MULTILINE)
+    assert re.search(r"^RVR +0\.9", said, re.MULTILINE)
+
+
+def test_a_comparison_of_few_rows_is_refused(waves, iris, capsys):
+    assert main(["compare", str(waves), *WAVES, "--rows", "4"]) == 1
+    assert "--rows must be 5 or more" in capsys.readouterr().err
+    names = "abcdefgh"
+    table = iris.with_name("rare.csv")
+    write_csv(table, ["x", "kind"], [[x, names[x % 8]] for x in range(64)])
+    assert main(["compare", str(table), "--target", "kind", "--keep", "x", "--rows", "5"]) == 1
+    assert "do not hold all 8 classes" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", MISTAKES)

@@ -368,6 +368,27 @@ def table():
     return pd.DataFrame({**columns, "constant": 7.0}), y
 
 
+@pytest.mark.parametrize("n_outputs", [1, 2])
+def test_an_input_of_few_levels_matters_as_much_as_the_prediction_changes_with_it(n_outputs):
+    rng = np.random.default_rng(0)
+    level, other = rng.integers(7, size=300), rng.normal(size=300)
+    y = np.where(level >= 5, 6.0, 1.0) + 0.5 * other + 0.1 * rng.normal(size=300)
+    # So narrow a kernel is flat at each level.
+    kernel = Gaussian([0.05, 2.0, np.inf])
+    X = np.column_stack([level, other, rng.normal(size=300)])
+    model = RVR(kernel).fit(X, y if n_outputs == 1 else np.column_stack([y, -2.0 * y]))
+    assert list(model.inputs_) == [0, 1, 2]
+    order = np.random.default_rng(0).permutation(300)
+    changes = []
+    for column in (0, 1):
+        exchanged = X.copy()
+        exchanged[:, column] = X[order, column]
+        change = model.predict(exchanged) - model.predict(X)
+        changes.append(np.sqrt(np.mean(np.sum(change.reshape(300, -1) ** 2, axis=1))))
+    assert model.inputs_[1] == pytest.approx(changes[1] / changes[0], rel=1e-6)
+    assert model.inputs_[2] == 0.0
+
+
 @pytest.mark.parametrize("estimator", [RVR, RVC])
 def test_widths_are_learned_by_name(estimator):
     X, y = table()
@@ -378,7 +399,7 @@ def test_widths_are_learned_by_name(estimator):
     np.testing.assert_allclose(model.kernel_.width, given.kernel_.width, rtol=1e-5)
     assert list(model.inputs_)[:2] == ["a", "b"]
     assert model.inputs_["a"] == 1.0
-    assert max(model.inputs_[name] for name in ("c", "d", "e", "f", "constant")) < 0.03
+    assert max(model.inputs_[name] for name in ("c", "d", "e", "f", "constant")) < 0.1
     assert list(estimator(gamma="ard").fit(X.to_numpy(), target).inputs_)[:2] == [0, 1]
     one = make_pipeline(StandardScaler(), estimator(gamma="learn")).fit(X, target)[-1]
     assert isinstance(one.kernel_.width, float)

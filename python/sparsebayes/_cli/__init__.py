@@ -1,4 +1,4 @@
-"""The command line: ``sparsebayes fit`` and ``sparsebayes predict``."""
+"""The command line: ``sparsebayes fit``, ``sparsebayes predict`` and ``sparsebayes compare``."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 from .. import __version__, _core
 from .._checks import listed
 from ..predictor import Predictor, load
+from . import compare as _compare
 from . import fit as _fit
 from . import tables as _tables
 from .tables import TableError
@@ -71,6 +72,9 @@ def _parser() -> argparse.ArgumentParser:
         "-o", "--output", default="-", help="the CSV file to write; standard output by default"
     )
     predict.set_defaults(run=_predict)
+    compare = commands.add_parser("compare", help="compare with other models on rows left out of a table")
+    _compare.add_arguments(compare)
+    compare.set_defaults(run=_compare.run)
     return parser
 
 

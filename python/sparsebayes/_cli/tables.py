@@ -1,8 +1,9 @@
 """Tables for the command line: columns of text or numbers, from and to CSV files.
 
-A column of numbers is an input of a model; a column of text has an input for each of its levels. The names
-of the inputs define them: ``age`` is the column of that name, and ``city=Paris`` is 1 where the column
-``city`` contains ``Paris`` and 0 elsewhere. A model file stores only these names.
+A column of numbers is an input of a model; a column of text has an input for each of its levels, one of
+dates an input for each of their parts. The names of the inputs define them: ``age`` is the column of that
+name, ``city=Paris`` is 1 where the column ``city`` contains ``Paris`` and 0 elsewhere, and ``weekday(when)``
+is the day of the week of the date in column ``when``. A model file stores only these names.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 
 from .._checks import counted, listed
 from .._types import FloatArray
+from .dates import PARTS, AmbiguousDateError, days_since_1970, parts_of
 
 #: Texts that mean a missing value in any column, and in a column of numbers.
 _MISSING: Final = {"", "na", "n/a", "#n/a", "<na>", "nan", "null", "nat", "?"}
@@ -42,6 +44,7 @@ _DAY: Final = (
     r"|[a-z]{3,9}\.? \d{1,2},? \d{4})"
 )
 _DATE: Final = re.compile(rf"{_DAY}([t ]{_CLOCK})?|{_CLOCK}", re.IGNORECASE)
+_PART: Final = re.compile(rf"({'|'.join(PARTS)})\((.+)\)", re.DOTALL)
 #: Most levels of a text column that is used without ``--keep``.
 _MAX_LEVELS: Final = 50
 
@@ -84,13 +87,46 @@ class Column:
             cells = [None if cell is None else cell.replace(",", ".") for cell in cells]
         return np.array([np.nan if cell is None else float(cell) for cell in cells])
 
-    def refuse_dates(self, alternative: str = "") -> None:
-        """Raise TableError if most values of a column of text are dates or times."""
+    @cached_property
+    def days(self) -> FloatArray | None:
+        """The days from 1970-01-01 of a column of dates, NaN where they are missing; None for others."""
+        if self.numbers is not None or self.missing.all():
+            return None
+        cells = [None if gap else cell for cell, gap in zip(self.cells, self.missing.tolist(), strict=True)]
+        try:
+            return days_since_1970(cells)
+        except AmbiguousDateError:
+            row = int(np.flatnonzero(~self.missing)[0])
+            raise TableError(
+                f"{self.at(row)}, a date that may begin with the day or with the month: write dates as "
+                "2024-01-31"
+            ) from None
+
+    def moments(self) -> FloatArray:
+        """Return ``days``; TableError if a value is not a date or time."""
+        if self.missing.all():
+            return np.full(len(self.cells), np.nan)
+        if self.days is None:
+            self.refuse_damaged_dates("")
+            raise TableError(f"{self.at(int(np.flatnonzero(~self.missing)[0]))}, which is not a date or time")
+        return self.days
+
+    def mostly_dates(self) -> bool:
         present = np.flatnonzero(~self.missing)
-        rows = [int(i) for i in present if _DATE.fullmatch(self.cells[i])]
-        if self.numbers is None and 2 * len(rows) > len(present):
-            remedy = f"write it as a number, such as days since the start{alternative}"
-            raise TableError(f"{self.at(rows[0])}, a date or time: {remedy}")
+        return self.numbers is None and 2 * sum(self._is_date(int(i)) for i in present) > len(present)
+
+    def _is_date(self, row: int) -> bool:
+        return _DATE.fullmatch(self.cells[row]) is not None
+
+    def refuse_damaged_dates(self, alternative: str) -> None:
+        """Raise TableError if most values of a column of text are dates, and others are not."""
+        if self.mostly_dates():
+            present = np.flatnonzero(~self.missing)
+            row = next((int(i) for i in present if not self._is_date(int(i))), int(present[0]))
+            raise TableError(
+                f"{self.at(row)}, where most rows hold dates or times of one kind: write all of them as "
+                f"2024-01-31 or 2024-01-31 12:30, or empty the cell{alternative}"
+            )
 
     def refuse_damaged_numbers(self, instead: str) -> None:
         """Raise TableError if most values of a column of text are numbers; ``instead``: the remedy if not."""
@@ -135,7 +171,7 @@ class Column:
     def levels(self, rows: NDArray[np.bool_], options: argparse.Namespace) -> list[str]:
         """Return the different texts of these rows; TableError if they are dates, damaged or too many."""
         name = _quoted(self.name)
-        self.refuse_dates(f", or leave it out with --drop {name}")
+        self.refuse_damaged_dates(f"; --drop {name} leaves the column out")
         if self.name not in options.text:
             self.refuse_damaged_numbers(
                 f"--text {name} uses each value as a level, --drop {name} leaves it out"
@@ -201,6 +237,10 @@ class Table(dict[str, Column]):
             elif column.numbers is not None and name not in options.text:
                 column.finite()
                 features.append(name)
+            elif name not in options.text and column.days is not None:
+                parts = [f"{part}({name})" for part in parts_of(column.days[rows])]
+                features += parts
+                self.notes.append(f"{name!r} is a date or time: the inputs {listed(parts)}")
             else:
                 levels = column.levels(rows, options)
                 features += [f"{name}={level}" for level in levels]
@@ -219,7 +259,9 @@ class Table(dict[str, Column]):
 
     def source(self, feature: str) -> str:
         """Return the name of the column of an input; TableError if the table does not have it."""
+        part = _PART.fullmatch(feature)
         names = [feature, *(feature[:end] for end, sign in enumerate(feature) if sign == "=")]
+        names += [] if part is None else [part[2]]
         for name in names:
             if name in self:
                 return name
@@ -232,6 +274,10 @@ class Table(dict[str, Column]):
             name = self.source(feature)
             if name == feature:
                 inputs.append(self[name].finite())
+                continue
+            part = _PART.fullmatch(feature)
+            if part is not None and part[2] == name:
+                inputs.append(PARTS[part[1]](self[name].moments()))
                 continue
             level = feature[len(name) + 1 :]
             levels.setdefault(name, []).append(level)

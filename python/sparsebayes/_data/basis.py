@@ -18,7 +18,6 @@ from .._arrays import Training, check_sizes, check_square, distinct_rows, is_ope
 from .._checks import PLAIN, any_array, check_flag, check_integer, check_n_jobs, column_means
 from .._types import FloatArray, IntArray
 from ..kernels import Kernel, Linear
-from ..kernels._base import column_stds
 from ..kernels._columns import check_columns, positions
 from ..kernels._resolve import is_precomputed, learns_widths, measures_inputs, resolve
 from ..kernels._stationary import Radial
@@ -60,8 +59,9 @@ def without_rows(n_features: int, n_samples: int = 0, inputs: FloatArray | None 
 
 #: Rows of the sample that a kernel is learned from if the rows are not in memory.
 LEARNING_ROWS: Final = 2000
-#: Most rows that `inputs_` averages over.
-_RELEVANCE_ROWS: Final = 5000
+#: Kernel values that `inputs_` averages over, and the least number of rows.
+_RELEVANCE_VALUES: Final = 2_000_000
+_RELEVANCE_ROWS: Final = 100
 #: Bytes per number of the sample that centres are chosen from, with its copies.
 _SAMPLE_BYTES: Final = 64
 
@@ -457,21 +457,24 @@ def publish_linear(est: Any, bias: FloatArray) -> None:
 def _input_relevances(est: Any, training: Training, kernel: Radial) -> dict[str | int, float]:
     """Return how much the prediction changes with each input, the most important first.
 
-    The root mean square over rows, at most some thousands, and outputs of the slope of the kernel functions,
-    df/dx_d = 2 sum_m w_m k'(v) (x_d - c_md) / width_d^2, times the standard deviation of the input,
-    relative to the largest.
+    The root mean square change of the sum of the kernel functions, over rows and outputs, if the values of
+    the input are exchanged between rows at random; relative to the largest. Slopes would miss inputs of a
+    few levels that a narrow kernel separates.
     """
-    at = np.linspace(0, len(training.X) - 1, min(len(training.X), _RELEVANCE_ROWS)).astype(np.intp)
-    X, centres = training.X[at], est.relevance_vectors_
+    inverse = 1.0 / np.array(kernel.width)
+    some = np.flatnonzero((inverse > 0.0) & (np.ptp(training.X, axis=0) > 0.0))
+    n_values = max(1, est.relevance_vectors_.shape[0] * len(some))
+    n = min(len(training.X), max(_RELEVANCE_ROWS, _RELEVANCE_VALUES // n_values))
+    at = np.linspace(0, len(training.X) - 1, n).astype(np.intp)
     counts = None if training.weights is None else training.weights[at]
-    v = kernel._squares(kernel._total(X, centres))
-    slopes = kernel._slope(v, kernel._profile(v))
-    square = np.zeros(X.shape[1])
-    for weights in est.dual_coef_:
-        values = slopes * weights
-        slope = values.sum(axis=1, keepdims=True) * X - values @ centres
-        square += np.average(slope**2, axis=0, weights=counts)
-    size = np.sqrt(square) * column_stds(X, counts) / np.square(kernel.width)
+    X, centres = training.X[at] * inverse, est.relevance_vectors_ * inverse
+    v = kernel._squares(kernel._total(training.X[at], est.relevance_vectors_))
+    values, size = kernel._profile(v), np.zeros(X.shape[1])
+    order = np.random.default_rng(0).permutation(n)
+    for d in some:
+        own, other = (np.square(x[:, np.newaxis] - centres[:, d]) for x in (X[:, d], X[order, d]))
+        change = (kernel._profile(np.maximum(v - own + other, 0.0)) - values) @ est.dual_coef_.T
+        size[d] = np.sqrt(np.average(np.sum(change**2, axis=1), weights=counts))
     size /= size.max() or 1.0
     names = getattr(est, "feature_names_in_", range(X.shape[1]))
     order = np.argsort(-size, kind="stable")

@@ -272,9 +272,9 @@ extra_basis_ : transformer, callable, "linear" or None
 kernel_ : kernel object, list of these, or "precomputed"
     The kernel with all its parameters, given or learned.
 inputs_ : dict of {str or int: float}
-    Relevance of each input, the most important first: the root mean square slope of the prediction times the
-    standard deviation of the input, relative to the largest. Only for rows in memory and one kernel with one
-    width per input, as learned by default.
+    Relevance of each input, the most important first: the root mean square change of the prediction if the
+    values of the input are exchanged between rows, relative to the largest. Only for rows in memory and one
+    kernel with one width per input, as learned by default.
 {n_features_in_}""",
     "candidates_": r"""candidates_ : ndarray of shape (n_candidates, n_features)
     The centres; only with ``candidates``, not with ``kernel="precomputed"``. If they were given, ``active_``

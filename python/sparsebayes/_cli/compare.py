@@ -1,0 +1,226 @@
+"""``sparsebayes compare``: our defaults beside other models on the rows of a table that they do not see."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import warnings
+from inspect import signature
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._checks import counted
+from .._types import FloatArray
+from . import tables as _tables
+from . import training
+from .fit import DONE, progress
+from .left_out import Z95
+from .tables import TableError
+
+#: Most rows that models are fitted to, by default, and most rows that measure them.
+_ROWS: Final = 1000
+_TEST_ROWS: Final = 10_000
+#: Most rows of a Gaussian process, whose time grows with their cube.
+_PROCESS_ROWS: Final = 2000
+_FOLDS: Final = 5
+#: Letters of the name of a model.
+_NAME: Final = 26
+
+
+class Measures(NamedTuple):
+    """What a model is worth on rows left out; NaN where it gives no distribution."""
+
+    #: Root mean square error, or the share of wrong classes.
+    error: float
+    #: Mean negative log density, or log loss.
+    nlpd: float
+    #: Share of the rows inside the 95 % intervals.
+    coverage: float
+    #: Kernel functions, or rows that a prediction consults.
+    functions: float
+    #: To fit, with the search of a grid.
+    seconds: float
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    training.add_arguments(parser)
+    rows = f"number of rows to fit to, at most two thirds of the table; {_ROWS} by default"
+    parser.add_argument("--rows", type=int, default=_ROWS, metavar="N", help=rows)
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Fit each model, and print a table of what they are worth."""
+    from sparsebayes import RVC, RVR
+
+    if options.rows < training.MIN_ROWS:
+        raise TableError(f"--rows must be {training.MIN_ROWS} or more, got {options.rows}")
+    table = _tables.read(options.data)
+    X, y, _ = training.training_rows(options, table)
+    classes = y.dtype.kind != "f"
+    train, test = _split(y, options.rows, stratify=classes)
+    begin = progress(quiet=options.quiet)
+    lines = [f"note          {note}" for note in table.notes]
+    lines += [
+        f"fitted to {len(train)} rows of {counted(X.shape[1], 'input')}, measured on {len(test)} others",
+        _heading(classes=classes),
+        _row("the shares of the classes" if classes else "the mean", _constant(y[train], y[test]), y[test]),
+    ]
+    begin = progress(quiet=options.quiet)
+    name = "RVC" if classes else "RVR"
+    begin(name)
+    ours: Any = RVC(random_state=0) if classes else RVR(random_state=0)
+    lines.append(_row(name, measured(ours, X[train], y[train], X[test], y[test]), y[test]))
+    # Others are given standardised inputs and targets, as their users would.
+    scale = X[train].std(axis=0)
+    X = (X - X[train].mean(axis=0)) / np.where(scale > 0.0, scale, 1.0)
+    unit = 1.0 if classes else float(y[train].std()) or 1.0
+    z = y if classes else (y - y[train].mean()) / unit
+    models = _models(X.shape[1], y[train], classes=classes)
+    for name, model in models.items():
+        begin(name)
+        try:
+            found = measured(model, X[train], z[train], X[test], z[test])
+        except Exception as error:  # any of another package
+            lines.append(f"{name:{_NAME}}failed: {' '.join(str(error).split())[:200]}")
+            continue
+        if not classes:
+            found = found._replace(error=unit * found.error, nlpd=found.nlpd + np.log(unit))
+        lines.append(_row(name, found, y[test]))
+    if "LightGBM" not in models:
+        lines.append("pip install lightgbm to compare with boosted trees")
+    sys.stdout.write("\n".join(lines) + "\n")
+    return DONE
+
+
+def _split(y: NDArray[Any], n_rows: int, *, stratify: bool) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the rows to fit to, and to predict."""
+    from sklearn.model_selection import train_test_split
+
+    rows = np.arange(len(y))
+    n_train = min(n_rows, 2 * len(y) // 3)
+    n_test = min(len(y) - n_train, _TEST_ROWS)
+    n_classes = len(np.unique(y)) if stratify else 0
+    strata = y if stratify and min(n_train, n_test) >= n_classes else None
+    train, test = train_test_split(
+        rows, train_size=n_train, test_size=n_test, random_state=0, stratify=strata
+    )
+    if stratify and len(np.unique(y[train])) < n_classes:
+        raise TableError(
+            f"{n_train} rows to fit to do not hold all {n_classes} classes; give more with --rows"
+        )
+    return train, test
+
+
+def _models(n_features: int, y: NDArray[Any], *, classes: bool) -> dict[str, Any]:
+    """Return the other models by name."""
+    fewest = int(np.unique(y, return_counts=True)[1].min()) if classes else len(y)
+    found = peers(n_features, classes=classes, n_folds=max(2, min(_FOLDS, fewest)))
+    if len(y) > _PROCESS_ROWS:
+        found.pop("Gaussian process")
+    try:
+        import lightgbm
+    except ImportError:
+        return found
+    kind = lightgbm.LGBMClassifier if classes else lightgbm.LGBMRegressor
+    return found | {"LightGBM": kind(verbose=-1, n_jobs=1, random_state=0)}
+
+
+def peers(n_features: int, *, classes: bool, n_folds: int = _FOLDS) -> dict[str, Any]:
+    """Return a support vector machine chosen by a grid search, and a Gaussian process, for standardised data.
+
+    For regression with 32 combinations of C, gamma and epsilon, and a length for each input; for classes with
+    32 of C and gamma, calibrated, and one length.
+    """
+    from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+    from sklearn.model_selection import GridSearchCV
+    from sklearn.svm import SVC, SVR
+
+    bounds = (1e-2, 1e4)
+    if classes:
+        grid: dict[str, Any] = {"C": np.logspace(-1, 3, 4), "gamma": np.logspace(-2.4, 1, 8) / n_features}
+        length = RBF(np.sqrt(n_features), bounds)
+        search, process = (
+            GridSearchCV(SVC(), grid, cv=n_folds),
+            GaussianProcessClassifier(ConstantKernel(1.0) * length),
+        )
+    else:
+        grid = {"C": [0.3, 3.0, 30.0, 300.0], "gamma": np.array([0.06, 0.25, 1.0, 4.0]) / n_features}
+        lengths = RBF(np.full(n_features, np.sqrt(n_features)), bounds)
+        search = GridSearchCV(SVR(), grid | {"epsilon": [0.03, 0.2]}, cv=n_folds)
+        process = GaussianProcessRegressor(ConstantKernel(1.0) * lengths + WhiteKernel(0.1))
+    return {"SVM, grid search": search, "Gaussian process": process}
+
+
+def measured(
+    model: Any, X: FloatArray, y: NDArray[Any], X_test: FloatArray, y_test: NDArray[Any]
+) -> Measures:
+    """Fit a model, a support vector classifier with its calibration, and measure it on other rows."""
+    from sklearn.base import is_classifier
+    from sklearn.calibration import CalibratedClassifierCV
+    from sklearn.metrics import log_loss
+    from sklearn.model_selection import GridSearchCV
+
+    start = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(X, y)
+        functions = _n_functions(model, len(y))
+        if is_classifier(model) and isinstance(model, GridSearchCV):
+            model = CalibratedClassifierCV(model.best_estimator_, cv=model.cv, ensemble=False).fit(X, y)
+        seconds = time.perf_counter() - start
+        if is_classifier(model):
+            loss = log_loss(y_test, model.predict_proba(X_test), labels=model.classes_)
+            return Measures(1.0 - model.score(X_test, y_test), loss, np.nan, functions, seconds)
+        if "return_std" not in signature(model.predict).parameters:
+            error = y_test - model.predict(X_test)
+            return Measures(float(np.sqrt(np.mean(error**2))), np.nan, np.nan, functions, seconds)
+        mean, std = model.predict(X_test, return_std=True)
+    error = y_test - mean
+    nlpd = np.mean(0.5 * (error / std) ** 2 + np.log(std) + 0.5 * np.log(2.0 * np.pi))
+    coverage = np.mean(np.abs(error) < Z95 * std)
+    return Measures(float(np.sqrt(np.mean(error**2))), float(nlpd), float(coverage), functions, seconds)
+
+
+def _n_functions(model: Any, n_rows: int) -> float:
+    """Return the number of kernel functions, or rows that a prediction consults; NaN for trees."""
+    for part in (model, getattr(model, "best_estimator_", None)):
+        for name in ("active_", "support_"):
+            if hasattr(part, name):
+                return float(len(getattr(part, name)))
+    return float("nan") if hasattr(model, "booster_") else float(n_rows)
+
+
+def _constant(y: NDArray[Any], y_test: NDArray[Any]) -> Measures:
+    """Return what the mean with the standard deviation is worth, or the shares of the classes."""
+    if y.dtype.kind != "f":
+        labels, counts = np.unique(y, return_counts=True)
+        losses = -np.log(counts / len(y))[np.searchsorted(labels, y_test)]
+        wrong = float(np.mean(y_test != labels[np.argmax(counts)]))
+        return Measures(wrong, float(losses.mean()), np.nan, 0.0, 0.0)
+    error, std = y_test - y.mean(), float(y.std()) or 1.0
+    nlpd = 0.5 * np.mean((error / std) ** 2) + np.log(std) + 0.5 * np.log(2.0 * np.pi)
+    rmse, coverage = np.sqrt(np.mean(error**2)), np.mean(np.abs(error) < Z95 * std)
+    return Measures(float(rmse), float(nlpd), float(coverage), 0.0, 0.0)
+
+
+def _heading(*, classes: bool) -> str:
+    names = ("wrong", "log loss") if classes else ("R2", "95 % hold", "log density")
+    return " " * _NAME + "".join(f"{name:>13}" for name in (*names, "functions", "seconds"))
+
+
+def _row(name: str, found: Measures, y_test: NDArray[Any]) -> str:
+    """Return a line of the table: errors of numbers as R2."""
+    if y_test.dtype.kind != "f":
+        cells = [f"{100.0 * found.error:.1f} %", f"{found.nlpd:.3f}"]
+    else:
+        variance = float(np.mean((y_test - y_test.mean()) ** 2)) or 1.0
+        coverage = "" if np.isnan(found.coverage) else f"{100.0 * found.coverage:.1f} %"
+        cells = [f"{1.0 - found.error**2 / variance:.3f}", coverage]
+        cells.append("" if np.isnan(found.nlpd) else f"{-found.nlpd:.3f}")
+    cells += ["" if np.isnan(found.functions) else f"{found.functions:.0f}", f"{found.seconds:.2f}"]
+    return f"{name:{_NAME}}" + "".join(f"{cell:>13}" for cell in cells)

@@ -1,0 +1,172 @@
+"""The page that ``sparsebayes fit --report`` writes: a model, its errors and what to do, with pictures."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any, Final
+
+import numpy as np
+from scipy.special import ndtri
+
+from .._estimators.summary import Summary
+from .left_out import LeftOut
+from .tables import TableError
+
+#: Most rows, inputs and classes in a picture or a table, and bins of probabilities.
+_MAX_ROWS: Final = 60
+_MAX_INPUTS: Final = 20
+_MAX_CLASSES: Final = 30
+_BINS: Final = 10
+_STYLE: Final = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+table { border-collapse: collapse; }
+td, th { padding: .2rem .8rem .2rem 0; text-align: left; vertical-align: top; }
+.numbers td, .numbers th { text-align: right; padding: .2rem .6rem; border: 1px solid #ddd; }
+.warning { background: #fff3cd; padding: .5rem 1rem; border-left: 4px solid #d39e00; }
+caption { text-align: left; padding-bottom: .5rem; }
+figure { margin: 1rem 0; }
+svg { max-width: 100%; height: auto; } figcaption { color: #555; }
+"""
+
+
+def require_matplotlib() -> None:
+    """Raise TableError if matplotlib is not installed."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise TableError("--report needs matplotlib: pip install 'sparsebayes[plot]'") from None
+
+
+def write(
+    path: str,
+    target: str,
+    summary: Summary,
+    inputs: Mapping[str, float],
+    left_out: LeftOut,
+    notes: Sequence[str],
+    problems: Sequence[str],
+) -> None:
+    """Write the page, which needs no network; ``problems``: warnings of the fit to all rows."""
+    title = f"A model of {target}"
+    warnings = [f'<p class="warning">{escape(text)}</p>' for text in [*left_out.warnings(), *problems]]
+    rows = [("left out", f"{len(left_out.y)} rows, each left out of a fit: {left_out.score()}")]
+    table = Summary(summary.title, summary.lines | dict(rows))._repr_html_()
+    parts = [f"<h1>{escape(title)}</h1>", *warnings, table]
+    if notes:
+        parts += ["<h2>The table</h2><ul>", *(f"<li>{escape(note)}</li>" for note in notes), "</ul>"]
+    parts.append("<h2>Rows left out of fits</h2>")
+    if left_out.classes is None:
+        parts += [_draw_rows(left_out, target), _draw_coverage(left_out)]
+    else:
+        parts += [_draw_reliability(left_out), _confusion(left_out)]
+    if inputs:
+        parts += ["<h2>Inputs that matter</h2>", _draw_inputs(inputs)]
+    head = (
+        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
+        f'content="width=device-width"><title>{escape(title)}</title><style>{_STYLE}</style></head>'
+    )
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("\n".join([head, "<body>", *parts, "</body></html>", ""]))
+
+
+def _figure(width: float, height: float) -> tuple[Any, Any]:
+    """Return a figure and its axes, without a backend for windows."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots()
+
+
+def _svg(figure: Any, caption: str) -> str:
+    import matplotlib as mpl
+
+    file = io.StringIO()
+    # The same page for the same table: no date, and names that do not depend on chance.
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "sparsebayes"}):
+        figure.savefig(file, format="svg", metadata={"Date": None})
+    text = file.getvalue()
+    return f"<figure>{text[text.index('<svg') :]}<figcaption>{escape(caption)}</figcaption></figure>"
+
+
+def _draw_rows(left_out: LeftOut, target: str) -> str:
+    """Draw predictions, 95 % intervals and targets of some rows, in the order of the predictions."""
+    some = np.linspace(0, len(left_out.y) - 1, min(len(left_out.y), _MAX_ROWS)).astype(int)
+    chosen = np.argsort(left_out.predicted, kind="stable")[some]
+    mean, y = left_out.predicted[chosen], left_out.y[chosen]
+    assert left_out.std is not None
+    figure, axes = _figure(8.5, 3.5)
+    bars = ndtri(0.975) * left_out.std[chosen]
+    at = np.arange(len(y))
+    axes.errorbar(
+        at, mean, yerr=bars, fmt=".", color="C0", ecolor="#9bbad6", label="prediction, 95 % interval"
+    )
+    axes.plot(at, y, "x", color="C3", ms=5, label=f"true {target}")
+    axes.set(xlabel="row left out, in the order of the predictions", ylabel=target)
+    axes.legend(frameon=False, fontsize="small")
+    return _svg(figure, f"{len(y)} rows that the models did not see.")
+
+
+def _draw_coverage(left_out: LeftOut) -> str:
+    """Draw the share of rows inside intervals against the share that should be."""
+    nominal = np.linspace(0.05, 0.99, 48)
+    held = [left_out.inside(float(ndtri(0.5 + 0.5 * share))) for share in nominal]
+    figure, axes = _figure(4.5, 3.8)
+    axes.plot([0, 1], [0, 1], color="0.6", ls="--", lw=1)
+    axes.plot(nominal, held, color="C0")
+    axes.set(xlabel="probability of the interval", ylabel="share of rows inside", xlim=(0, 1), ylim=(0, 1))
+    return _svg(
+        figure,
+        "Calibration of the error bars. On the dashed line they are right; below it they are too small, "
+        "above it too large.",
+    )
+
+
+def _draw_reliability(left_out: LeftOut) -> str:
+    """Draw how often predictions are right, against their probability."""
+    assert left_out.probabilities is not None
+    sure = left_out.probabilities.max(axis=1)
+    right = left_out.predicted == left_out.y
+    bins = np.minimum((_BINS * sure).astype(int), _BINS - 1)
+    used = np.unique(bins)
+    figure, axes = _figure(4.5, 3.8)
+    axes.plot([0, 1], [0, 1], color="0.6", ls="--", lw=1)
+    x, share = (np.array([values[bins == k].mean() for k in used]) for values in (sure, right))
+    sizes = np.array([np.sum(bins == k) for k in used])
+    axes.errorbar(x, share, yerr=2.0 * np.sqrt(x * (1.0 - x) / sizes), fmt="o", color="C0", ecolor="#9bbad6")
+    axes.set(
+        xlabel="probability of the predicted class", ylabel="share that is right", xlim=(0, 1), ylim=(0, 1.05)
+    )
+    return _svg(
+        figure,
+        "Calibration of the probabilities. On the dashed line they are right; below it too large, above it "
+        "too small. Bars: two standard errors.",
+    )
+
+
+def _confusion(left_out: LeftOut) -> str:
+    """Return how many rows of each class are predicted as each."""
+    assert left_out.classes is not None
+    classes = left_out.classes[:_MAX_CLASSES]
+    head = "".join(f"<th>{escape(str(label))}</th>" for label in classes)
+    rows = ""
+    for label in classes:
+        own = left_out.predicted[left_out.y == label]
+        counts = "".join(f"<td>{np.sum(own == other)}</td>" for other in classes)
+        rows += f"<tr><th>{escape(str(label))}</th>{counts}</tr>"
+    rest = len(left_out.classes) - len(classes)
+    note = f"<p>{rest} more classes are not shown.</p>" if rest else ""
+    return (
+        "<p>Rows of each class (to the left) by their predicted class (above):</p>"
+        f'<table class="numbers"><tr><th></th>{head}</tr>{rows}</table>{note}'
+    )
+
+
+def _draw_inputs(inputs: Mapping[str, float]) -> str:
+    shown = list(inputs.items())[:_MAX_INPUTS]
+    figure, axes = _figure(6.0, 0.6 + 0.28 * len(shown))
+    axes.barh([name for name, _ in shown][::-1], [size for _, size in shown][::-1], color="C0")
+    axes.set(xlabel="how much the prediction changes with the input; 1: the most", xlim=(0, 1))
+    rest = len(inputs) - len(shown)
+    return _svg(figure, f"{rest} more inputs matter less." if rest else "The inputs of the model.")
