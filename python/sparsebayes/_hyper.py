@@ -12,10 +12,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import combinations, product
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -124,15 +125,18 @@ class CovarianceEvidence:
             parts.append(_square(K, pull) if squared else (K, pull))
         return parts
 
-    def maximise(self, X: FloatArray, start: FloatArray | None, iterations: int) -> FloatArray:
-        """Maximise L by L-BFGS, from ``start`` or the natural one; ``X`` are the rows for the bounds."""
+    def maximise(self, X: FloatArray, start: FloatArray | None, iterations: int) -> list[FloatArray]:
+        """Maximise L by L-BFGS, from ``start`` or the natural one; ``X`` are the rows for the bounds.
+
+        Return the maximum, and if it has short lengths that were tried, that before the trials.
+        """
         x0 = self.start()
         limits = np.vstack([bounds(kernel, X) for kernel in self._kernels])
         n = len(limits)
         box = np.column_stack([x0 - _VARIANCE_RANGE, x0 + _VARIANCE_RANGE])
         box[:n, 0], box[:n, 1] = np.minimum(limits[:, 0], x0[:n]), np.maximum(limits[:, 1], x0[:n])
         if not np.isfinite(box).all():
-            return x0
+            return [x0]
 
         def negative(x: FloatArray) -> tuple[float, FloatArray]:
             with np.errstate(over="ignore", invalid="ignore"):
@@ -144,33 +148,57 @@ class CovarianceEvidence:
         options: dict[str, Any] = {"maxiter": iterations, "maxcor": 20}
         x, log_evidence = x0 if start is None else np.clip(start, *box.T), -np.inf
         begin: FloatArray | None = x
+        maxima: list[FloatArray] = []
         for _ in range(_MAX_ASCENTS):
             result = minimize(negative, begin, jac=True, method="L-BFGS-B", bounds=box, options=options)
             if not (-result.fun > log_evidence and np.isfinite(result.x).all()):
                 break
             x, log_evidence = result.x, -result.fun
-            begin = self._with_an_input(x, x0, log_evidence) if start is None else None
+            maxima.append(x)
+            begin = self._with_short_lengths(x, x0, log_evidence) if start is None else None
             if begin is None:
                 break
-        return x
+        return [maxima[-1], *maxima[:-1][:1]] if maxima else [x]
 
-    def _with_an_input(self, x: FloatArray, x0: FloatArray, log_evidence: float) -> FloatArray | None:
-        """Return x with a short length of the input that gains most by it, of those that hardly matter.
+    def _with_short_lengths(self, x: FloatArray, x0: FloatArray, log_evidence: float) -> FloatArray | None:
+        """Return the best x of those with short lengths of one or two inputs; None: none gains enough.
 
-        A function that changes several times along an input shows at short lengths only; at long ones the
-        input seems not to matter. None: no input gains.
+        A function that changes several times along an input shows at short lengths only: at long ones the
+        input seems not to matter, or a trend hides the rest.
         """
-        best = None
-        powers = np.concatenate([kernel._length_powers() for kernel in self._kernels])
-        short = x0[: len(powers)] - 0.5 * np.log(max(len(powers), 1)) + np.log(_SHORT)
-        for j in np.flatnonzero((powers > 0.0) & (x[: len(powers)] > x0[: len(powers)] + np.log(_LONG))):
-            moved = x.copy()
-            moved[j] = short[j]
+        best, log_evidence = None, log_evidence + _MIN_GAIN
+        for trial in self._shortened(x, x0):
             with np.errstate(over="ignore", invalid="ignore"):
-                found = self(moved, slope=False)
+                found = self(trial, slope=False)
             if found is not None and found[0] > log_evidence:
-                best, log_evidence = moved, found[0]
+                best, log_evidence = trial, found[0]
         return best
+
+    def _shortened(self, x: FloatArray, x0: FloatArray) -> Iterator[FloatArray]:
+        powers = np.concatenate([kernel._length_powers() for kernel in self._kernels])
+        lengths, n = np.flatnonzero(powers > 0.0), len(powers)
+        std = x0[:n] - 0.5 * np.log(max(n, 1)) - np.log(2.0)
+        # The variance of a trend with long lengths is too large for functions with short ones. Two inputs
+        # interact if neither length is long.
+        capped, variances = x.copy(), slice(n, n + len(self._kernels))
+        capped[lengths] = np.minimum(x, x0)[lengths]
+        capped[variances] = np.minimum(x, x0)[variances]
+        n_short = max(_MIN_SHORT, _SINGLES // max(len(lengths), 1))
+        shorts = np.log(_SHORT) - np.log(_SHORT_RATIO) * np.arange(n_short)
+        for start, short, j in product((x, capped), shorts, lengths):
+            if std[j] + short < x[j]:
+                trial = start.copy()
+                trial[j] = std[j] + short
+                yield trial
+        if len(lengths) <= _MAX_PAIRED:
+            far = lengths[x[lengths] > x0[lengths] + np.log(_LONG)]
+            for pair in combinations(lengths, 2):
+                at = np.array(pair)
+                if (std[at] < x[at]).all():
+                    trial = capped.copy()
+                    trial[far] = x[far]
+                    trial[at] = std[at]
+                    yield trial
 
 
 def _is_positive_definite(K: FloatArray) -> bool:
@@ -190,9 +218,16 @@ def _square(K: FloatArray, pull: Any) -> tuple[FloatArray, Any]:
 #: Rows and L-BFGS iterations of the Gaussian process, and those that go on from there; and those for classes.
 _PROCESS: Final = ((300, 40), (450, 10))
 _PROCESS_OF_CLASSES: Final = ((200, 30),)
-#: Lengths relative to the initial ones: longer ones of inputs that hardly matter, and the short ones that are
-#: tried instead, times the root of their number; and most ascents, each with one more such input.
-_LONG, _SHORT = 3.0, 1.5
+#: The longest of the short lengths of single inputs that are tried, in standard deviations of the input, and
+#: its ratio to the next; so many for all inputs together, but at least so many for each.
+_SHORT, _SHORT_RATIO = 1.2, 2.4
+_SINGLES: Final = 6
+_MIN_SHORT: Final = 2
+#: Most lengths, of which pairs are tried, with one standard deviation; lengths relative to the initial ones
+#: that stay long then; nats of log evidence that a trial has to gain; and most ascents, each from a trial.
+_MAX_PAIRED: Final = 10
+_LONG: Final = 3.0
+_MIN_GAIN: Final = 4.0
 _MAX_ASCENTS: Final = 4
 #: Rows, divided into folds; most centres of the trial fits.
 _FOLD_ROWS: Final = 600
@@ -430,7 +465,7 @@ class _Learner:
 
     def propose(self) -> list[Learned]:
         """Return the kernels that the Gaussian process proposes."""
-        return [Learned(with_all_log_parameters(self.kernels, self._proposal()))]
+        return [Learned(with_all_log_parameters(self.kernels, self._proposals()[0]))]
 
     def run(self) -> list[Learned]:
         """Propose parameters and compare variants on held-out rows; return the kernels, the best first."""
@@ -450,7 +485,11 @@ class _Learner:
         else:
             given = all_log_parameters(self.kernels)
             start = [] if np.allclose(given, self._natural) else [self._candidate(given, folds)]
-            ranked = self._walk(self._candidate(self._proposal(), folds), directions, folds)
+            proposal, *others = (self._candidate(theta, folds) for theta in self._proposals())
+            ranked = self._walk(proposal, directions, folds)
+            for other in others:
+                if _exceeds(other, ranked[0], _STANDARD_ERRORS):
+                    ranked = self._walk(other, directions, folds)
             ranked = _ranked([*ranked, *start])
             if self.data.few_counts is not None:
                 # Narrow kernels predict few counts nearly as well as any, and overfit all rows.
@@ -486,7 +525,7 @@ class _Learner:
                 starts.append(theta)
         several = any(len(leaf._log_parameters()) > 1 for leaf in self._leaves)
         if several:
-            starts.append(self._proposal())
+            starts.append(self._proposals()[0])
         kernels = [with_all_log_parameters(self.kernels, theta) for theta in starts]
         found = [self._of_process(one, walks=False) for one in kernels]
         gains = [one.score for one in found]
@@ -588,8 +627,11 @@ class _Learner:
                 theta[lengths] = 0.5 * np.log(np.mean(np.exp(2.0 * theta[lengths])))
         return theta
 
-    def _proposal(self) -> FloatArray:
-        """Return log parameters that maximise the evidence of a Gaussian process."""
+    def _proposals(self) -> list[FloatArray]:
+        """Return log parameters that maximise the evidence of a Gaussian process.
+
+        If short lengths were tried with success, those before the trials follow.
+        """
         data = self.data
         Y, std = data.standardised()
         # Several outputs share one noise level here, in units of their variances.
@@ -597,16 +639,18 @@ class _Learner:
         noise = None if given is None else given / std**2
         kernels = with_all_log_parameters(self.kernels, self._natural)
         x: FloatArray | None = None
+        others: list[FloatArray] = []
         steps = _PROCESS if data.likelihood == "gaussian" else _PROCESS_OF_CLASSES
         for n_rows, iterations in steps:
             rows = self._draw(n_rows)
             X, fixed, weights = data.X[rows], data.fixed[rows], data.weights[rows]
             evidence = CovarianceEvidence(kernels, X, fixed, Y[rows], weights, noise)
-            x = evidence.maximise(data.X, x, iterations)
+            x, *more = evidence.maximise(data.X, x, iterations)
+            others += more
             if len(rows) == len(data.X):
                 break
         assert x is not None
-        return x[: len(self._natural)]
+        return [one[: len(self._natural)] for one in (x, *others)]
 
     @cached_property
     def _labels(self) -> NDArray[Any] | None:

@@ -502,6 +502,26 @@ def test_fast_functions_of_one_of_many_inputs_are_found():
     assert np.mean((model.predict(X[400:]) - truth[400:]) ** 2) < 0.05
 
 
+@pytest.mark.parametrize(
+    ("truth", "n_inputs", "n_rows"),
+    [
+        (lambda X: np.sin(5.0 * 3.0 * X[:, 0]) + X[:, 0], 1, 300),
+        (lambda X: np.sin(4.0 * X[:, 0]) + X[:, 1] ** 2, 6, 600),
+        (lambda X: np.cos(3.0 * X[:, 0]) * X[:, 2] + X[:, 1], 6, 600),
+        (lambda X: 2.0 * np.sin(3.0 * X[:, 0]) * np.sin(3.0 * X[:, 1]) + X[:, 2], 6, 600),
+        (lambda X: np.sin(4.0 * np.hypot(X[:, 0], X[:, 1])) + X[:, 2], 4, 400),
+    ],
+    ids=["one input", "beside a trend", "product", "product of two", "of a distance"],
+)
+def test_short_waves_beside_a_trend_are_found(truth, n_inputs, n_rows):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, (n_rows + 500, n_inputs))
+    f = truth(X)
+    y = f + 0.2 * f.std() * rng.normal(size=len(X))
+    model = RVR().fit(X[:n_rows], y[:n_rows])
+    assert np.std(model.predict(X[n_rows:]) - f[n_rows:]) < 0.2 * f.std()
+
+
 def test_a_fit_far_below_its_trial_fits_has_failed():
     basis = SimpleNamespace()
     task = Task(basis, Numbers(), None, [], 3, RowSummary(), least_evidence=-10.0)
