@@ -14,7 +14,7 @@ SERVICE := --manifest-path examples/service/rust/Cargo.toml --target-dir target/
 .DEFAULT_GOAL := help
 .PHONY: help install build build-c build-tests lint-and-build-tests header demo examples docs test test-core test-c test-python lint lint-rust format format-check typecheck stubs bench bench-peers bench-grid bench-fastrvm \
 	bench-friedman1 bench-widths bench-likelihoods bench-groups bench-million bench-columns bench-phase bench-tipping2001 bench-schemes bench-search bench-mrvm bench-revm bench-serving bench-dask test-service test-dist \
-	test-oldest test-msrv test-free-threaded fuzz faults surface soak sanitize audit wheel lock clean ci
+	test-oldest test-clients test-msrv test-free-threaded fuzz faults surface soak sanitize audit wheel lock clean ci
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
@@ -212,6 +212,12 @@ test-oldest: ## Run the Python tests with the oldest supported dependencies
 	VIRTUAL_ENV=$(abspath .venv-oldest) .venv-oldest/bin/maturin develop --release --locked --quiet
 	.venv-oldest/bin/python -m pytest
 
+test-clients: ## Run the tests with packages that use ours (Python 3.11)
+	$(PYTHON) -m venv .venv-clients
+	.venv-clients/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/clients.txt
+	VIRTUAL_ENV=$(abspath .venv-clients) .venv-clients/bin/maturin develop --release --locked --quiet
+	OPENBLAS_NUM_THREADS=1 .venv-clients/bin/python -m pytest tests/clients
+
 test-msrv: ## Check that the oldest supported compiler compiles the sources
 	version=$$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml) && rustup toolchain install --profile minimal $$version && \
 		cargo +$$version check --locked --workspace --all-features
@@ -274,10 +280,11 @@ lock: ## Renew the lock files (needs uv)
 	$(LOCK) --group build --group demo -o requirements/demo.txt
 	$(LOCK) --group build --group demo --group docs -o requirements/docs.txt
 	$(subst --universal,,$(LOCK)) --group build --group oldest -o requirements/oldest.txt
+	$(subst --universal --python-version 3.10,--python-version 3.11,$(LOCK)) --group clients -o requirements/clients.txt
 	cargo update
 	cargo update --manifest-path examples/service/rust/Cargo.toml
 
 clean: ## Remove everything that was built
-	rm -rf $(VENV) .venv-oldest .venv-free-threaded target dist build demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-oldest .venv-clients .venv-free-threaded target dist build demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -rf docs/auto_examples docs/generated docs/sg_execution_times.rst
 	find python -name '*.so' -delete

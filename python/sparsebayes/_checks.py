@@ -239,6 +239,9 @@ def as_float64(
     return found
 
 
+_DATES: Final = "dates or times; give numbers, such as days since the first date"
+
+
 def column_names(table: Any) -> list[str] | None:
     """Return the column names of a data frame or an Arrow table; None if not all are strings."""
     # The ``columns`` of Arrow are the columns themselves.
@@ -252,6 +255,7 @@ def column_names(table: Any) -> list[str] | None:
 def naming_column(name: str, values: Any) -> Iterator[None]:
     """Refuse masked values, and name column and row in errors about the numbers of a matrix."""
     refuse_mask(name, values)
+    _refuse_dates(name, values)
     try:
         yield
     except (TypeError, ValueError) as error:
@@ -262,6 +266,13 @@ def naming_column(name: str, values: Any) -> Iterator[None]:
         if fault is None:
             raise
         raise (TypeError if isinstance(error, TypeError) else ValueError)(fault) from None
+
+
+def _refuse_dates(name: str, values: Any) -> None:
+    """Refuse dates and times in frames of polars, whose arrays hold numbers of unknown unit instead."""
+    for column, kind in getattr(values, "schema", {}).items() if hasattr(values, "lazy") else ():
+        if kind.is_temporal():
+            raise TypeError(f"{name}: column {column!r} holds {_DATES}")
 
 
 def _fault(name: str, values: Any, error: Exception) -> str | None:
@@ -277,7 +288,7 @@ def _fault(name: str, values: Any, error: Exception) -> str | None:
         else:
             entries = np.asarray(table.column(j) if hasattr(table, "column_names") else table[:, j])
         if entries.dtype.kind in "Mm":
-            return f"{name}: {column} holds dates or times; give numbers, such as days since the first date"
+            return f"{name}: {column} holds {_DATES}"
         if entries.dtype.kind == "c":
             return f"{name}: Complex data not supported; {column} holds complex numbers, give real ones"
         numbers = entries if entries.dtype.kind in "fiub" else np.array([_number(v) for v in entries])

@@ -55,7 +55,10 @@ class Predictor:
     n_features_in_: int
     n_functions_: int
 
-    def __init__(self, core: CorePredictor) -> None:
+    def __init__(self, core: CorePredictor | bytes) -> None:
+        if isinstance(core, bytes):
+            with _file_errors():
+                core = _core.Predictor.from_bytes(core)
         header = json.loads(core.header)
         names = header["feature_names"]
         vars(self).update(
@@ -71,8 +74,9 @@ class Predictor:
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a Predictor is immutable: cannot set {name!r}")
 
-    def __reduce__(self) -> tuple[Callable[[bytes], Predictor], tuple[bytes]]:
-        return Predictor.from_bytes, (self.to_bytes(),)
+    def __reduce__(self) -> tuple[type[Predictor], tuple[bytes]]:
+        # Of a form that skops understands, too.
+        return type(self), (self.to_bytes(),)
 
     def __repr__(self) -> str:
         sizes = f"{self.n_features_in_} features, {self.n_functions_} functions"
@@ -210,8 +214,7 @@ class Predictor:
         """
         if not isinstance(content, (bytes, bytearray, memoryview)):
             raise TypeError(f"content must be bytes, as to_bytes returns them, got {type(content).__name__}")
-        with _file_errors():
-            return cls(_core.Predictor.from_bytes(bytes(content)))
+        return cls(bytes(content))
 
     def _evaluate(self, method: Callable[..., Any], X: ArrayLike, n_jobs: int | None) -> Any:
         rows, n_threads = self._rows(X), check_n_jobs(n_jobs)

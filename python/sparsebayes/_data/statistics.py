@@ -192,9 +192,17 @@ class SufficientStatistics:
         """Weighted sum of the squared targets."""
         return self._core.target_square()
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Return the function and arguments that restore a pickle."""
-        return _restored, (self.n_basis, self._n_jobs, *self._core.parts())
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the content of a pickle, which skops can store, too."""
+        n_rows, parts = self._core.parts()
+        return {"n_basis": self.n_basis, "n_jobs": self._n_jobs, "n_rows": n_rows, "parts": parts}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a pickle."""
+        # An array unpickled from a message may be misaligned.
+        parts = np.require(state["parts"], np.float64, PLAIN)
+        self._core = _core.SufficientStatistics.from_parts(state["n_basis"], state["n_rows"], parts)
+        self._n_jobs = state["n_jobs"]
 
     def __sizeof__(self) -> int:
         """Return the bytes of the sums, for Dask's scheduler."""
@@ -203,16 +211,6 @@ class SufficientStatistics:
     def __repr__(self) -> str:
         """Return the class and its sizes."""
         return f"SufficientStatistics(n_basis={self.n_basis}, n_samples={self.n_samples})"
-
-
-def _restored(n_basis: int, n_jobs: int | None, n_rows: int, parts: FloatArray) -> SufficientStatistics:
-    """Return the statistics of a pickle."""
-    statistics = SufficientStatistics.__new__(SufficientStatistics)
-    # An array unpickled from a message may be misaligned.
-    plain = np.require(parts, np.float64, PLAIN)
-    statistics._core = _core.SufficientStatistics.from_parts(n_basis, n_rows, plain)
-    statistics._n_jobs = n_jobs
-    return statistics
 
 
 #: Bytes for each pair of functions: 16 for the sums, 16 for the sums of a block, later replaced by the
