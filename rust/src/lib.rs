@@ -97,7 +97,7 @@ pub mod internal {
     };
 }
 
-/// Compiles and runs the Rust example of the README.
+/// Compiles and runs the Rust example of the documentation.
 #[cfg(all(doctest, feature = "fit"))]
-#[doc = include_str!("../../README.md")]
-struct ReadMe;
+#[doc = include_str!("../../docs/rust-and-c.md")]
+struct RustAndC;

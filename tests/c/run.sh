@@ -14,15 +14,15 @@ static="$libraries/libsparsebayes.a"
 [ "$(uname)" = Linux ] && static="$static -lgcc_s -lutil -lrt -lpthread -ldl"
 mkdir -p $out
 
-# The example of README.md, with what it leaves to its reader.
-awk '/^```c$/ { inside = 1; next } /^```/ { inside = 0 } inside' README.md > $out/readme.txt
+# The example of docs/rust-and-c.md, with what it leaves to its reader.
+awk '/^```c$/ { inside = 1; next } /^```/ { inside = 0 } inside' docs/rust-and-c.md > $out/example.txt
 {
     echo '#include <stdio.h>'
-    grep '^#' $out/readme.txt
+    grep '^#' $out/example.txt
     echo 'int main(void) {'
-    grep -v '^#' $out/readme.txt
+    grep -v '^#' $out/example.txt
     echo 'return 0; }'
-} > $out/readme.c
+} > $out/example.c
 cp $golden/one_input.safetensors $out/model.safetensors
 
 for kind in shared static; do
@@ -32,8 +32,8 @@ for kind in shared static; do
     $out/test-$kind $golden
     $out/predict-$kind $golden/two_classes.safetensors 0.5 -0.5 | grep -q '^innen: 0\.9'
     $out/predict-$kind $golden/regression.safetensors 0 1 | grep -Eq '^[0-9.]+ \+- [0-9.]+$'
-    $c $out/readme.c -o $out/readme-$kind $link -lm
-    (cd $out && ./readme-$kind) | grep -Eq '^0\.6[0-9]* \+- 0\.1[0-9]*$'
+    $c $out/example.c -o $out/example-$kind $link -lm
+    (cd $out && ./example-$kind) | grep -Eq '^0\.6[0-9]* \+- 0\.1[0-9]*$'
     if $out/predict-$kind $golden/regression.safetensors 0 2> /dev/null; then
         echo "the example takes rows of any length" >&2
         exit 1

@@ -39,7 +39,7 @@ def regression() -> tuple[Any, Array]:
 
 
 def one_input() -> tuple[Any, Array]:
-    """The model of README.md, of which a part of the tests asks what README.md does."""
+    """The model of docs/rust-and-c.md, of which a part of the tests asks what that page does."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-10, 10, (200, 1))
     y = np.sinc(X[:, 0] / np.pi) + 0.1 * rng.standard_normal(200)
