@@ -127,7 +127,7 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
             one column and a Gaussian likelihood.
         exposure : array-like of shape (n_samples,), optional
             For counts and positive targets: what their means are proportional to, such as the time or the
-            area that counts belong to. Predictions are for an exposure of 1. Only with rows in memory.
+            area that counts belong to. Only with rows in memory.
 
         {fit_sections}
         """
@@ -260,6 +260,7 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
         return_cov: Literal[False] = False,
         *,
         y_std: PerRow = None,
+        exposure: PerRow = None,
     ) -> FloatArray: ...
     @overload
     def predict(
@@ -269,6 +270,7 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
         return_cov: Literal[False] = False,
         *,
         y_std: PerRow = None,
+        exposure: PerRow = None,
     ) -> tuple[FloatArray, FloatArray]: ...
     @overload
     def predict(
@@ -278,6 +280,7 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
         *,
         return_cov: Literal[True],
         y_std: PerRow = None,
+        exposure: PerRow = None,
     ) -> tuple[FloatArray, FloatArray]: ...
     def predict(
         self,
@@ -286,6 +289,7 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
         return_cov: bool = False,
         *,
         y_std: PerRow = None,
+        exposure: PerRow = None,
     ) -> FloatArray | tuple[FloatArray, FloatArray]:
         r"""Predict targets, optionally with error bars.
 
@@ -303,6 +307,7 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
         {return_std}
         {return_cov}
         {y_std}
+        {exposure}
 
         {predict_sections_std}
         """
@@ -315,13 +320,22 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
                     "the squares of the standard deviations"
                 )
             y_std = noise_stds(self, X, y_std)
+            if exposure is not None:
+                self._likelihood.check_has_exposure()
             return self._likelihood.covariance(self, partial(joint_moments, self, X), y_std)
         y_std = noise_stds(self, X, y_std) if return_std else y_std
         mean, variance = moments(self, X, variance=return_std)
-        return self._likelihood.predict(self, mean, variance, y_std)
+        return self._likelihood.predict(self, self._exposed(mean, exposure), variance, y_std)
+
+    def _exposed(self, eta: FloatArray, exposure: PerRow) -> FloatArray:
+        """Return linear predictors, (n, ...), of rows with these exposures; None: of exposure 1."""
+        if exposure is None:
+            return eta
+        offset = np.log(self._likelihood.exposures(self, exposure, len(eta)))
+        return eta + offset.reshape(-1, *[1] * (eta.ndim - 1))
 
     def predict_interval(
-        self, X: ArrayLike, coverage: float = 0.95, *, y_std: PerRow = None
+        self, X: ArrayLike, coverage: float = 0.95, *, y_std: PerRow = None, exposure: PerRow = None
     ) -> tuple[FloatArray, FloatArray]:
         """Return intervals that contain a new target with a given probability.
 
@@ -334,6 +348,7 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
         coverage : float, default=0.95
             Probability, between 0 and 1.
         {y_std}
+        {exposure}
 
         Returns
         -------
@@ -348,7 +363,7 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
         mean, variance = moments(self, X, variance=True)
         assert variance is not None
         y_std = noise_stds(self, X, y_std)
-        return self._likelihood.interval(self, (mean, variance), y_std, p)
+        return self._likelihood.interval(self, (self._exposed(mean, exposure), variance), y_std, p)
 
     def sample_y(
         self,
@@ -357,6 +372,7 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
         random_state: int | np.random.RandomState | None = 0,
         *,
         y_std: PerRow = None,
+        exposure: PerRow = None,
     ) -> FloatArray:
         """Draw targets from their joint predictive distribution.
 
@@ -371,6 +387,7 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
         random_state : int, RandomState or None, default=0
             Seed or generator of the draws.
         {y_std}
+        {exposure}
 
         Returns
         -------
@@ -383,7 +400,8 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
         with naming("random_state"):
             random = check_random_state(random_state)
         y_std = noise_stds(self, X, y_std)
-        y = self._likelihood.sample(self, samples(self, X, count, random), y_std, random)
+        eta = self._exposed(samples(self, X, count, random), exposure)
+        y = self._likelihood.sample(self, eta, y_std, random)
         return y[:, 0] if self.mu_.ndim == 1 else y
 
 

@@ -109,6 +109,36 @@ def test_equal_exposures_change_the_intercept_only(name):
         assert_allclose(model.loo_, plain.loo_, rtol=1e-4)
 
 
+@pytest.mark.parametrize("name", ["poisson", "negative_binomial", "gamma"])
+def test_predictions_are_for_the_exposures_of_their_rows(name):
+    model = RVR(likelihood=name, gamma=0.1).fit(X, Y[name], exposure=EXPOSURE)
+    rate, (mean, std) = model.predict(X), model.predict(X, return_std=True, exposure=EXPOSURE)
+    assert_allclose(mean, EXPOSURE * rate, rtol=1e-12)
+    low, high = model.predict_interval(X, 0.9, exposure=EXPOSURE)
+    inside = np.mean((low <= Y[name]) & (Y[name] <= high))
+    assert 0.84 < inside < 0.99  # of counts more than 0.9
+    draws = model.sample_y(X, 4000, 0, exposure=EXPOSURE)
+    assert_allclose(draws.std(axis=1), std, rtol=0.3)
+    assert_allclose(np.mean(draws.mean(axis=1) / mean), 1.0, atol=0.05)
+    # One exposure for all, and that of 1.
+    assert_allclose(model.predict(X, exposure=2.0), 2.0 * rate, rtol=1e-12)
+    for one in ("predict_interval", "sample_y"):
+        np.testing.assert_array_equal(getattr(model, one)(X), getattr(model, one)(X, exposure=1.0))
+
+
+def test_predictions_of_other_likelihoods_have_no_exposures():
+    model = RVR(gamma=0.1).fit(X, Y["gamma"])
+    for method in (model.predict, model.predict_interval, model.sample_y):
+        with pytest.raises(ValueError, match="exposure is for counts and positive targets"):
+            method(X, exposure=EXPOSURE)
+    with pytest.raises(ValueError, match="exposure is for counts and positive targets"):
+        model.predict(X, return_cov=True, exposure=EXPOSURE)
+    counts = RVR(likelihood="poisson", gamma=0.1).fit(X, Y["poisson"])
+    for wrong in (0.0, np.ones(len(X) - 1), np.full(len(X), np.nan), "a"):
+        with pytest.raises((ValueError, TypeError), match="exposure"):
+            counts.predict(X, exposure=wrong)
+
+
 def test_exposures_of_poisson_counts_are_weights_of_rates():
     counts = RVR(likelihood="poisson", gamma=0.1).fit(X, Y["poisson"], exposure=EXPOSURE)
     rates = RVR(likelihood="poisson", gamma=0.1)

@@ -420,6 +420,8 @@ UserWarning
     "y_std": r"""y_std : positive float or array-like of shape (n,), optional
     Standard deviations of new targets, after a fit with ``y_std``: they add ``noise_variance_ * y_std**2`` to
     the variance. None: a typical row, whose ``y_std**2`` is the harmonic mean of those of the fit.""",
+    "exposure": r"""exposure : positive float or array-like of shape (n,), optional
+    Exposures of new counts or positive targets, which multiply their mean. None: an exposure of 1.""",
     "predict_sections_std": r"""Returns
 -------
 mean : ndarray of shape (n,) or (n, n_outputs)
