@@ -358,6 +358,40 @@ def test_columns_are_found_by_name(waves, tmp_path, capsys):
     assert predicted(path, swapped, capsys) == predicted(path, waves, capsys)
 
 
+def test_inputs_that_do_not_matter_may_be_missing(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3, 3, (120, 3))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=120)
+    table = write_csv(tmp_path / "t.csv", ["a", "b", "c", "y"], np.column_stack([X, y]).tolist())
+    _, path = fit(table, "--target", "y", gamma="ard")
+    unused = np.flatnonzero(np.isinf(RVR(random_state=0).fit(X, y).kernel_.width)).tolist()
+    assert unused
+    capsys.readouterr()
+    whole, _ = predicted(path, write_csv(tmp_path / "n.csv", ["a", "b", "c"], X.tolist()), capsys)
+    gaps = [["" if k in unused else value for k, value in enumerate(x)] for x in X]
+    found, complaints = predicted(path, write_csv(tmp_path / "g.csv", ["a", "b", "c"], gaps), capsys)
+    assert found == whole
+    assert complaints == ""
+    kept = [k for k in range(3) if k not in unused]
+    fewer = write_csv(tmp_path / "f.csv", ["abc"[k] for k in kept], X[:, kept].tolist())
+    assert predicted(path, fewer, capsys)[0] == whole
+
+
+def test_texts_that_mean_missing_values_are_named(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    rows = [[["DE", "FR", "NA", ""][k % 4], x, x + (k % 4)] for k, x in enumerate(rng.normal(size=60))]
+    fit(write_csv(tmp_path / "t.csv", ["country", "x", "y"], rows), "--target", "y")
+    said = capsys.readouterr().out
+    assert "an input for each of DE, FR; all 0 in 30 rows without a value (NA means a missing value)" in said
+
+
+def test_counts_have_a_note(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    rows = [[x, rng.poisson(np.exp(x))] for x in rng.normal(size=60)]
+    fit(write_csv(tmp_path / "t.csv", ["x", "y"], rows), "--target", "y")
+    assert "if 'y' counts events, RVR(likelihood='poisson')" in capsys.readouterr().out
+
+
 def test_a_fit_that_did_not_converge_has_its_own_exit_code(tmp_path, capsys):
     # Without noise there is no optimum for the noise level.
     X = np.linspace(-1, 1, 30)

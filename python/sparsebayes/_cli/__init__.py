@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -90,8 +91,13 @@ def _predict(options: argparse.Namespace) -> int:
             f"the model was fitted to {model.n_features_in_} columns without names, and {table.path} "
             f"has {len(features)}; give it these columns alone, in the same order"
         )
-    X, notes = table.matrix(features)
-    table.refuse_two_decimal_signs(table.source(feature) for feature in features)
+    # Others may be missing.
+    used = _used_inputs(model)
+    names = [features[j] for j in used]
+    values, notes = table.matrix(names)
+    table.refuse_two_decimal_signs(table.source(name) for name in names)
+    X = np.zeros((len(values), len(features)))
+    X[:, used] = values
     missing = np.isnan(X)
     complete: NDArray[np.bool_] = ~np.any(missing, axis=1)
     if not complete.all():
@@ -108,6 +114,22 @@ def _predict(options: argparse.Namespace) -> int:
     }
     _tables.write(found, options.output)
     return _fit.DONE
+
+
+def _used_inputs(model: Predictor) -> NDArray[np.intp]:
+    """Return the inputs that predictions depend on, all where this is not known or there are none.
+
+    An input of infinite width does not count; there are other kernels, and columns without one.
+    """
+    counts = np.zeros(model.n_features_in_)
+    header = json.loads(model._core.header)
+    blocks = [block["centres"] for block in header["blocks"] if block != "constant" and "centres" in block]
+    for kernel in [*blocks, *filter(None, header.get("growths") or [])]:
+        (parameters,) = kernel.values()
+        counts += parameters.get("inverse_square_widths", [1.0]) if isinstance(parameters, dict) else 1.0
+    known = len(blocks) == sum(block != "constant" for block in header["blocks"])
+    used = np.flatnonzero(counts)
+    return used if known and len(used) > 0 else np.arange(model.n_features_in_)
 
 
 def _outputs(model: Predictor, X: FloatArray) -> dict[str, NDArray[Any]]:

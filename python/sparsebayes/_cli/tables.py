@@ -246,6 +246,8 @@ class Table(dict[str, Column]):
                 features += [f"{name}={level}" for level in levels]
                 n_missing = int(np.sum(rows & column.missing))
                 rest = f"; all 0 in {counted(n_missing, 'row')} without a value" if n_missing else ""
+                written = {column.cells[i] for i in np.flatnonzero(rows & column.missing)} - {""}
+                rest += f" ({listed(sorted(written), 6)} means a missing value)" if written else ""
                 self.notes.append(f"{name!r} is text: an input for each of {listed(levels, 6)}{rest}")
         if not features:
             found = "".join(f"; {note}" for note in self.notes)

@@ -127,4 +127,6 @@ def _target(
         notes.append(
             f"{name!r} is predicted as a number; --classify predicts its {n_values} values as classes"
         )
+    if not options.regress and integers and y.min() == 0.0 and n_values > 2:
+        notes.append(f"if {name!r} counts events, RVR(likelihood='poisson') in Python has fitting error bars")
     return y
