@@ -16,6 +16,7 @@ from . import _core
 from ._arrays import Training, are_known, check_training, check_weights, learn_classes
 from ._cancellable import one_blas_thread
 from ._checks import (
+    any_array,
     check_choice,
     check_flag,
     check_integer,
@@ -212,7 +213,7 @@ class ProbitModel(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit-le
         {predict_raises}
         """
         scores = self._scores(X)
-        labels = np.asarray(y)
+        labels = any_array("y", y)
         if labels.shape != (len(scores),):
             raise ValueError(
                 f"y must hold one label for each of {len(scores)} rows, got shape {labels.shape}"

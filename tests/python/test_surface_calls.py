@@ -425,6 +425,7 @@ PICTURES = {
 
 def test_certificate(capfd, tmp_path):
     exercise("certificate", lambda: inspection.certificate, capfd, common(tmp_path) | PICTURES, share=0.5)
+    exercise("diagnose", lambda: inspection.diagnose, capfd, common(tmp_path) | PICTURES, share=0.1)
 
 
 DRAWN = {
@@ -482,6 +483,7 @@ def test_load(capfd, tmp_path):
 #: Public names that take no arguments from users, or only others made by the package.
 EXEMPT = {
     "Certificate": "made by certificate",
+    "Diagnosis": "made by diagnose",
     "NumericalError": "an exception",
     "OverfitWarning": "a warning",
     "Progress": "made by fits",
@@ -495,7 +497,7 @@ CALLED = {
     *kernels.__all__,
     *plot.__all__,
     *model_selection.__all__,
-    *("certificate", "to_c", "to_onnx", "load", "Predictor", "SufficientStatistics"),
+    *("certificate", "diagnose", "to_c", "to_onnx", "load", "Predictor", "SufficientStatistics"),
     *("RowPart", "SummedStatistics"),
 }
 

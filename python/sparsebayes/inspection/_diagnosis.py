@@ -1,0 +1,272 @@
+"""What is good and bad about a fitted model, in words, with the fits that would be better."""
+
+from __future__ import annotations
+
+import textwrap
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import clone, is_classifier
+
+from .. import _core
+from .._arrays import last_step
+from .._checks import counted
+from .._estimators.process import LANDMARKS
+from .._estimators.status import functions_of, number_of_functions
+from .._types import FloatArray, PerRow
+from ..kernels._base import all_log_parameters, with_all_log_parameters
+from ._certificate import Certificate, certificate
+
+#: Limits of a certificate: of changes of log parameters, and of gains in nats.
+_MAX_CHANGE: Final = 1e-3
+_MAX_GAIN: Final = 1e-3
+#: Share of the rows with a function above which a model may be overfitted.
+_MAX_SHARE: Final = 0.5
+#: Coverage of 95 % intervals below and above which they are wrong, beyond three standard errors.
+_COVERAGE: Final = (0.92, 0.985)
+#: Standard deviations of a residual that a Gaussian does not have, and least rows for shares of the rows.
+_FAR: Final = 5.0
+_MIN_ROWS: Final = 60
+#: Nats per row, and standard errors, by which another model has to predict better to be named; and nats of
+#: log evidence by which another optimum of the same model has to exceed it.
+_BETTER: Final = 0.02
+_STANDARD_ERRORS: Final = 2.0
+_HIGHER: Final = 1.0
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What `diagnose` found; its text by ``str`` or ``print``.
+
+    Attributes
+    ----------
+    certificate : Certificate
+        Of the model.
+    share_of_rows : float
+        Number of functions over number of rows.
+    loo_score, loo_coverage : float
+        Leave-one-out R^2, D^2 or accuracy; and the share of rows inside their 95 % intervals, NaN of classes.
+    coverage_by_prediction : tuple of float
+        The same for rows with small, medium and large predictions; empty if there are few rows, several
+        outputs or classes.
+    alternatives : dict of {str: tuple of float}
+        Other fits to the same rows by name: gain in leave-one-out log density, nats per row, and in log
+        evidence, nats, NaN for other models.
+    advice : list of str
+        What is wrong and what to do; empty if nothing was found.
+    """
+
+    title: str
+    certificate: Certificate
+    share_of_rows: float
+    loo_score: float
+    loo_coverage: float
+    coverage_by_prediction: tuple[float, ...]
+    alternatives: dict[str, tuple[float, float]]
+    advice: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        """Return the text."""
+        lines = [self.title, *self._lines()]
+        lines += [f"! {one}" for one in self.advice] or ["nothing to complain of"]
+        return "\n".join(textwrap.fill(line, 100, subsequent_indent="  ") for line in lines)
+
+    __repr__ = __str__
+
+    def _lines(self) -> Iterator[str]:
+        found = self.certificate
+        yield (
+            f"optimum: another function gains at most {found.max_gain_outside:.2g} nats, precisions change "
+            f"by at most {found.max_log_alpha_change:.2g}"
+        )
+        yield f"functions: {100.0 * self.share_of_rows:.3g} % of the number of rows"
+        line = f"leave-one-out: score {self.loo_score:.4g}"
+        if not np.isnan(self.loo_coverage):
+            line += f", 95 % intervals hold {100.0 * self.loo_coverage:.1f} % of the rows"
+        if self.coverage_by_prediction:
+            thirds = [f"{100.0 * share:.0f} %" for share in self.coverage_by_prediction]
+            line += f" ({', '.join(thirds)} where the prediction is small, medium, large)"
+        yield line
+        for name, (density, evidence) in self.alternatives.items():
+            change = "" if np.isnan(evidence) else f", {evidence:+.2f} nats of log evidence"
+            yield f"{name}: {density:+.4f} nats per row{change}"
+
+
+def diagnose(
+    est: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    sample_weight: PerRow = None,
+    *,
+    y_std: PerRow = None,
+    exposure: PerRow = None,
+) -> Diagnosis:
+    """Look for what is wrong with a fitted model, and for fits to the same rows that are better.
+
+    Checks the certificate, the number of functions, the leave-one-out coverage for small, medium and large
+    predictions, and residuals that a Gaussian does not have. Fits again with twice and half the kernel
+    widths, with learned Matern 5/2 kernels and with an exchange search, whichever apply: some two fits' time,
+    and more where the kernel was given.
+
+    Parameters
+    ----------
+    est : fitted estimator
+        `RVR`, `RVC`, `SparseBayesRegressor`, `SparseBayesClassifier`, or a pipeline that ends in one.
+    X, y, sample_weight, y_std, exposure
+        The training data, as for `certificate`.
+
+    Returns
+    -------
+    Diagnosis
+
+    Raises
+    ------
+    NotFittedError
+        If ``est`` is not fitted.
+    TypeError, ValueError
+        If ``est`` is not such an estimator, or X, y cannot be its training data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sparsebayes import RVR, inspection
+    >>> X = np.linspace(-10, 10, 100)[:, None]
+    >>> y = np.sinc(X[:, 0] / np.pi) + 0.1 * np.cos(37 * np.arange(100))
+    >>> inspection.diagnose(RVR(gamma=0.1).fit(X, y), X, y).advice
+    []
+    """
+    est, X = last_step(est, X)
+    given = {"y_std": y_std, "exposure": exposure}
+    extra: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    found = certificate(est, X, y, sample_weight, **extra)
+    if getattr(est, "_loo", None) is None:
+        raise TypeError(
+            f"est must have leave-one-out predictions, as RVR and RVC fitted to rows in memory; got {est!r}"
+        )
+    scores = est._loo.scores
+    n_rows, n_functions, parts = len(est.loo_), number_of_functions(est), functions_of(est)
+    coverage = float("nan") if is_classifier(est) else float(np.mean(scores.loo_coverage))
+    with np.errstate(all="ignore"):  # targets near the largest number
+        thirds, n_far = _residuals(est)
+        others = dict(_alternatives(est, X, y, {"sample_weight": sample_weight, **extra}))
+    advice = [est._advice] if est._advice else []
+    advice += _about_optimum(est, found)
+    if n_functions > _MAX_SHARE * n_rows and not est._advice and est.__dict__.get("_selection") is None:
+        advice.append(
+            f"There are {n_functions} {parts} for {n_rows} rows, so the model may be overfitted: "
+            "give complexity='bic', or a wider kernel."
+        )
+    advice += _about_bars(est, n_rows, coverage, thirds, n_far)
+    advice += [text for _, text in others.values() if text]
+    return Diagnosis(
+        title=f"{type(est).__name__} on {counted(n_rows, 'row')}: {counted(n_functions, parts[:-1])}",
+        certificate=found,
+        share_of_rows=n_functions / n_rows,
+        loo_score=scores.score,
+        loo_coverage=coverage,
+        coverage_by_prediction=thirds,
+        alternatives={name: gains for name, (gains, _) in others.items()},
+        advice=advice,
+    )
+
+
+def _about_optimum(est: Any, found: Certificate) -> Iterator[str]:
+    residual = max(found.max_log_alpha_change, found.log_beta_residual, found.parameter_residual)
+    if not est._advice and (residual > _MAX_CHANGE or found.max_gain_outside > _MAX_GAIN):
+        yield (
+            "The fit is not at an optimum of these data. Check that X and y are the training data; otherwise "
+            "raise max_iter or lower tol."
+        )
+
+
+def _residuals(est: Any) -> tuple[tuple[float, ...], int]:
+    """Return the coverage for small, medium and large predictions, and the number of far residuals."""
+    loo = est._loo
+    # A pickled model has scores only.
+    if is_classifier(est) or est.mu_.ndim > 1 or not hasattr(loo, "m") or len(loo.t) < _MIN_ROWS:
+        return (), 0
+    _, inside, mean = loo._of_numbers()
+    parts = np.array_split(np.argsort(mean, kind="stable"), 3)
+    noise = np.asarray(loo.noise)
+    z = (loo.t - mean) / np.sqrt(noise.reshape(loo.t.shape) if noise.size > 1 else noise)
+    far = int(np.sum(np.abs(z) > _FAR)) if est._likelihood.name == "gaussian" else 0
+    return tuple(float(np.mean(inside[part])) for part in parts), far
+
+
+def _about_bars(
+    est: Any, n_rows: int, coverage: float, thirds: tuple[float, ...], n_far: int
+) -> Iterator[str]:
+    def wrong(share: float, n: float) -> float:
+        """Return by how much a share is beyond a limit and three standard errors, with its sign."""
+        error = 3.0 * np.sqrt(0.95 * 0.05 / n)
+        low, high = _COVERAGE
+        return float(min(0.0, share - low + error) or max(0.0, share - high - error))
+
+    if n_far > 0:
+        yield (
+            f"{counted(n_far, 'row')} differ from their prediction by more than {_FAR:g} standard "
+            "deviations: check them, or give likelihood='student_t'."
+        )
+    elif not np.isnan(coverage) and n_rows >= _MIN_ROWS and wrong(coverage, n_rows):
+        size = "small" if wrong(coverage, n_rows) < 0.0 else "large"
+        yield (
+            f"Error bars are too {size}: 95 % intervals hold {100.0 * coverage:.0f} % of the rows left out. "
+            "Fewer or wider functions may help (complexity='bic')."
+        )
+    spans = max(thirds, default=0.0) - min(thirds, default=0.0)
+    if thirds and spans > 3.0 * np.sqrt(2.0 * 0.95 * 0.05 * 3.0 / n_rows) and spans > 0.05:
+        low = int(np.argmin(thirds))
+        where = ("small", "neither small nor large", "large")[low]
+        yield (
+            f"Error bars do not fit everywhere: 95 % intervals hold {100.0 * thirds[low]:.0f} % of the rows "
+            f"whose prediction is {where}, and up to {100.0 * max(thirds):.0f} % elsewhere. The noise "
+            "depends on the inputs: give noise_basis='linear', fit log(y) if y is positive, or give "
+            "likelihood='gamma', or 'poisson' for counts."
+        )
+
+
+def _alternatives(est: Any, X: Any, y: Any, extra: dict[str, Any]) -> Iterator[Any]:
+    """Yield the name of each other fit, with its gains, and a sentence if it is better."""
+    kernels = est._kernels() if hasattr(est, "kernel_") and est.kernel != "precomputed" else []
+    base = est.loo_.reshape(len(est.loo_), -1).sum(axis=1)
+    for name, changes, remedy in _variants(est, kernels):
+        other = clone(est).set_params(**changes)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                other.fit(X, y, **{key: value for key, value in extra.items() if value is not None})
+            except (ValueError, _core.NumericalError):
+                continue
+        gain = other.loo_.reshape(len(base), -1).sum(axis=1) - base
+        gain = gain[np.isfinite(gain)]
+        density = float(gain.mean()) if len(gain) else float("nan")
+        evidence, text = float("nan"), ""
+        if "search" in changes:
+            evidence = other.log_marginal_likelihood_ - est.log_marginal_likelihood_
+            if evidence > _HIGHER and gain.sum() > _HIGHER:
+                text = f"The log evidence is {evidence:.1f} nats higher with {remedy}."
+        elif density > _BETTER and density > _STANDARD_ERRORS * gain.std() / np.sqrt(len(gain)):
+            text = f"Rows left out are predicted better, by {density:.3f} nats each, with {remedy}."
+        yield name, ((density, evidence), text)
+
+
+def _variants(est: Any, kernels: list[Any]) -> Iterator[tuple[str, dict[str, Any], str]]:
+    powers = np.concatenate([np.zeros(0), *(kernel._length_powers() for kernel in kernels)])
+    if powers.any():
+        theta: FloatArray = all_log_parameters(kernels)
+        fixed: dict[str, Any] = {"optimize_kernel": False}
+        if "landmarks" in est.get_params():
+            fixed["landmarks"] = None if est.__dict__.get("_selection") is None else LANDMARKS
+        for name, factor in (("twice the widths", 2.0), ("half the widths", 0.5)):
+            scaled = with_all_log_parameters(kernels, theta + np.log(factor) * powers)
+            kernel = scaled if isinstance(est.kernel_, list) else scaled[0]
+            yield name, {"kernel": kernel, **fixed}, f"{name} of the kernel ({kernel!r})"
+        if isinstance(est.kernel, str) and est.kernel == "rbf" and not isinstance(est.gamma, float):
+            remedy = "kernel='matern52', for functions that are less smooth"
+            yield "a Matern 5/2 kernel", {"kernel": "matern52"}, remedy
+    if getattr(est, "search", "") == "greedy" and est.mu_.ndim == 1 and est.status_ != "stopped":
+        yield "an exchange search", {"search": "exchange"}, "search='exchange'"

@@ -1,0 +1,125 @@
+"""`inspection.diagnose`: each fault is found and named, and good models have none."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from sparsebayes import MRVM1, RVC, RVR, SparseBayesClassifier, SparseBayesRegressor
+from sparsebayes.inspection import certificate, diagnose
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+@pytest.fixture
+def wave():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-3.0, 3.0, (300, 1))
+    return x, np.sin(2.0 * x[:, 0]) + 0.1 * rng.normal(size=300)
+
+
+def test_good_models_have_no_advice(wave):
+    X, y = wave
+    for model in (RVR(), make_pipeline(StandardScaler(), RVR(gamma=1.0))):
+        found = diagnose(model.fit(X, y), X, y)
+        assert found.advice == []
+        assert "nothing to complain of" in str(found)
+        assert found.certificate.max_gain_outside < 1e-6
+    model = RVR().fit(X, y)
+    found = diagnose(model, X, y)
+    assert found.certificate == certificate(model, X, y)
+    assert found.share_of_rows == len(model.relevance_) / 300
+    assert found.loo_coverage == model.loo_coverage_
+    assert np.mean(found.coverage_by_prediction) == pytest.approx(found.loo_coverage)
+    assert diagnose(pickle.loads(pickle.dumps(model)), X, y).coverage_by_prediction == ()
+
+
+@pytest.mark.parametrize(("gamma", "named"), [(0.01, "half the widths"), (1000.0, "twice the widths")])
+def test_widths_that_do_not_fit_are_named(gamma, named, wave):
+    X, y = wave
+    model = RVR(gamma=gamma).fit(X, y)
+    found = diagnose(model, X, y)
+    (advice,) = (one for one in found.advice if named in one)
+    density, evidence = found.alternatives[named]
+    assert f"{density:.3f} nats each" in advice
+    assert np.isnan(evidence)
+    other = RVR(gamma=gamma * (4.0 if gamma < 1.0 else 0.25)).fit(X, y)
+    assert density == pytest.approx(np.mean(other.loo_ - model.loo_), rel=1e-6)
+
+
+def test_rough_functions_ask_for_a_matern_kernel():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-3.0, 3.0, (300, 1))
+    y = np.abs(np.mod(x[:, 0], 1.0) - 0.5) + 0.01 * rng.normal(size=300)
+    found = diagnose(RVR().fit(x, y), x, y)
+    assert any("kernel='matern52'" in one for one in found.advice)
+
+
+def test_outliers_are_counted(wave):
+    X, y = wave
+    y[:7] += 4.0
+    found = diagnose(RVR().fit(X, y), X, y)
+    assert any(one.startswith("7 rows differ from their prediction by more than 5") for one in found.advice)
+    found = diagnose(RVR(likelihood="student_t").fit(X, y), X, y)
+    assert not any("rows differ" in one for one in found.advice)
+
+
+def test_noise_that_depends_on_the_inputs_is_found():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 1))
+    y = np.exp(10.0 + x[:, 0] + 0.5 * rng.normal(size=300))
+    found = diagnose(RVR().fit(x, y), x, y)
+    assert any("whose prediction is large" in one and "likelihood='gamma'" in one for one in found.advice)
+    assert found.coverage_by_prediction[2] < 0.9
+    for model, target in ((RVR(likelihood="gamma"), y), (RVR(), np.log(y))):
+        assert diagnose(model.fit(x, target), x, target).advice == []
+
+
+def test_overfitted_and_empty_models_repeat_their_warning():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(80, 200)), rng.normal(size=80)
+    found = diagnose(model := SparseBayesRegressor(complexity="none").fit(X, y), X, y)
+    assert found.advice[0] == model._advice
+    assert found.share_of_rows > 0.5
+    found = diagnose(model := SparseBayesRegressor().fit(X, y), X, y)
+    assert found.advice[0] == model._advice
+
+
+def test_other_data_are_no_optimum(wave):
+    X, y = wave
+    found = diagnose(RVR(gamma=1.0).fit(X, y), X, -2.0 * y)
+    assert any("not at an optimum of these data" in one for one in found.advice)
+
+
+def test_classifiers_have_no_coverage():
+    X, y = load_iris(return_X_y=True)
+    for model in (RVC(), RVC(landmarks=None), SparseBayesClassifier(), RVC(gamma="scale")):
+        found = diagnose(model.fit(X, y), X, y)
+        assert np.isnan(found.loo_coverage)
+        assert found.coverage_by_prediction == ()
+        assert found.loo_score > 0.9
+        assert ("twice the widths" in found.alternatives) == hasattr(model, "kernel_")
+
+
+def test_rows_have_weights_known_errors_and_exposures(wave):
+    X, y = wave
+    stds = np.linspace(0.5, 2.0, 300)
+    model = RVR(gamma=1.0).fit(X, y, np.full(300, 2.0), y_std=stds)
+    found = diagnose(model, X, y, np.full(300, 2.0), y_std=stds)
+    assert found.certificate == certificate(model, X, y, np.full(300, 2.0), y_std=stds)
+    counts = np.random.default_rng(0).poisson(np.exp(y) * stds)
+    model = RVR(likelihood="poisson", gamma=1.0).fit(X, counts, exposure=stds)
+    assert diagnose(model, X, counts, exposure=stds).alternatives.keys() >= {"twice the widths"}
+    both = np.column_stack([y, -y])
+    assert diagnose(RVR(gamma=1.0).fit(X, both), X, both).coverage_by_prediction == ()
+
+
+def test_models_without_leave_one_out_predictions_are_refused():
+    X, y = load_iris(return_X_y=True)
+    with pytest.raises(TypeError, match="leave-one-out predictions"):
+        diagnose(MRVM1().fit(X, y), X, y)
+    with pytest.raises(TypeError, match="fitted estimator"):
+        diagnose("model", X, y)
