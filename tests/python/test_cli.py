@@ -312,7 +312,7 @@ def test_fits_of_many_rows_use_candidates(waves, capsys, monkeypatch):
 
 
 def test_of_many_rows_a_fifth_is_left_out(waves, capsys, monkeypatch):
-    monkeypatch.setattr(left_out, "_MAX_ROWS_OF_FOLDS", 79)
+    monkeypatch.setattr(left_out, "MAX_ROWS_OF_FOLDS", 79)
     fit(waves, *WAVES)
     assert re.search(r"^left out +16 rows", capsys.readouterr().out, re.MULTILINE)
 
@@ -383,6 +383,16 @@ def test_texts_that_mean_missing_values_are_named(tmp_path, capsys):
     fit(write_csv(tmp_path / "t.csv", ["country", "x", "y"], rows), "--target", "y")
     said = capsys.readouterr().out
     assert "an input for each of DE, FR; all 0 in 30 rows without a value (NA means a missing value)" in said
+
+
+def test_what_diagnose_finds_is_a_warning(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=300)
+    rows = [[a, float(b)] for a, b in zip(x, np.exp(10.0 + x + 0.5 * rng.normal(size=300)), strict=True)]
+    fit(write_csv(tmp_path / "t.csv", ["x", "income"], rows), "--target", "income", gamma="ard")
+    assert re.search(
+        "^warning +Error bars do not fit everywhere: .*fit log", capsys.readouterr().out, re.MULTILINE
+    )
 
 
 def test_counts_have_a_note(tmp_path, capsys):

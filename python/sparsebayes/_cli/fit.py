@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ..inspection import diagnose
 from ..kernels._resolve import NAMED
 from . import left_out, report, training
 from . import tables as _tables
@@ -61,15 +62,19 @@ def run(options: argparse.Namespace) -> int:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = clone(estimator).fit(X, y)
+    problems = list(dict.fromkeys(" ".join(str(warning.message).split()) for warning in caught))
+    measures = options.report is not None or not options.quiet
+    if measures and len(y) <= left_out.MAX_ROWS_OF_FOLDS:
+        begin("all rows with other kernels, to see whether they are better")
+        problems += [one for one in diagnose(model, X, y).advice if one not in problems]
     model.feature_names_in_ = np.array(features, dtype=object)
     if options.output == "-":
         sys.stdout.buffer.write(model.to_predictor().to_bytes())
     else:
         model.save(options.output)
-    problems = list(dict.fromkeys(" ".join(str(warning.message).split()) for warning in caught))
     summary = model.summary()
     summary.lines.pop("advice", None)  # among the problems
-    if options.report is not None or not options.quiet:
+    if measures:
         measured = left_out.leave_out(estimator, X, y, begin)
     if options.report is not None:
         sizes = {features[j]: size for j, size in getattr(model, "inputs_", {}).items()}

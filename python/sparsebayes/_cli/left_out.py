@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from .._types import FloatArray
 
-#: Parts of the rows, each left out once; with more than `_MAX_ROWS_OF_FOLDS` rows only the first is.
+#: Parts of the rows, each left out once; with more than `MAX_ROWS_OF_FOLDS` rows only the first is.
 _FOLDS: Final = 5
-_MAX_ROWS_OF_FOLDS: Final = 1000
+MAX_ROWS_OF_FOLDS: Final = 1000
 #: P(|z| < `Z95`) = 0.95 for a standard normal z; and the coverage of 95 % intervals that causes a warning.
 Z95: Final = 1.959964
 _MIN_COVERAGE: Final = 0.88
@@ -94,7 +94,7 @@ def leave_out(estimator: Any, X: FloatArray, y: NDArray[Any], begin: Callable[[s
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         folds = list(kind(min(_FOLDS, len(y)), shuffle=True, random_state=0).split(X, y))
-        folds = folds if len(y) <= _MAX_ROWS_OF_FOLDS else folds[:1]
+        folds = folds if len(y) <= MAX_ROWS_OF_FOLDS else folds[:1]
         for k, (rest, part) in enumerate(folds, 1):
             begin(f"all rows but part {k} of {len(folds)}, to measure the error")
             model = clone(estimator).fit(X[rest], y[rest])
