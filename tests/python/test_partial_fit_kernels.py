@@ -183,4 +183,4 @@ def test_the_number_of_threads_does_not_change_the_sums(n_jobs):
     X, t, centres = rng.normal(size=(9000, 3)), rng.normal(size=9000), rng.normal(size=(120, 3))
     first = SufficientStatistics(120, n_jobs=1).update_kernel(X, t, centres, Gaussian(1.0))
     other = SufficientStatistics(120, n_jobs=n_jobs).update_kernel(X, t, centres, Gaussian(1.0))
-    assert first.__reduce__()[1][3].tobytes() == other.__reduce__()[1][3].tobytes()
+    assert first.__getstate__()["parts"].tobytes() == other.__getstate__()["parts"].tobytes()
