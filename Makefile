@@ -14,7 +14,7 @@ SERVICE := --manifest-path examples/service/rust/Cargo.toml --target-dir target/
 .DEFAULT_GOAL := help
 .PHONY: help install build build-c build-tests lint-and-build-tests header demo examples docs test test-core test-c test-python lint lint-rust format format-check typecheck stubs bench bench-peers bench-grid bench-fastrvm \
 	bench-friedman1 bench-widths bench-likelihoods bench-groups bench-million bench-columns bench-phase bench-tipping2001 bench-schemes bench-search bench-mrvm bench-revm bench-serving bench-dask test-service test-dist \
-	test-oldest test-clients test-msrv test-free-threaded fuzz faults surface soak sanitize audit wheel lock clean ci
+	coverage test-oldest test-clients test-msrv test-free-threaded fuzz faults surface soak sanitize audit wheel lock clean ci
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
@@ -211,6 +211,10 @@ test-oldest: ## Run the Python tests with the oldest supported dependencies
 	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/oldest.txt
 	VIRTUAL_ENV=$(abspath .venv-oldest) .venv-oldest/bin/maturin develop --release --locked --quiet
 	.venv-oldest/bin/python -m pytest
+
+coverage: install ## Measure which branches of the Python code the tests cover
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/python --cov=sparsebayes --cov-branch \
+		--cov-report=term-missing:skip-covered
 
 test-clients: ## Run the tests with packages that use ours (Python 3.11)
 	$(PYTHON) -m venv .venv-clients
