@@ -36,12 +36,15 @@ from ._estimators.likelihoods import Numbers
 from ._estimators.posterior import log_normalised, moderated_logits
 from ._estimators.process import LANDMARKS, Process, ProcessRows
 from ._types import FloatArray, IntArray, Likelihood, Settings
-from .kernels import Kernel
+from .kernels import Kernel, Laplacian, Matern32, Matern52
 from .kernels._base import all_log_parameters, bounds, column_stds, with_all_log_parameters
 from .kernels._stationary import Radial
 
-#: Bound of the change of log variances from their start.
+#: Bound of the change of log variances from their start, and of the increase of those of rough kernels: with
+#: long lengths and large variances they are splines, which few functions cannot follow.
 _VARIANCE_RANGE: Final = 12.0
+_MAX_ROUGH_VARIANCE: Final = 8.0
+_ROUGH: Final = (Laplacian, Matern32, Matern52)
 #: Relative size of the diagonal that compensates for round-off in the test for positive definiteness.
 _JITTER: Final = 1e-8
 
@@ -134,6 +137,8 @@ class CovarianceEvidence:
         limits = np.vstack([bounds(kernel, X) for kernel in self._kernels])
         n = len(limits)
         box = np.column_stack([x0 - _VARIANCE_RANGE, x0 + _VARIANCE_RANGE])
+        rough = n + np.flatnonzero([isinstance(kernel, _ROUGH) for kernel in self._kernels])
+        box[rough, 1] = x0[rough] + _MAX_ROUGH_VARIANCE
         box[:n, 0], box[:n, 1] = np.minimum(limits[:, 0], x0[:n]), np.maximum(limits[:, 1], x0[:n])
         if not np.isfinite(box).all():
             return [x0]
@@ -178,11 +183,11 @@ class CovarianceEvidence:
         powers = np.concatenate([kernel._length_powers() for kernel in self._kernels])
         lengths, n = np.flatnonzero(powers > 0.0), len(powers)
         std = x0[:n] - 0.5 * np.log(max(n, 1)) - np.log(2.0)
-        # The variance of a trend with long lengths is too large for functions with short ones. Two inputs
-        # interact if neither length is long.
+        # The variance of a trend with long lengths is too large for functions with short ones, and that of an
+        # empty process too small. Two inputs interact if neither length is long.
         capped, variances = x.copy(), slice(n, n + len(self._kernels))
         capped[lengths] = np.minimum(x, x0)[lengths]
-        capped[variances] = np.minimum(x, x0)[variances]
+        capped[variances] = x0[variances]
         n_short = max(_MIN_SHORT, _SINGLES // max(len(lengths), 1))
         shorts = np.log(_SHORT) - np.log(_SHORT_RATIO) * np.arange(n_short)
         for start, short, j in product((x, capped), shorts, lengths):
@@ -192,12 +197,13 @@ class CovarianceEvidence:
                 yield trial
         if len(lengths) <= _MAX_PAIRED:
             far = lengths[x[lengths] > x0[lengths] + np.log(_LONG)]
-            for pair in combinations(lengths, 2):
+            n_short = 1 + (len(lengths) <= _MAX_TWICE)
+            for pair, short in product(combinations(lengths, 2), np.log(_SHORT_PAIR[:n_short])):
                 at = np.array(pair)
-                if (std[at] < x[at]).all():
+                if (std[at] + short < x[at]).all():
                     trial = capped.copy()
                     trial[far] = x[far]
-                    trial[at] = std[at]
+                    trial[at] = std[at] + short
                     yield trial
 
 
@@ -223,8 +229,11 @@ _PROCESS_OF_CLASSES: Final = ((200, 30),)
 _SHORT, _SHORT_RATIO = 1.2, 2.4
 _SINGLES: Final = 6
 _MIN_SHORT: Final = 2
-#: Most lengths, of which pairs are tried, with one standard deviation; lengths relative to the initial ones
-#: that stay long then; nats of log evidence that a trial has to gain; and most ascents, each from a trial.
+#: Short lengths of two inputs, in standard deviations; most lengths, of which pairs are tried with the first,
+#: and with both; lengths relative to the initial ones that stay long then; nats of log evidence that a trial
+#: has to gain; and most ascents, each from a trial.
+_SHORT_PAIR: Final = (1.0, 0.4)
+_MAX_TWICE: Final = 5
 _MAX_PAIRED: Final = 10
 _LONG: Final = 3.0
 _MIN_GAIN: Final = 4.0
@@ -241,6 +250,8 @@ _LARGE_CENTRES: Final = 1000
 _SHORTER: Final = (0.7, 0.5)
 _SHORTER_OF_CLASSES: Final = (0.6,)
 _LONGER: Final = (1.4,)
+#: Most candidates of a walk, which goes on while its last is the best.
+_MAX_WALK: Final = 10
 #: Standard errors by which predictions have to get worse to end the search in one direction.
 _STANDARD_ERRORS: Final = 2.0
 #: Kernels within this log density per row of the best replace it if its fit does not converge, or has so much
@@ -568,11 +579,17 @@ class _Learner:
         """
         theta, ranked = all_log_parameters(given.kernels), [given]
         for factors in directions if self._powers.any() else ():
+            last = given
             for factor in factors:
                 last = self._candidate(theta + np.log(factor) * self._powers, folds)
                 ranked = _ranked([*ranked, last])
                 if _exceeds(ranked[0], last, _STANDARD_ERRORS):
                     break
+            # Rough kernels with long lengths predict well as processes, and badly with few functions.
+            while factors[-1] < 1.0 and ranked[0] is last and len(ranked) < _MAX_WALK:
+                theta = theta + np.log(factors[-1]) * self._powers
+                last = self._candidate(theta + np.log(factors[-1]) * self._powers, folds)
+                ranked = _ranked([*ranked, last])
             if ranked[0] is not given:
                 break
         return ranked

@@ -522,6 +522,23 @@ def test_short_waves_beside_a_trend_are_found(truth, n_inputs, n_rows):
     assert np.std(model.predict(X[n_rows:]) - f[n_rows:]) < 0.2 * f.std()
 
 
+@pytest.mark.parametrize("kernel", ["matern32", "matern52", "rational_quadratic", "rbf"])
+def test_rough_kernels_do_not_become_splines(kernel):
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X = rng.uniform(-3.0, 3.0, (400, 2))
+        f = np.sin(2.0 * X[:, 0]) + 0.5 * X[:, 1]
+        model = RVR(kernel).fit(X[:200], f[:200] + 0.1 * rng.normal(size=200))
+        assert model.score(X[200:], f[200:]) > 0.98
+
+
+def test_waves_across_both_inputs_are_found():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, (900, 2))
+    f = np.sin(5.0 * (X[:, 0] + X[:, 1]))
+    assert RVR().fit(X[:400], f[:400] + 0.15 * rng.normal(size=400)).score(X[400:], f[400:]) > 0.8
+
+
 def test_a_fit_far_below_its_trial_fits_has_failed():
     basis = SimpleNamespace()
     task = Task(basis, Numbers(), None, [], 3, RowSummary(), least_evidence=-10.0)
