@@ -385,6 +385,58 @@ def test_texts_that_mean_missing_values_are_named(tmp_path, capsys):
     assert "an input for each of DE, FR; all 0 in 30 rows without a value (NA means a missing value)" in said
 
 
+def test_texts_like_dates_can_be_levels(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    codes, x = rng.choice(["10-11-20", "12-10-24", "11-12-21"], 90), rng.normal(size=90)
+    rows = [[code, a, a + 3.0 * (code == "12-10-24")] for code, a in zip(codes, x, strict=True)]
+    table = write_csv(tmp_path / "t.csv", ["part", "x", "y"], rows)
+    code, _ = fit(table, "--target", "y", "--text", "part", "--drop", "x")
+    assert "'part' is text: an input for each of" in capsys.readouterr().out
+    code, _ = fit(table, "--target", "part", "--classify")
+    assert code in (0, 3)
+    assert "its values are classes" in capsys.readouterr().out
+
+
+def test_predictions_read_dates_in_the_order_of_the_fit(tmp_path, capsys):
+    days = np.datetime64("2024-01-01") + np.arange(90)
+    us = [f"{d.month}/{d.day}/{d.year}" for d in days.astype(object)]
+    _, path = fit(
+        write_csv(tmp_path / "t.csv", ["when", "y"], list(zip(us, range(90), strict=True))), "--target", "y"
+    )
+    assert "the inputs days(when, month/day), weekday(when, month/day)" in capsys.readouterr().out
+    found, _ = predicted(path, write_csv(tmp_path / "n.csv", ["when"], [["3/4/2024"]]), capsys)
+    assert float(found["prediction"][0]) == pytest.approx(63.0, abs=1.0)  # the fourth of March
+
+
+def test_times_are_no_dates_of_a_model(tmp_path, capsys):
+    days = np.datetime64("2024-01-01") + np.arange(40)
+    rows = [[str(day), k % 9] for k, day in enumerate(days)]
+    _, path = fit(write_csv(tmp_path / "t.csv", ["when", "y"], rows), "--target", "y")
+    new = write_csv(tmp_path / "n.csv", ["when"], [["12:30"]])
+    assert main(["predict", str(path), str(new)]) == 1
+    assert "'12:30' in row 1, a time without a date" in capsys.readouterr().err
+
+
+def test_names_with_dollars_are_drawn_as_they_are(waves, tmp_path):
+    pytest.importorskip("matplotlib")
+    page, table = tmp_path / "page.html", tmp_path / "dollars.csv"
+    table.write_text(waves.read_text().replace("x,z,y", "$\\frac{$,US$ to A$,y", 1))
+    code, _ = fit(table, *WAVES, "--report", str(page), gamma="ard")
+    assert code == 0
+    assert "US$ to A$" in page.read_text()
+    assert "$\\frac{$" in page.read_text()
+
+
+def test_columns_that_hardly_vary_are_left_out_of_the_comparison(waves, tmp_path, capsys):
+    lines = waves.read_text().splitlines()
+    train = train_test_split(np.arange(80), train_size=53, test_size=27, random_state=0)[0]
+    rows = [f"{line},{0.1 if k in train else 5.0}" for k, line in enumerate(lines[1:])]
+    table = tmp_path / "constant.csv"
+    table.write_text("\n".join([lines[0] + ",c", *rows, ""]))
+    found = compared(table, *WAVES, capsys=capsys)
+    assert float(found["Gaussian process"][0]) > 0.9
+
+
 def test_what_diagnose_finds_is_a_warning(tmp_path, capsys):
     rng = np.random.default_rng(0)
     x = rng.normal(size=300)
@@ -447,7 +499,7 @@ MISTAKES = {
         [],
         ["'soon' in row 10", "where most rows hold dates", "--drop x"],
     ),
-    "no such day": (table("x,y", "2023-02-{x}9,{x}"), [], ["'2023-02-09' in row 1", "dates"]),
+    "no such day": (table("x,y", "2023-02-{x}9,{x}"), [], ["'2023-02-29' in row 3", "dates"]),
     "day or month": (table("x,y", "{x}/1/2024,{x}"), [], ["'0/1/2024' in row 1"]),
     "day or month first": (
         table("x,y", "1/{x}/2024,{x}").replace("1/0/", "1/9/"),
@@ -479,6 +531,8 @@ MISTAKES = {
         (["31-Jan-2024", "1 March 1970"], [19753, 59]),
         (["Jan. 31, 2024", "March 1 1970"], [19753, 59]),
         (["12/31/99", "1/1/70"], [10956, 0]),
+        (["31.12.99", "01-Jan-70"], [10956, 0]),
+        (["9999-12-31T23:59:59-05:00"], [2932896 + 86399 / 86400 + 5 / 24]),
         (["06:00", "18:30:36.0"], [0.25, 18.51 / 24]),
     ],
 )
@@ -487,7 +541,11 @@ def test_dates_and_times_are_days_since_1970(cells, days):
 
 
 @pytest.mark.parametrize(
-    "cells", [["2024-02-30"], ["2024-01-01", "12:30"], ["25:00"], ["12:61"], ["1 Foo 2024"], ["soon"]]
+    "cells",
+    [
+        *(["2024-02-30"], ["2024-01-01", "12:30"], ["25:00"], ["24:59"], ["12:61"], ["13:30 pm"]),
+        *(["1 Foo 2024"], ["Marble 3 2024"], ["3.10.12"], ["soon"]),
+    ],
 )
 def test_other_texts_are_not_dates(cells):
     assert days_since_1970(cells) is None

@@ -37,25 +37,48 @@ def test_good_models_have_no_advice(wave):
     assert diagnose(pickle.loads(pickle.dumps(model)), X, y).coverage_by_prediction == ()
 
 
-@pytest.mark.parametrize(("gamma", "named"), [(0.01, "half the widths"), (1000.0, "twice the widths")])
-def test_widths_that_do_not_fit_are_named(gamma, named, wave):
+@pytest.mark.parametrize("gamma", [0.01, 1000.0])
+def test_widths_that_do_not_fit_are_named(gamma, wave):
     X, y = wave
     model = RVR(gamma=gamma).fit(X, y)
     found = diagnose(model, X, y)
-    (advice,) = (one for one in found.advice if named in one)
-    density, evidence = found.alternatives[named]
-    assert f"{density:.3f} nats each" in advice
+    assert any("gamma='ard', learned widths" in one for one in found.advice)
+    density, evidence = found.alternatives["learned widths"]
+    assert density == pytest.approx(np.mean(RVR().fit(X, y).loo_ - model.loo_), rel=1e-6)
+    assert density > 0.1
     assert np.isnan(evidence)
-    other = RVR(gamma=gamma * (4.0 if gamma < 1.0 else 0.25)).fit(X, y)
-    assert density == pytest.approx(np.mean(other.loo_ - model.loo_), rel=1e-6)
+    half, twice = (found.alternatives[name][0] for name in ("half the widths", "twice the widths"))
+    assert (half > twice) == (gamma < 1.0)
+    other = RVR(gamma=gamma * 4.0).fit(X, y)
+    assert half == pytest.approx(np.mean(other.loo_ - model.loo_), rel=1e-6)
+
+
+def test_kernels_without_widths_are_compared_with_learned_ones(wave):
+    X, y = wave
+    assert any("learned widths" in one for one in diagnose(RVR("linear").fit(X, y), X, y).advice)
 
 
 def test_rough_functions_ask_for_a_matern_kernel():
     rng = np.random.default_rng(0)
-    x = rng.uniform(-3.0, 3.0, (300, 1))
-    y = np.abs(np.mod(x[:, 0], 1.0) - 0.5) + 0.01 * rng.normal(size=300)
-    found = diagnose(RVR().fit(x, y), x, y)
-    assert any("kernel='matern52'" in one for one in found.advice)
+    X = rng.uniform(-2.0, 2.0, (400, 4))
+    f = np.sin(3.0 * X[:, 0] * X[:, 1]) + X[:, 2]
+    y = f + 0.2 * rng.normal(size=400)
+    assert any("kernel='matern52'" in one for one in diagnose(RVR().fit(X, y), X, y).advice)
+
+
+@pytest.mark.parametrize("n_inputs", [1, 2, 8])
+def test_noise_alone_gets_no_advice_about_kernels_and_bars(n_inputs):
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(300, n_inputs)), rng.normal(size=300)
+        model = RVR().fit(X, y)
+        assert [one for one in diagnose(model, X, y).advice if one != model._advice] == []
+
+
+def test_noise_that_is_underestimated_is_no_outlier(wave):
+    X, y = wave
+    model = RVR(noise_variance=1e-6, gamma=1.0).fit(X, y)
+    assert any("The noise is underestimated" in one for one in diagnose(model, X, y).advice)
 
 
 def test_outliers_are_counted(wave):

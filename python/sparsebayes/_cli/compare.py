@@ -76,8 +76,8 @@ def run(options: argparse.Namespace) -> int:
     ours: Any = RVC(random_state=0) if classes else RVR(random_state=0)
     lines.append(_row(name, measured(ours, X[train], y[train], X[test], y[test]), y[test]))
     # Others are given standardised inputs and targets, as their users would.
-    scale = X[train].std(axis=0)
-    X = (X - X[train].mean(axis=0)) / np.where(scale > 0.0, scale, 1.0)
+    scale, varies = X[train].std(axis=0), np.ptp(X[train], axis=0) > 0.0
+    X = (X - X[train].mean(axis=0))[:, varies] / scale[varies]
     unit = 1.0 if classes else float(y[train].std()) or 1.0
     z = y if classes else (y - y[train].mean()) / unit
     models = _models(X.shape[1], y[train], classes=classes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 import numpy as np
@@ -17,18 +17,24 @@ _CLOCK: Final = re.compile(
 )
 #: Between a date and a time.
 _BEFORE_CLOCK: Final = re.compile(r"(?<=\d)[t ](?=\d{1,2}:)", re.IGNORECASE)
-_NAMED_MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_NAMED_MONTHS: Final = (
+    *("january", "february", "march", "april", "may", "june", "july", "august", "september"),
+    *("october", "november", "december"),
+)
 #: Year first; two numbers and the year; a month by its name, after the day or before it.
 _DAYS: Final = tuple(
     re.compile(form, re.IGNORECASE)
     for form in (
         r"(?P<y>\d{4})[-/.](?P<m>\d{1,2})[-/.](?P<d>\d{1,2})",
-        r"(?P<first>\d{1,2})(?P<sign>[-/.])(?P<second>\d{1,2})[-/.](?P<y>\d{2}|\d{4})",
-        r"(?P<d>\d{1,2})[ -](?P<name>[a-z]{3,9})\.?[ -](?P<y>\d{4})",
+        # After points with two digits of the year, those of day and month as well: 3.10.12 is a version.
+        r"(?P<first>\d{1,2})(?P<sign>[-/.])(?P<second>\d{1,2})[-/.](?P<y>\d{4}|(?<=/)\d{2}|(?<=\b\d\d.\d\d.)\d{2})",
+        r"(?P<d>\d{1,2})[ -](?P<name>[a-z]{3,9})\.?[ -](?P<y>\d{2}|\d{4})",
         r"(?P<name>[a-z]{3,9})\.? (?P<d>\d{1,2}),? (?P<y>\d{4})",
     )
 )
 _START: Final = datetime(1970, 1, 1)
+#: Orders of day and month.
+DAY_FIRST, MONTH_FIRST = "day/month", "month/day"
 #: Days of a year, and of a week.
 _YEAR, _WEEK = 366.0, 7.0
 
@@ -37,16 +43,15 @@ class AmbiguousDateError(ValueError):
     """Dates that may begin with the day or with the month."""
 
 
-def days_since_1970(cells: Sequence[str | None]) -> FloatArray | None:
+def days_since_1970(cells: Sequence[str | None], order: str | None = None) -> FloatArray | None:
     """Return the days from 1970-01-01 to each moment, NaN for None; None if some cell is not a moment.
 
-    Times without a day count from 0. AmbiguousDateError: all days of dates such as 3/4/2024 are at most 12.
+    Times without a day count from 0. ``order``: what dates such as 3/4/2024 begin with, `MONTH_FIRST` or
+    `DAY_FIRST`; None: as `order_of` finds, which may raise AmbiguousDateError.
     """
-    split = [
-        None if cell is None else re.split(r"(?<=\d)[t ](?=\d{1,2}:)", cell, flags=re.I) for cell in cells
-    ]
+    split = [None if cell is None else _BEFORE_CLOCK.split(cell) for cell in cells]
     days = [None if parts is None or ":" in parts[0] else _match_day(parts[0]) for parts in split]
-    swaps = _month_is_first([day for day in days if day is not None])
+    swaps = (order_of(cells) if order is None else order) == MONTH_FIRST
     found = np.full(len(cells), np.nan)
     for i, parts in enumerate(split):
         if parts is None:
@@ -62,21 +67,32 @@ def days_since_1970(cells: Sequence[str | None]) -> FloatArray | None:
     return found if len({":" in parts[0] for parts in split if parts is not None}) == 1 else None
 
 
+def is_moment(cell: str) -> bool:
+    """Return whether a text is a date or a time, whichever of day and month comes first."""
+    return any(days_since_1970([cell], order) is not None for order in (DAY_FIRST, MONTH_FIRST))
+
+
 def _match_day(cell: str) -> re.Match[str] | None:
     return next((found for form in _DAYS if (found := form.fullmatch(cell))), None)
 
 
-def _month_is_first(days: Sequence[re.Match[str]]) -> bool:
-    """Return whether dates of two numbers and a year begin with the month; after dots they never do."""
+def order_of(cells: Sequence[str | None]) -> str:
+    """Return what dates of two numbers and a year begin with, "" without such dates; with dots, the day.
+
+    AmbiguousDateError: both numbers of all of them are at most 12.
+    """
+    days = [_match_day(_BEFORE_CLOCK.split(cell)[0]) for cell in cells if cell is not None]
     pairs = [
         (int(day["first"]), int(day["second"]))
         for day in days
-        if "sign" in day.groupdict() and day["sign"] != "."
+        if day is not None and "sign" in day.groupdict() and day["sign"] != "."
     ]
-    if not pairs or any(first > 12 for first, _ in pairs):
-        return False
+    if not pairs:
+        return ""
+    if any(first > 12 for first, _ in pairs):
+        return DAY_FIRST
     if any(second > 12 for _, second in pairs):
-        return True
+        return MONTH_FIRST
     raise AmbiguousDateError
 
 
@@ -89,7 +105,11 @@ def _days_of_date(day: re.Match[str] | None, *, month_is_first: bool) -> float:
         swaps = month_is_first and parts["sign"] != "."
         number, month = (int(parts[key]) for key in (("second", "first") if swaps else ("first", "second")))
     elif "name" in parts:
-        number, month = int(parts["d"]), _NAMED_MONTHS.index(parts["name"][:3].lower()) + 1
+        name = parts["name"].lower()
+        months = [k for k, whole in enumerate(_NAMED_MONTHS, 1) if name in (whole, whole[:3], whole[:4])]
+        if not months:
+            raise ValueError("not a month")
+        number, month = int(parts["d"]), months[0]
     else:
         number, month = int(parts["d"]), int(parts["m"])
     year = int(parts["y"])
@@ -104,9 +124,11 @@ def _days_of_clock(clock: str) -> float:
     if found is None:
         raise ValueError("not a time")
     hours, minutes, seconds = int(found["h"]), int(found["m"]), float(found["s"] or 0.0)
+    if found["half"] and hours > 12:
+        raise ValueError("not a time")
     if found["half"]:
         hours = hours % 12 + (12 if found["half"].lower() == "p" else 0)
-    if hours > 24 or minutes > 59 or seconds >= 61.0:
+    if hours > 24 or (hours == 24 and (minutes or seconds)) or minutes > 59 or seconds >= 61.0:
         raise ValueError("not a time")
     zone = found["zone"]
     if zone and zone.lower() != "z":
@@ -116,8 +138,9 @@ def _days_of_clock(clock: str) -> float:
 
 
 def _yearday(days: FloatArray) -> FloatArray:
-    moments = [None if np.isnan(day) else _START + timedelta(days=float(np.floor(day))) for day in days]
-    return np.array([np.nan if at is None else float(at.timetuple().tm_yday) for at in moments])
+    known = ~np.isnan(days)
+    dates = np.floor(np.where(known, days, 0.0)).astype(np.int64).astype("M8[D]")
+    return np.where(known, (dates - dates.astype("M8[Y]").astype("M8[D]")).astype(np.float64) + 1.0, np.nan)
 
 
 #: Inputs that dates give: days since 1970-01-01, the day of the year, the day of the week from Monday, 0, to

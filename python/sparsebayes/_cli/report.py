@@ -56,13 +56,17 @@ def write(
     parts = [f"<h1>{escape(title)}</h1>", *warnings, table]
     if notes:
         parts += ["<h2>The table</h2><ul>", *(f"<li>{escape(note)}</li>" for note in notes), "</ul>"]
+    import matplotlib as mpl
+
     parts.append("<h2>Rows left out of fits</h2>")
-    if left_out.classes is None:
-        parts += [_draw_rows(left_out, target), _draw_coverage(left_out)]
-    else:
-        parts += [_draw_reliability(left_out), _confusion(left_out)]
-    if inputs:
-        parts += ["<h2>Inputs that matter</h2>", _draw_inputs(inputs)]
+    # Names are texts, also those with dollars; and the same table gives the same page.
+    with mpl.rc_context({"text.parse_math": False, "svg.fonttype": "none", "svg.hashsalt": "sparsebayes"}):
+        if left_out.classes is None:
+            parts += [_draw_rows(left_out, target), _draw_coverage(left_out)]
+        else:
+            parts += [_draw_reliability(left_out), _confusion(left_out)]
+        if inputs:
+            parts += ["<h2>Inputs that matter</h2>", _draw_inputs(inputs)]
     head = (
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
         f'content="width=device-width"><title>{escape(title)}</title><style>{_STYLE}</style></head>'
@@ -80,12 +84,8 @@ def _figure(width: float, height: float) -> tuple[Any, Any]:
 
 
 def _svg(figure: Any, caption: str) -> str:
-    import matplotlib as mpl
-
     file = io.StringIO()
-    # The same page for the same table: no date, and names that do not depend on chance.
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "sparsebayes"}):
-        figure.savefig(file, format="svg", metadata={"Date": None})
+    figure.savefig(file, format="svg", metadata={"Date": None})
     text = file.getvalue()
     return f"<figure>{text[text.index('<svg') :]}<figcaption>{escape(caption)}</figcaption></figure>"
 

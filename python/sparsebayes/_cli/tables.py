@@ -27,7 +27,16 @@ from numpy.typing import NDArray
 
 from .._checks import counted, listed
 from .._types import FloatArray
-from .dates import PARTS, AmbiguousDateError, days_since_1970, parts_of
+from .dates import (
+    DAY_FIRST,
+    MONTH_FIRST,
+    PARTS,
+    AmbiguousDateError,
+    days_since_1970,
+    is_moment,
+    order_of,
+    parts_of,
+)
 
 #: Texts that mean a missing value in any column, and in a column of numbers.
 _MISSING: Final = {"", "na", "n/a", "#n/a", "<na>", "nan", "null", "nat", "?"}
@@ -44,7 +53,8 @@ _DAY: Final = (
     r"|[a-z]{3,9}\.? \d{1,2},? \d{4})"
 )
 _DATE: Final = re.compile(rf"{_DAY}([t ]{_CLOCK})?|{_CLOCK}", re.IGNORECASE)
-_PART: Final = re.compile(rf"({'|'.join(PARTS)})\((.+)\)", re.DOTALL)
+#: ``weekday(when)``, or ``weekday(when, month/day)`` if dates have that order.
+_PART: Final = re.compile(rf"({'|'.join(PARTS)})\((.+?)(?:, ({DAY_FIRST}|{MONTH_FIRST}))?\)", re.DOTALL)
 #: Most levels of a text column that is used without ``--keep``.
 _MAX_LEVELS: Final = 50
 
@@ -87,14 +97,12 @@ class Column:
             cells = [None if cell is None else cell.replace(",", ".") for cell in cells]
         return np.array([np.nan if cell is None else float(cell) for cell in cells])
 
-    @cached_property
-    def days(self) -> FloatArray | None:
-        """The days from 1970-01-01 of a column of dates, NaN where they are missing; None for others."""
+    def days(self, order: str | None = None) -> FloatArray | None:
+        """Return days from 1970-01-01 of a column of dates, NaN where they are missing; None for others."""
         if self.numbers is not None or self.missing.all():
             return None
-        cells = [None if gap else cell for cell, gap in zip(self.cells, self.missing.tolist(), strict=True)]
         try:
-            return days_since_1970(cells)
+            return days_since_1970(self._known, self.order if order is None else order)
         except AmbiguousDateError:
             row = int(np.flatnonzero(~self.missing)[0])
             raise TableError(
@@ -102,14 +110,27 @@ class Column:
                 "2024-01-31"
             ) from None
 
-    def moments(self) -> FloatArray:
-        """Return ``days``; TableError if a value is not a date or time."""
+    @cached_property
+    def _known(self) -> list[str | None]:
+        return [None if gap else cell for cell, gap in zip(self.cells, self.missing.tolist(), strict=True)]
+
+    @cached_property
+    def order(self) -> str:
+        """What dates such as 13/4/2024 begin with; "": there are none."""
+        return order_of(self._known)
+
+    def part(self, name: str, order: str | None) -> FloatArray:
+        """Return a part of the dates, NaN where they are missing; TableError if a value is no date."""
         if self.missing.all():
             return np.full(len(self.cells), np.nan)
-        if self.days is None:
+        first = self.at(int(np.flatnonzero(~self.missing)[0]))
+        days = self.days(order)
+        if days is None:
             self.refuse_damaged_dates("")
-            raise TableError(f"{self.at(int(np.flatnonzero(~self.missing)[0]))}, which is not a date or time")
-        return self.days
+            raise TableError(f"{first}, which is not a date or time")
+        if name != "hour" and parts_of(days) == ["hour"]:
+            raise TableError(f"{first}, a time without a date, which the model needs")
+        return PARTS[name](days)
 
     def mostly_dates(self) -> bool:
         present = np.flatnonzero(~self.missing)
@@ -122,7 +143,7 @@ class Column:
         """Raise TableError if most values of a column of text are dates, and others are not."""
         if self.mostly_dates():
             present = np.flatnonzero(~self.missing)
-            row = next((int(i) for i in present if not self._is_date(int(i))), int(present[0]))
+            row = next((int(i) for i in present if not is_moment(self.cells[i])), int(present[0]))
             raise TableError(
                 f"{self.at(row)}, where most rows hold dates or times of one kind: write all of them as "
                 f"2024-01-31 or 2024-01-31 12:30, or empty the cell{alternative}"
@@ -171,8 +192,10 @@ class Column:
     def levels(self, rows: NDArray[np.bool_], options: argparse.Namespace) -> list[str]:
         """Return the different texts of these rows; TableError if they are dates, damaged or too many."""
         name = _quoted(self.name)
-        self.refuse_damaged_dates(f"; --drop {name} leaves the column out")
         if self.name not in options.text:
+            self.refuse_damaged_dates(
+                f"; --text {name} uses each value as a level, --drop {name} leaves it out"
+            )
             self.refuse_damaged_numbers(
                 f"--text {name} uses each value as a level, --drop {name} leaves it out"
             )
@@ -237,8 +260,9 @@ class Table(dict[str, Column]):
             elif column.numbers is not None and name not in options.text:
                 column.finite()
                 features.append(name)
-            elif name not in options.text and column.days is not None:
-                parts = [f"{part}({name})" for part in parts_of(column.days[rows])]
+            elif name not in options.text and (days := column.days()) is not None:
+                order = f", {column.order}" if column.order else ""
+                parts = [f"{part}({name}{order})" for part in parts_of(days[rows])]
                 features += parts
                 self.notes.append(f"{name!r} is a date or time: the inputs {listed(parts)}")
             else:
@@ -279,7 +303,7 @@ class Table(dict[str, Column]):
                 continue
             part = _PART.fullmatch(feature)
             if part is not None and part[2] == name:
-                inputs.append(PARTS[part[1]](self[name].moments()))
+                inputs.append(self[name].part(part[1], part[3]))
                 continue
             level = feature[len(name) + 1 :]
             levels.setdefault(name, []).append(level)

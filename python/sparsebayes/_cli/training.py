@@ -102,7 +102,7 @@ def _target(
     """Return the targets of the rows that have one: floats, or labels of classes."""
     name = column.name
     if not options.regress and (column.numbers is None or name in options.text):
-        if column.mostly_dates():
+        if column.mostly_dates() and not options.classify and name not in options.text:
             row = int(np.flatnonzero(present)[0])
             raise TableError(
                 f"{column.at(row)}, a date or time: write it as a number, such as days since the start"
