@@ -53,6 +53,15 @@ def test_widths_that_do_not_fit_are_named(gamma, wave):
     assert half == pytest.approx(np.mean(other.loo_ - model.loo_), rel=1e-6)
 
 
+def test_callbacks_are_for_the_fit_of_the_user(wave):
+    X, y = wave
+    calls = []
+    model = RVR(gamma=1.0, callback=calls.append).fit(X, y)
+    n = len(calls)
+    diagnose(model, X, y)
+    assert len(calls) == n > 0
+
+
 def test_kernels_without_widths_are_compared_with_learned_ones(wave):
     X, y = wave
     assert any("learned widths" in one for one in diagnose(RVR("linear").fit(X, y), X, y).advice)

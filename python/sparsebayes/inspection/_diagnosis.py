@@ -252,7 +252,7 @@ def _alternatives(est: Any, X: Any, y: Any, extra: dict[str, Any]) -> Iterator[A
     kernels = est._kernels() if hasattr(est, "kernel_") and est.kernel != "precomputed" else []
     base = est.loo_.reshape(len(est.loo_), -1).sum(axis=1)
     for name, changes, remedy in _variants(est, kernels):
-        other = clone(est).set_params(**changes)
+        other = _unfitted(est).set_params(**changes)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
@@ -276,6 +276,12 @@ def _alternatives(est: Any, X: Any, y: Any, extra: dict[str, Any]) -> Iterator[A
             if _is_better(gain):
                 text = f"Rows left out are predicted better, by {gain.mean():.3f} nats each, with {remedy}."
         yield name, ((density, evidence), text)
+
+
+def _unfitted(est: Any) -> Any:
+    """Return an unfitted copy that reports no progress."""
+    quiet = {"callback": None, "verbose": 0}
+    return clone(est).set_params(**{key: v for key, v in quiet.items() if key in est.get_params()})
 
 
 def _is_better(gain: FloatArray) -> bool:
@@ -302,7 +308,8 @@ def _gains_apart(est: Any, other: Any, X: Any, y: Any, extra: dict[str, Any]) ->
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                fitted = clone(model).fit(X[rest], y[rest], **{key: v[rest] for key, v in per_row.items()})
+                fitted = _unfitted(model)
+                fitted.fit(X[rest], y[rest], **{key: v[rest] for key, v in per_row.items()})
                 densities.append(log_densities(fitted, X[part], y[part], **exposure))
             except (ValueError, TypeError, _core.NumericalError):
                 return np.zeros(0)
