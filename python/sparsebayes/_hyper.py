@@ -163,7 +163,7 @@ class CovarianceEvidence:
             begin = self._with_short_lengths(x, x0, log_evidence) if start is None else None
             if begin is None:
                 break
-        return [maxima[-1], *maxima[:-1][:1]] if maxima else [x]
+        return [x] if len(maxima) < 2 else [x, maxima[0]]
 
     def _with_short_lengths(self, x: FloatArray, x0: FloatArray, log_evidence: float) -> FloatArray | None:
         """Return the best x of those with short lengths of one or two inputs; None: none gains enough.
@@ -250,7 +250,7 @@ _LARGE_CENTRES: Final = 1000
 _SHORTER: Final = (0.7, 0.5)
 _SHORTER_OF_CLASSES: Final = (0.6,)
 _LONGER: Final = (1.4,)
-#: Most candidates of a walk, which goes on while its last is the best.
+#: Most candidates of a walk; it continues while the last candidate is the best.
 _MAX_WALK: Final = 10
 #: Standard errors by which predictions have to get worse to end the search in one direction.
 _STANDARD_ERRORS: Final = 2.0

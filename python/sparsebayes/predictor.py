@@ -75,7 +75,7 @@ class Predictor:
         raise AttributeError(f"a Predictor is immutable: cannot set {name!r}")
 
     def __reduce__(self) -> tuple[type[Predictor], tuple[bytes]]:
-        # Of a form that skops understands, too.
+        # skops stores an object if its type is the first element.
         return type(self), (self.to_bytes(),)
 
     def __repr__(self) -> str:

@@ -58,7 +58,7 @@ def test_explanations_of_linear_log_odds_sum_to_the_log_odds():
 
 
 def test_explanations_of_a_linear_model_sum_to_the_prediction():
-    # Of the model itself shap makes base values of a wrong shape: `intercept_` is an array.
+    # `client.Explainer(model)` returns base values of a wrong shape, because `intercept_` is an array.
     model = SparseBayesRegressor().fit(X, Y)
     found = client.Explainer(model.predict, BACKGROUND)(EXPLAINED)
     np.testing.assert_allclose(found.values.sum(axis=1) + found.base_values, model.predict(EXPLAINED))

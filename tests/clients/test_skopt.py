@@ -37,7 +37,7 @@ def test_a_minimum_is_found_with_our_error_bars(acquisition):
 
 @pytest.mark.parametrize("estimator", [RVR(), GaussianProcessRegressor()], ids=repr)
 def test_gradients_are_asked_of_every_estimator(estimator):
-    # Of those of scikit-learn too, therefore acq_optimizer="sampling" above.
+    # scikit-learn's estimators fail in the same way; therefore acq_optimizer="sampling" above.
     with pytest.raises(TypeError, match="return_mean_grad"):
         minimum(estimator, acq_func="EI")
 

@@ -9,7 +9,7 @@ from sparsebayes import RVR, SparseBayesRegressor
 client = pytest.importorskip("sktime.forecasting.compose")
 conformal = pytest.importorskip("sktime.forecasting.conformal")
 
-# Of sktime's own fit. It also changes the filters, so that some are shown at the end of a run.
+# sktime's own fit gives this warning, and changes the filters, so that some are shown at the end of a run.
 pytestmark = pytest.mark.filterwarnings("ignore:The default of config:FutureWarning")
 
 TIMES = pd.period_range("2000-01", periods=240, freq="M")

@@ -397,6 +397,13 @@ def test_texts_like_dates_can_be_levels(tmp_path, capsys):
     assert "its values are classes" in capsys.readouterr().out
 
 
+def test_the_command_line_starts_without_scikit_learn():
+    code = (
+        "import sys, sparsebayes._cli; print([name for name in ('sklearn', 'scipy') if name in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+
+
 def test_predictions_read_dates_in_the_order_of_the_fit(tmp_path, capsys):
     days = np.datetime64("2024-01-01") + np.arange(90)
     us = [f"{d.month}/{d.day}/{d.year}" for d in days.astype(object)]

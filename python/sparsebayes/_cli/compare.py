@@ -63,7 +63,6 @@ def run(options: argparse.Namespace) -> int:
     X, y, _ = training.training_rows(options, table)
     classes = y.dtype.kind != "f"
     train, test = _split(y, options.rows, stratify=classes)
-    begin = progress(quiet=options.quiet)
     lines = [f"note          {note}" for note in table.notes]
     lines += [
         f"fitted to {len(train)} rows of {counted(X.shape[1], 'input')}, measured on {len(test)} others",
@@ -184,7 +183,11 @@ def measured(
             error = y_test - model.predict(X_test)
             return Measures(float(np.sqrt(np.mean(error**2))), np.nan, np.nan, functions, seconds)
         mean, std = model.predict(X_test, return_std=True)
-    error = y_test - mean
+    return _of_normal(y_test - mean, std, functions, seconds)
+
+
+def _of_normal(error: FloatArray, std: FloatArray | float, functions: float, seconds: float) -> Measures:
+    """Return the measures of normal predictions with these errors."""
     nlpd = np.mean(0.5 * (error / std) ** 2 + np.log(std) + 0.5 * np.log(2.0 * np.pi))
     coverage = np.mean(np.abs(error) < Z95 * std)
     return Measures(float(np.sqrt(np.mean(error**2))), float(nlpd), float(coverage), functions, seconds)
@@ -206,10 +209,7 @@ def _constant(y: NDArray[Any], y_test: NDArray[Any]) -> Measures:
         losses = -np.log(counts / len(y))[np.searchsorted(labels, y_test)]
         wrong = float(np.mean(y_test != labels[np.argmax(counts)]))
         return Measures(wrong, float(losses.mean()), np.nan, 0.0, 0.0)
-    error, std = y_test - y.mean(), float(y.std()) or 1.0
-    nlpd = 0.5 * np.mean((error / std) ** 2) + np.log(std) + 0.5 * np.log(2.0 * np.pi)
-    rmse, coverage = np.sqrt(np.mean(error**2)), np.mean(np.abs(error) < Z95 * std)
-    return Measures(float(rmse), float(nlpd), float(coverage), 0.0, 0.0)
+    return _of_normal(y_test - y.mean(), float(y.std()) or 1.0, 0.0, 0.0)
 
 
 def _heading(*, classes: bool) -> str:

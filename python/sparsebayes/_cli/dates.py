@@ -33,6 +33,13 @@ _DAYS: Final = tuple(
     )
 )
 _START: Final = datetime(1970, 1, 1)
+#: Texts that look like moments; days that do not exist and version numbers are among them.
+_LIKE_CLOCK: Final = r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?( ?[ap]m)?(z|[+-]\d{2}:?\d{2})?"
+_LIKE_DAY: Final = (
+    r"(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}|\d{1,2}[ -][a-z]{3,9}\.?[ -]\d{2,4}"
+    r"|[a-z]{3,9}\.? \d{1,2},? \d{4})"
+)
+_LIKE_MOMENT: Final = re.compile(rf"{_LIKE_DAY}([t ]{_LIKE_CLOCK})?|{_LIKE_CLOCK}", re.IGNORECASE)
 #: Orders of day and month.
 DAY_FIRST, MONTH_FIRST = "day/month", "month/day"
 #: Days of a year, and of a week.
@@ -65,6 +72,11 @@ def days_since_1970(cells: Sequence[str | None], order: str | None = None) -> Fl
             return None
         found[i] = at
     return found if len({":" in parts[0] for parts in split if parts is not None}) == 1 else None
+
+
+def looks_like_moment(cell: str) -> bool:
+    """Return whether a text may be meant as a date or a time, such as 2023-02-29."""
+    return _LIKE_MOMENT.fullmatch(cell) is not None
 
 
 def is_moment(cell: str) -> bool:

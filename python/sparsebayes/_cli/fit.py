@@ -14,7 +14,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..inspection import diagnose
 from ..kernels._resolve import NAMED
 from . import left_out, report, training
 from . import tables as _tables
@@ -49,6 +48,9 @@ def run(options: argparse.Namespace) -> int:
     from sklearn.base import clone
     from sklearn.exceptions import ConvergenceWarning
 
+    from .._estimators.summary import named_inputs
+    from ..inspection import diagnose
+
     if options.output != "-":
         _refuse_unwritable("the model", options.output)
     if options.report is not None:
@@ -77,8 +79,9 @@ def run(options: argparse.Namespace) -> int:
     if measures:
         measured = left_out.leave_out(estimator, X, y, begin)
     if options.report is not None:
-        sizes = {features[j]: size for j, size in getattr(model, "inputs_", {}).items()}
-        report.write(options.report, options.target, summary, sizes, measured, table.notes, problems)
+        report.write(
+            options.report, options.target, summary, named_inputs(model), measured, table.notes, problems
+        )
     if not options.quiet:
         lines = [*(f"note          {note}" for note in table.notes), *str(summary).splitlines()]
         lines += [*measured.lines(), *(f"warning       {problem}" for problem in problems)]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from html import escape
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from scipy.special import ndtri
 
-from .._estimators.summary import Summary
-from .left_out import LeftOut
+from .left_out import NORMAL, Z95, LeftOut
 from .tables import TableError
+
+if TYPE_CHECKING:
+    from .._estimators.summary import Summary
 
 #: Most rows, inputs and classes in a picture or a table, and bins of probabilities.
 _MAX_ROWS: Final = 60
@@ -51,8 +53,8 @@ def write(
     """Write the page, which needs no network; ``problems``: warnings of the fit to all rows."""
     title = f"A model of {target}"
     warnings = [f'<p class="warning">{escape(text)}</p>' for text in [*left_out.warnings(), *problems]]
-    rows = [("left out", f"{len(left_out.y)} rows, each left out of a fit: {left_out.score()}")]
-    table = Summary(summary.title, summary.lines | dict(rows))._repr_html_()
+    row = {"left out": f"{len(left_out.y)} rows, each left out of a fit: {left_out.score()}"}
+    table = replace(summary, lines=summary.lines | row)._repr_html_()
     parts = [f"<h1>{escape(title)}</h1>", *warnings, table]
     if notes:
         parts += ["<h2>The table</h2><ul>", *(f"<li>{escape(note)}</li>" for note in notes), "</ul>"]
@@ -83,6 +85,14 @@ def _figure(width: float, height: float) -> tuple[Any, Any]:
     return figure, figure.subplots()
 
 
+def _diagonal(xlabel: str, ylabel: str, top: float) -> tuple[Any, Any]:
+    """Return a figure and axes of two shares, with a line where they are equal."""
+    figure, axes = _figure(4.5, 3.8)
+    axes.plot([0, 1], [0, 1], color="0.6", ls="--", lw=1)
+    axes.set(xlabel=xlabel, ylabel=ylabel, xlim=(0, 1), ylim=(0, top))
+    return figure, axes
+
+
 def _svg(figure: Any, caption: str) -> str:
     file = io.StringIO()
     figure.savefig(file, format="svg", metadata={"Date": None})
@@ -97,7 +107,7 @@ def _draw_rows(left_out: LeftOut, target: str) -> str:
     mean, y = left_out.predicted[chosen], left_out.y[chosen]
     assert left_out.std is not None
     figure, axes = _figure(8.5, 3.5)
-    bars = ndtri(0.975) * left_out.std[chosen]
+    bars = Z95 * left_out.std[chosen]
     at = np.arange(len(y))
     axes.errorbar(
         at, mean, yerr=bars, fmt=".", color="C0", ecolor="#9bbad6", label="prediction, 95 % interval"
@@ -111,11 +121,9 @@ def _draw_rows(left_out: LeftOut, target: str) -> str:
 def _draw_coverage(left_out: LeftOut) -> str:
     """Draw the share of rows inside intervals against the share that should be."""
     nominal = np.linspace(0.05, 0.99, 48)
-    held = [left_out.inside(float(ndtri(0.5 + 0.5 * share))) for share in nominal]
-    figure, axes = _figure(4.5, 3.8)
-    axes.plot([0, 1], [0, 1], color="0.6", ls="--", lw=1)
+    held = [left_out.inside(NORMAL.inv_cdf(0.5 + 0.5 * share)) for share in nominal.tolist()]
+    figure, axes = _diagonal("probability of the interval", "share of rows inside", 1.0)
     axes.plot(nominal, held, color="C0")
-    axes.set(xlabel="probability of the interval", ylabel="share of rows inside", xlim=(0, 1), ylim=(0, 1))
     return _svg(
         figure,
         "Calibration of the error bars. On the dashed line they are right; below it they are too small, "
@@ -130,14 +138,10 @@ def _draw_reliability(left_out: LeftOut) -> str:
     right = left_out.predicted == left_out.y
     bins = np.minimum((_BINS * sure).astype(int), _BINS - 1)
     used = np.unique(bins)
-    figure, axes = _figure(4.5, 3.8)
-    axes.plot([0, 1], [0, 1], color="0.6", ls="--", lw=1)
+    figure, axes = _diagonal("probability of the predicted class", "share that is right", 1.05)
     x, share = (np.array([values[bins == k].mean() for k in used]) for values in (sure, right))
     sizes = np.array([np.sum(bins == k) for k in used])
     axes.errorbar(x, share, yerr=2.0 * np.sqrt(x * (1.0 - x) / sizes), fmt="o", color="C0", ecolor="#9bbad6")
-    axes.set(
-        xlabel="probability of the predicted class", ylabel="share that is right", xlim=(0, 1), ylim=(0, 1.05)
-    )
     return _svg(
         figure,
         "Calibration of the probabilities. On the dashed line they are right; below it too large, above it "

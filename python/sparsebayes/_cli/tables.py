@@ -34,6 +34,7 @@ from .dates import (
     AmbiguousDateError,
     days_since_1970,
     is_moment,
+    looks_like_moment,
     order_of,
     parts_of,
 )
@@ -47,12 +48,6 @@ _COMMA_NUMBER: Final = re.compile(r"[+-]?(\d+,?\d*|,\d+)(e[+-]?\d+)?", re.IGNORE
 #: Labels and codes: leading zeros, or more digits than a float64 holds.
 _CODE: Final = re.compile(r"[+-]?(0\d|\d{16})")
 _THOUSANDS: Final = re.compile(r"[+-]?[1-9]\d{0,2}([.,'\s]\d{3})+([.,]\d+)?")
-_CLOCK: Final = r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?( ?[ap]m)?(z|[+-]\d{2}:?\d{2})?"
-_DAY: Final = (
-    r"(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}|\d{1,2}[ -][a-z]{3,9}\.?[ -]\d{2,4}"
-    r"|[a-z]{3,9}\.? \d{1,2},? \d{4})"
-)
-_DATE: Final = re.compile(rf"{_DAY}([t ]{_CLOCK})?|{_CLOCK}", re.IGNORECASE)
 #: ``weekday(when)``, or ``weekday(when, month/day)`` if dates have that order.
 _PART: Final = re.compile(rf"({'|'.join(PARTS)})\((.+?)(?:, ({DAY_FIRST}|{MONTH_FIRST}))?\)", re.DOTALL)
 #: Most levels of a text column that is used without ``--keep``.
@@ -134,10 +129,9 @@ class Column:
 
     def mostly_dates(self) -> bool:
         present = np.flatnonzero(~self.missing)
-        return self.numbers is None and 2 * sum(self._is_date(int(i)) for i in present) > len(present)
-
-    def _is_date(self, row: int) -> bool:
-        return _DATE.fullmatch(self.cells[row]) is not None
+        return self.numbers is None and 2 * sum(looks_like_moment(self.cells[i]) for i in present) > len(
+            present
+        )
 
     def refuse_damaged_dates(self, alternative: str) -> None:
         """Raise TableError if most values of a column of text are dates, and others are not."""

@@ -125,12 +125,17 @@ def _kernel(est: Any) -> str:
     return f"{est.kernel}, gamma {est.gamma if est.gamma not in ('ard', 'learn') else 'scale'}"
 
 
-def _inputs(est: Any) -> str:
+def named_inputs(est: Any) -> dict[str, float]:
+    """Return ``inputs_`` by names, which may have been given after the fit; none where there are none."""
     names = getattr(est, "feature_names_in_", None)
-    sizes = {
+    return {
         str(key if names is None or isinstance(key, str) else names[key]): size
-        for key, size in est.inputs_.items()
+        for key, size in getattr(est, "inputs_", {}).items()
     }
+
+
+def _inputs(est: Any) -> str:
+    sizes = named_inputs(est)
     shown = [f"{name} {size:.3g}" for name, size in sizes.items() if size >= _MIN_RELEVANCE]
     rest = list(sizes)[len(shown) :]
     lines = [f"{listed(shown, _MAX_SHOWN)} (relevance)"] if shown else []

@@ -158,7 +158,8 @@ def diagnose(
     coverage = float("nan") if is_classifier(est) else float(np.mean(scores.loo_coverage))
     with np.errstate(all="ignore"):  # targets near the largest number
         thirds, n_far = _residuals(est)
-        others = dict(_alternatives(est, X, y, {"sample_weight": sample_weight, **extra}))
+        weights = {} if sample_weight is None else {"sample_weight": sample_weight}
+        others = dict(_alternatives(est, X, y, weights | extra))
     advice = [est._advice] if est._advice else []
     advice += _about_optimum(est, found)
     if n_functions > _MAX_SHARE * n_rows and not est._advice and est.__dict__.get("_selection") is None:
@@ -205,6 +206,7 @@ def _residuals(est: Any) -> tuple[tuple[float, ...], int]:
 
 
 def _standardised(loo: Any, mean: FloatArray) -> FloatArray:
+    """Return the residuals of rows left out in standard deviations of the noise."""
     noise = np.asarray(loo.noise)
     z: FloatArray = (loo.t - mean) / np.sqrt(noise.reshape(loo.t.shape) if noise.size > 1 else noise)
     return z
@@ -256,7 +258,7 @@ def _alternatives(est: Any, X: Any, y: Any, extra: dict[str, Any]) -> Iterator[A
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                other.fit(X, y, **{key: value for key, value in extra.items() if value is not None})
+                other.fit(X, y, **extra)
             except (ValueError, _core.NumericalError):
                 continue
         gain = other.loo_.reshape(len(base), -1).sum(axis=1) - base
@@ -291,17 +293,13 @@ def _is_better(gain: FloatArray) -> bool:
 
 def _gains_apart(est: Any, other: Any, X: Any, y: Any, extra: dict[str, Any]) -> FloatArray:
     """Return the gains in log density of a third of the rows, left out of fits of both models."""
+    if "y_std" in extra:
+        return np.zeros(0)  # densities of rows with other errors
     n = len(est.loo_)
     order = np.random.default_rng(0).permutation(n)
     rest, part = np.sort(order[n // 3 :]), np.sort(order[: n // 3])
     X, y = np.asarray(X), np.asarray(y)
-    per_row = {
-        key: np.broadcast_to(np.asarray(value, float), (n,))
-        for key, value in extra.items()
-        if value is not None
-    }
-    if "y_std" in per_row:
-        return np.zeros(0)  # densities of rows with other errors
+    per_row = {key: np.broadcast_to(np.asarray(value, float), (n,)) for key, value in extra.items()}
     exposure = {"exposure": per_row["exposure"][part]} if "exposure" in per_row else {}
     densities = []
     for model in (est, other):
