@@ -81,6 +81,8 @@ test: test-core test-c test-python ## Run the Rust, the C and the Python tests
 
 # --- checks ----------------------------------------------------------------------------------------------------------
 
+# The same random cases each time; `make surface` draws new ones.
+test-core: export PROPTEST_RNG_SEED := 1
 test-core: ## Run the Rust tests: all features, without threads, predictor only, C interface
 	cargo test --locked --quiet
 	cargo test --locked --quiet --no-default-features --features fit --lib --tests
@@ -255,8 +257,9 @@ faults: install ## Test signals (TIMES each), Ctrl-C, little memory, memory leak
 	$(BIN)/python tests/faults/prompt.py
 
 surface: EXAMPLES := 2000
-surface: install ## Test every public callable with EXAMPLES random data and arguments, new ones each time
-	SURFACE_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -q tests/python/test_surface.py tests/python/test_surface_calls.py
+surface: install ## Run each test that draws data or arguments with EXAMPLES random ones, new ones each time
+	PROPTEST_CASES=$(EXAMPLES) cargo test --locked --quiet
+	SURFACE_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -q -m hypothesis tests/python
 
 soak: SECONDS := 600
 soak: install ## Test both example services under full load for SECONDS each (needs wrk)

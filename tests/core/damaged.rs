@@ -57,6 +57,7 @@ mod tests {
     use proptest::sample::{Index, select};
 
     use super::load;
+    use crate::cases::cases;
     use crate::predictor::all_parts;
     use sparsebayes::Predictor;
 
@@ -89,7 +90,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(4000))]
+        #![proptest_config(cases(4000))]
 
         #[test]
         fn a_damaged_file_is_refused_or_a_model(

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use crate::cases::cases;
 use crate::extreme::{Extreme, Kind, Recipe};
 use sparsebayes::{Likelihood, Noise, Scheme, Settings};
 
@@ -19,7 +20,7 @@ fn ends(problem: &Extreme) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(4000))]
+    #![proptest_config(cases(4000))]
 
     #[test]
     fn fits_end_in_finite_numbers_or_an_error(recipe in any::<Recipe>()) {

@@ -4,6 +4,7 @@
 use proptest::prelude::*;
 use sparsebayes::{Action, Likelihood, Settings, Step};
 
+use crate::cases::cases;
 use crate::problems::{Problem, columns, counts, fit_design, fixed, labels};
 
 fn assert_close(a: &[f64], b: &[f64], tolerance: f64) {
@@ -47,8 +48,15 @@ fn gains_of_nearly_dependent_functions_are_achieved_to_their_digits() {
     gains_are_kept(&posterior.trace, &steps);
 }
 
+/// The alpha of a function rises by a factor of 1e7 and falls again: its variance is then a small part of what it was.
+#[test]
+fn a_function_that_returns_from_its_prior_keeps_its_digits() {
+    let (posterior, steps) = counts(20, 12, 14_118_394_490_576_843_985).fit(Settings::default());
+    gains_are_kept(&posterior.trace, &steps);
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(cases(48))]
 
     #[test]
     fn the_evidence_never_falls_at_fixed_noise(
@@ -106,7 +114,11 @@ proptest! {
             fit_design(&design, Likelihood::Gaussian, &problem.t, Some(weights), settings.clone());
         let (repeated, _) = repeated.fit(settings);
         prop_assert_eq!(&weighted.active, &repeated.active);
-        assert_close(&weighted.mu, &repeated.mu, 1e-6);
+        // Beside the largest: the weight of a function that barely gains has few digits of its own.
+        let largest = weighted.mu.iter().fold(0.0, |largest: f64, m| largest.max(m.abs()));
+        for (a, b) in weighted.mu.iter().zip(&repeated.mu) {
+            prop_assert!((a - b).abs() <= 1e-6 * largest, "{a} {b}");
+        }
         assert_close(&[weighted.beta], &[repeated.beta], 1e-6);
         assert_close(&weighted.trace[weighted.trace.len() - 1..], &repeated.trace[repeated.trace.len() - 1..], 1e-8);
     }

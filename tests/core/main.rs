@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used)] // a panic names its line
 
 mod alloc;
+#[cfg(feature = "fit")]
+mod cases;
 mod damaged;
 #[cfg(feature = "fit")]
 mod dense;

@@ -1,5 +1,6 @@
 """Settings and data of all tests."""
 
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -11,8 +12,8 @@ from numpy.typing import NDArray
 
 from sparsebayes import _progress
 
-# A busy computer must not fail a test.
-settings.register_profile("patient", deadline=None)
+# A busy computer must not fail a test, and only ``make surface`` draws new examples each time.
+settings.register_profile("patient", deadline=None, derandomize="SURFACE_EXAMPLES" not in os.environ)
 settings.load_profile("patient")
 
 # A shell lets background processes ignore Ctrl-C, and child processes inherit this; some tests send Ctrl-C.

@@ -254,17 +254,16 @@ def test_a_noise_level_that_reaches_its_floor_never_passes_for_converged(n):
         assert model.status_ == "noise_floor"
 
 
-@pytest.mark.parametrize(
-    ("seed", "status"), [(0, "stalled"), (5, "stalled"), (6, "stalled"), (15, "alpha_floor")]
-)
-def test_nearly_equal_functions_end_in_a_model(seed, status):
-    # Widths of most of the range: alphas come to 1e-10, and updates lose the definiteness of the precision.
+@pytest.mark.parametrize("seed", [0, 5, 6, 15])
+def test_nearly_equal_functions_end_in_a_model(seed):
+    # Widths of most of the range: alphas come to 1e-10, and updates lose the definiteness of the precision. Round-off decides
+    # whether an alpha reaches its floor first.
     # Without a limit on the error of the means, predictions of two of these were 1e2 and 5e8.
     rng = np.random.default_rng(seed)
     X = rng.uniform(-10, 10, (20_000, 2))
     truth = np.sinc(np.hypot(*X.T) / np.pi)
     w = rng.uniform(0, 2, len(X))
-    with pytest.warns(ConvergenceWarning, match=status):
+    with pytest.warns(ConvergenceWarning, match="stalled|alpha_floor"):
         model = RVR(candidates=100, random_state=0, gamma="scale").fit(
             X, truth + 0.1 * rng.normal(size=len(X)), w
         )

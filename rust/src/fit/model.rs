@@ -737,7 +737,10 @@ impl Model {
                 return self.recompute();
             }
         }
-        self.subtract_column(k, |variance| delta / (1.0 + delta * variance));
+        self.subtract_column(k, |variance| {
+            let kept = 1.0 / (1.0 + delta * variance);
+            (delta * kept, kept)
+        });
         Ok(())
     }
 
@@ -745,7 +748,7 @@ impl Model {
     pub(crate) fn delete(&mut self, k: usize) {
         let m = self.len();
         self.n_updates += 1;
-        self.subtract_column(k, |variance| 1.0 / variance);
+        self.subtract_column(k, |variance| (1.0 / variance, 0.0));
         for output in &mut self.outputs {
             // Without the function in the reference its part of the fit returns to the residual.
             let r = output.reference[k];
@@ -765,20 +768,26 @@ impl Model {
         self.active.remove(k);
     }
 
-    /// `sigma -= c sigma_k sigma_k^T`, `mu -= c mu_k sigma_k`, with c a function of sigma_kk.
-    fn subtract_column(&mut self, k: usize, c: impl Fn(f64) -> f64) {
+    /// `sigma -= c sigma_k sigma_k^T`, `mu -= c mu_k sigma_k`. `step` returns c and 1 - c sigma_kk, what remains of column k and of
+    /// mu_k, from sigma_kk: where little remains, the subtraction would lose its digits.
+    fn subtract_column(&mut self, k: usize, step: impl Fn(f64) -> (f64, f64)) {
         let m = self.len();
         for l in 0..self.levels.len() {
             let range = self.outputs_of(l);
             let sigma = &mut self.levels[l].sigma;
             self.work.clear();
             self.work.extend_from_slice(head(sigma, k, m));
-            let c = c(self.work[k]);
+            let (c, kept) = step(self.work[k]);
             rank_one(sigma, -c, &self.work);
+            for (j, value) in self.work.iter().enumerate() {
+                sigma[(j, k)] = kept * value;
+                sigma[(k, j)] = kept * value;
+            }
             for output in &mut self.outputs[range] {
                 let mean = output.mu[k];
                 axpy(-c * mean, &self.work, &mut output.mu);
                 axpy(-c * mean, &self.work, &mut output.offset);
+                output.mu[k] = kept * mean;
             }
         }
     }
