@@ -541,8 +541,8 @@ class _Learner:
         found = [self._of_process(one, walks=False) for one in kernels]
         gains = [one.score for one in found]
         if several:
-            n_rows = len(found[-1].densities)
-            gains[-1] -= 0.5 * len(starts[-1]) * np.log(n_rows) / n_rows
+            n_rows = self._process_rows.n_observations
+            gains[-1] -= 0.5 * (len(starts[-1]) - 1) * np.log(n_rows) / n_rows
         order = np.argsort(gains)[::-1]
         ranked = [found[i] for i in order]
         if self.data.is_smooth:

@@ -100,6 +100,73 @@ def test_better_than_the_sparse_fits():
     assert error < 0.8 * of_sparse
 
 
+def truth_table(n, combine=np.multiply, noise=0.15, seed=0):
+    """Classes of three inputs with two levels, and the probability of the second; two inputs matter."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 2, (n, 3)).astype(float)
+    p = noise + (1.0 - 2.0 * noise) * combine(X[:, 0], X[:, 1])
+    return X, (rng.random(n) < p).astype(int), p
+
+
+@pytest.mark.parametrize("combine", [np.multiply, np.not_equal])
+@pytest.mark.parametrize("noise", [0.0, 0.15])
+def test_inputs_of_few_levels(combine, noise):
+    """Rows with equal inputs are no copies: the other classes of the same inputs are not left out too."""
+    X, y, p = truth_table(1000, combine, noise)
+    model = RVC().fit(X[:600], y[:600])
+    best = log_loss(y[600:], np.clip(p[600:], 1e-9, 1.0 - 1e-9))
+    assert log_loss(y[600:], model.predict_proba(X[600:])) < best + 0.02
+    assert abs(model.loo_.mean() + best) < 0.05
+
+
+def test_copies_of_rows_with_few_levels_are_weights():
+    X, y, _ = truth_table(200)
+    copies = np.random.default_rng(1).integers(0, 3, len(y))
+    weighted = RVC().fit(X, y, sample_weight=copies)
+    repeated = RVC().fit(np.repeat(X, copies, axis=0), np.repeat(y, copies))
+    assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), atol=1e-8)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_classes_that_inputs_do_not_explain(n_classes):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(300, 4)), rng.integers(0, n_classes, 300)
+    with pytest.warns(ConvergenceWarning, match=r"empty.*inputs may not explain y"):
+        model = RVC().fit(X, y)
+    assert len(model.relevance_) == 0
+    shares = np.bincount(y) / len(y)
+    assert_allclose(model.predict_proba(X[:5]), np.tile(shares, (5, 1)), atol=1e-4)
+    found = pickle.loads(pickle.dumps(model)).predict_proba(100.0 * X)
+    assert_allclose(found, np.tile(shares, (300, 1)), atol=1e-4)
+
+
+def products(n, seed=300):
+    """Classes by the sign of the product of three of four inputs, with noise."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (n, 4))
+    return X, (rng.random(n) < expit(30.0 * X[:, :3].prod(axis=1))).astype(int)
+
+
+def test_functions_where_the_sparse_fit_has_none():
+    X, y = products(2300, seed=304)
+    with pytest.warns(ConvergenceWarning, match="empty"):
+        RVC(kernels.Gaussian(4.0), landmarks=None).fit(X[:300], y[:300])
+    model = RVC(kernels.Gaussian(4.0), landmarks=100).fit(X[:300], y[:300])
+    assert model.status_ == "converged"
+    assert model.score(X[300:], y[300:]) > 0.7
+    assert RVC().fit(X[:300], y[:300]).score(X[300:], y[300:]) > 0.78
+
+
+def test_nearly_separated_classes_have_moderate_probabilities():
+    """Four labels of 200 are wrong: a test row beyond them must not be certain of the wrong class."""
+    rng = np.random.default_rng(203)
+    X = rng.uniform(-1, 1, (2200, 3))
+    p = expit(np.where(X[:, 0] > 0.3, 4.0, -4.0) + X[:, 1])
+    y = (rng.random(len(X)) < p).astype(int)
+    model = RVC().fit(X[:200], y[:200])
+    assert log_loss(y[200:], model.predict_proba(X[200:])) < log_loss(y[200:], p[200:]) + 0.1
+
+
 def test_number_of_functions():
     X, y = rings()
     sparse, none, some, auto = (RVC(landmarks=k).fit(X, y) for k in (None, 0, 5, "auto"))

@@ -256,8 +256,8 @@ def test_a_noise_level_that_reaches_its_floor_never_passes_for_converged(n):
 
 @pytest.mark.parametrize("seed", [0, 5, 6, 15])
 def test_nearly_equal_functions_end_in_a_model(seed):
-    # Widths of most of the range: alphas come to 1e-10, and updates lose the definiteness of the precision. Round-off decides
-    # whether an alpha reaches its floor first.
+    # Widths of most of the range: alphas come to 1e-10, and updates lose the definiteness of the precision.
+    # Round-off decides whether an alpha reaches its floor first.
     # Without a limit on the error of the means, predictions of two of these were 1e2 and 5e8.
     rng = np.random.default_rng(seed)
     X = rng.uniform(-10, 10, (20_000, 2))

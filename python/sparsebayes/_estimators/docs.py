@@ -193,14 +193,16 @@ the last.""",
     k-means++ (inputs should have comparable scales); time and memory then grow with N instead of N^2. An
     array: its rows. With ``kernel="precomputed"`` an int chooses columns of X; an array is an error.""",
     "landmarks": r"""landmarks : int, "auto" or None, default="auto"
-    The sparse fits, of each class against the rest, choose relevance vectors. Then the weights of all classes
-    are estimated anew, together, with one Gaussian process as the prior of their functions, which are kernels
-    at the relevance vectors and at up to ``landmarks`` other candidates, spread over the data (chosen from at
-    most 1000 of them). This mostly predicts better, with a larger model. ``None``: the sparse fits are the
-    model, often with some ten functions. ``"auto"``: 150 if the rows are in memory (``memory_limit``) and the
-    kernel is learned and falls with the distance, such as ``"rbf"``, `kernels.Matern52` or ``"laplacian"``;
-    else None. None too with ``complexity="none"``, ``penalize_intercept=True``, ``fit_intercept=False``,
-    ``multi_class="softmax"`` or another scheme than ``"sequential"``.""",
+    The sparse fits, of each class against the rest, choose relevance vectors. Then the weights of all
+    classes are estimated anew, together, with one Gaussian process as the prior of their functions, which
+    are kernels at the relevance vectors and at up to ``landmarks`` other candidates, spread over the data
+    (chosen from at most 1000 of them). This mostly predicts better, with a larger model; if rows left out
+    are predicted no better than by the shares of the classes, the model is ``"empty"``. ``None``: the
+    sparse fits are the model, often with some ten functions. ``"auto"``: 150 if the rows are in memory
+    (``memory_limit``) and the kernel is learned and falls with the distance, such as ``"rbf"``,
+    `kernels.Matern52` or ``"laplacian"``; else None. None too with ``complexity="none"``,
+    ``penalize_intercept=True``, ``fit_intercept=False``, ``multi_class="softmax"`` or another scheme than
+    ``"sequential"``.""",
     "random_state": r"""random_state : int, RandomState instance or None, default=None
     Seed for choosing an integer number of ``candidates``; nothing else is random.""",
     "memory_limit": r"""memory_limit : int or str, optional

@@ -11,8 +11,10 @@ weights of all classes together maximise the posterior density
     sum_n omega_n ln p(t_n | f(x_n)) - sum_c w_c^T K_ZZ w_c / (2 v),
 
 which is concave; the intercepts b_c have a flat prior. v, and a factor of the lengths of learned kernels,
-maximise the mean log probability of each row from the others, approximated as in `leave_one_out`. In the
-basis k(x, Z) L^-T, with K_ZZ = L L^T, the prior precision is 1 / v for all weights.
+maximise the log probability of each row from the others, approximated as in `leave_one_out`, plus the log
+prior density of ln v, -ln(1 + v / s^2): otherwise v grows without need where classes are nearly separated,
+and rows left out are predicted better in that approximation than they are. In the basis k(x, Z) L^-T, with
+K_ZZ = L L^T, the prior precision is 1 / v for all weights.
 """
 
 from __future__ import annotations
@@ -52,6 +54,8 @@ _MAX_POOL: Final = 1000
 _ROW_BYTES: Final = 32 * (LANDMARKS + 100)
 #: Most rows that v and lengths are chosen by.
 _MAX_ROWS: Final = 1500
+#: s of the prior of ln v, that of Gelman et al. (2008) for coefficients of logits.
+_LOGIT_STD: Final = 2.5
 #: The first ln v tried, relative to the mean of k(x, x), steps, and how far.
 _FIRST, _STEP, _RANGE = 6.0, 2.0, 10.0
 #: Factors of lengths that are tried, and how far.
@@ -60,6 +64,8 @@ _FACTOR, _MAX_FACTOR = 1.4, 20.0
 _ROUGH, _FINE = 0.1, 1e-4
 #: Most steps of Newton's method while v is chosen, and at the end, where more mean that it has failed.
 _ROUGH_STEPS, _FINE_STEPS = 60, 300
+#: Share of the rows whose inputs come with several classes that shows that equal inputs are no copies.
+_MIN_SEVERAL: Final = 0.1
 #: Smallest share of the prior variance that the other rows leave a row.
 _MIN_REST: Final = 1e-3
 _JITTER: Final = 1e-10
@@ -96,11 +102,12 @@ def _is_bounded(kernels: list[Kernel]) -> bool:
 
 
 class _Rows(NamedTuple):
-    """Functions in the basis where the prior is spherical, (n, m); targets, (n, C); weights, (n,)."""
+    """Functions in the basis where the prior is spherical, (n, m); targets, (n, C); weights, units, (n,)."""
 
     F: FloatArray
     t: FloatArray
     w: FloatArray
+    unit: FloatArray
 
     def log_likelihood(self, logits: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return that of each row, and the probabilities of the classes, (n, C); one logit: two classes."""
@@ -145,23 +152,26 @@ def estimate_weights(
     """Replace the published posterior of a selection by that under the prior of a Gaussian process.
 
     Return the basis, whose kernels may have other lengths, and the moments of the logits at the rows; None if
-    the selection remains: it has no function with a kernel, or numbers near their limits, such as huge
-    weights of rows, make the mode unreachable; then the status is "stalled".
+    the selection remains: neither it nor the process has functions, or numbers near their limits, such as
+    huge weights of rows, make the mode unreachable; then the status is "stalled".
     """
-    if np.all((est.active_ < 0) | (est.active_ >= basis.n_blocks * basis.size)):
+    is_bare = bool(np.all((est.active_ < 0) | (est.active_ >= basis.n_blocks * basis.size)))
+    if is_bare and (n_landmarks == 0 or not basis.bias or not basis.kernels):
         return basis, None
     t = np.column_stack(est._likelihood.targets(training.y))
     w = np.ones(len(t)) if training.weights is None else training.weights
 
-    def work(pulse: Callable[[], None]) -> _Weights:
+    def work(pulse: Callable[[], None]) -> _Weights | None:
         with blas_workers(settings.n_threads) as pool:
             rows = ProcessRows.of(training.X, t, w, basis.columns)
             process = Process(basis, est.active_, rows, n_landmarks, settings, pool, pulse)
-            return process.weights(walks=learns_kernel(est))
+            return process.weights(walks=learns_kernel(est), is_bare=is_bare)
 
     try:
         with np.errstate(all="ignore"):
             found = in_background(work)
+            if found is None:
+                return basis, None
             functions = found.functions
             W, v = functions.whitening @ found.mean, np.exp(found.log_variance)
             covariance = functions.whitening @ found.covariance @ functions.whitening.T
@@ -189,28 +199,35 @@ class _Point:
 
     #: Log probability of each row from the others, times its weight over the mean weight.
     densities: FloatArray
+    #: Their mean, plus the log prior density of ln v over the number of observations.
+    score: float
     log_variance: float
     W: FloatArray
     roots: FloatArray
 
-    @property
-    def score(self) -> float:
-        return float(self.densities.mean())
-
 
 @dataclass(frozen=True)
 class ProcessRows:
-    """Distinct rows: equal ones are left out together, as one of their weight would be."""
+    """Distinct rows, and the weight that is left out of each at a time."""
 
     X: FloatArray
     #: Targets of each class, (n, C), or of the second of two, (n, 1); weights; columns besides the kernels.
     t: FloatArray
     w: FloatArray
     columns: FloatArray | None
+    #: Weight of a row that is left out at a time: all, as equal rows may be copies of one; where they are
+    #: observations of their own, at most 1.
+    unit: FloatArray
     #: For each given row the number of the distinct one.
     number: IntArray
     #: Numbers of those that v and lengths are chosen by.
     some: IntArray
+
+    @property
+    def n_observations(self) -> float:
+        """The number of observations among the rows that lengths are chosen by."""
+        w, unit = self.w[self.some], self.unit[self.some]
+        return float(np.where(unit < w, w, 1.0).sum())
 
     @classmethod
     def of(cls, X: FloatArray, t: FloatArray, w: FloatArray, columns: FloatArray | None) -> ProcessRows:
@@ -218,7 +235,9 @@ class ProcessRows:
         first, number = equal_rows(np.hstack([X, t]))
         weights = np.bincount(number, w).astype(np.float64)
         columns = None if columns is None else columns[first]
-        return cls(X[first], t[first], weights, columns, number, _some_of_each(t[first]))
+        X, t = X[first], t[first]
+        unit = np.minimum(weights, 1.0) if _are_observations(X, weights) else weights
+        return cls(X, t, weights, columns, unit, number, _some_of_each(t))
 
 
 class Process:
@@ -240,9 +259,19 @@ class Process:
         self._basis, self._active, self._n_landmarks = basis, active, n_landmarks
         self._given, self._settings, self._pool, self._pulse = given, settings, pool, pulse
 
-    def weights(self, *, walks: bool) -> _Weights:
-        """Return the weights. ``walks``: whether all lengths are multiplied by the best factor."""
+    def weights(self, *, walks: bool, is_bare: bool) -> _Weights | None:
+        """Return the weights; of the intercept alone if rows left out are predicted no better than by it.
+
+        ``walks``: whether all lengths are multiplied by the best factor. ``is_bare``: whether the selection
+        has no kernels; None if it may remain so.
+        """
         functions, best = self._choose(walks=walks)
+        if self._basis.bias and not self._explains(best):
+            if is_bare:
+                return None
+            if np.all(self._active < self._basis.n_blocks * self._basis.size):
+                functions = self._intercept()
+                best = self._at(self._rows(functions, self._given.some), functions, best.log_variance)
         rows, precision = self._rows(functions, slice(None)), functions.precisions(best.log_variance)
         given = self._given
         share = given.w[given.some].sum() / given.w.sum()
@@ -259,6 +288,13 @@ class Process:
         """Return the kernels and log probabilities of rows left out, as in `_Point`; ``walks``: as above."""
         functions, best = self._choose(walks=walks)
         return functions.basis.kernels, best.densities
+
+    def _explains(self, point: _Point) -> bool:
+        """Tell whether rows left out are more probable than by the shares of the classes among all rows."""
+        t, w = self._given.t[self._given.some], self._given.w[self._given.some]
+        both = np.hstack([1.0 - t, t]) if t.shape[1] == 1 else t
+        shares = np.average(both, axis=0, weights=w)
+        return bool(point.densities.mean() > np.average(np.log(both @ shares), weights=w))
 
     def _choose(self, *, walks: bool) -> tuple[_Functions, _Point]:
         functions = self._functions(self._basis)
@@ -283,7 +319,7 @@ class Process:
         given = self._given
         extra = None if given.columns is None else given.columns[at]
         phi = functions.basis.functions(functions.names, given.X[at], self._settings.n_threads, extra)
-        return _Rows(phi @ functions.whitening, given.t[at], given.w[at])
+        return _Rows(phi @ functions.whitening, given.t[at], given.w[at], given.unit[at])
 
     def _functions(self, basis: Basis) -> _Functions:
         """Return the functions in the order of their names; all kernels if there are no relevance vectors."""
@@ -323,6 +359,9 @@ class Process:
         is_flat = (every == -1) | np.isin(every, flat_names)
         return _Functions(basis, every, block_diag(*whitenings), is_flat, block_diag(*precisions))
 
+    def _intercept(self) -> _Functions:
+        return _Functions(self._basis, np.array([-1]), np.ones((1, 1)), np.array([True]), np.zeros((1, 1)))
+
     def _at(
         self, rows: _Rows, functions: _Functions, log_variance: float, start: _Point | None = None
     ) -> _Point:
@@ -339,7 +378,10 @@ class Process:
             W, roots = start.W, start.roots
         W, _ = _mode(rows, precision, W, roots, _ROUGH, _ROUGH_STEPS, self._pulse)
         roots, variance = _roots(rows, precision, W, self._pool, self._pulse)
-        return _Point(_left_out(rows, W, variance), log_variance, W, roots)
+        densities = _left_out(rows, W, variance)
+        prior = -np.logaddexp(0.0, log_variance - 2.0 * np.log(_LOGIT_STD))
+        score = float(densities.mean() + prior / self._given.n_observations)
+        return _Point(densities, score, log_variance, W, roots)
 
     def _along_v(self, functions: _Functions, first: float) -> _Point:
         """Return the best v, the vertex of a parabola through three points, with the score of the middle."""
@@ -362,6 +404,23 @@ class Process:
         if middle >= max(low, high) and bend > 0.0:
             vertex = x + 0.5 * _STEP * (high - low) / bend
         return replace(points[x], log_variance=vertex)
+
+
+def _are_observations(X: FloatArray, w: FloatArray) -> bool:
+    """Tell whether equal inputs belong to several observations; ``X`` are distinct rows of inputs and class.
+
+    They do if the inputs have few levels, or if many of them come with several classes, which copies do not.
+    """
+    _, number = equal_rows(X)
+    several = np.bincount(number)[number] > 1
+    total, combinations = w.sum(), 1.0
+    if w[several].sum() >= _MIN_SEVERAL * total:
+        return True
+    for x in X.T:
+        combinations *= len(np.unique(x))
+        if combinations > total:
+            return False
+    return True
 
 
 def _some_of_each(t: FloatArray) -> IntArray:
@@ -395,7 +454,7 @@ def _mode(
     R_c^T is close to its inverse; so ``tol`` is in posterior standard deviations. Weights that all classes
     have in common change no probability: at the mode they are 0, and steps leave them so.
     """
-    F, t, w = rows
+    F, t, w, _ = rows
     m, n_classes = start.shape
     known: dict[str, Any] = {}
 
@@ -465,10 +524,10 @@ def _roots(
 
 
 def _left_out(rows: _Rows, W: FloatArray, variance: FloatArray) -> FloatArray:
-    """Return the log probability of each row from the others, times its weight over the mean weight."""
+    """Return the log probability of each row from the rest, times its weight over the mean weight."""
     logits = rows.F @ W
     _, p = rows.log_likelihood(logits)
-    w = rows.w[:, np.newaxis]
-    mean, _, _ = cavity(logits, variance, w * (rows.t - p), w * p * (1.0 - p), _MIN_REST)
+    unit = rows.unit[:, np.newaxis]
+    mean, _, _ = cavity(logits, variance, unit * (rows.t - p), unit * p * (1.0 - p), _MIN_REST)
     log_p, _ = rows.log_likelihood(mean)
     return np.asarray(log_p * (rows.w / rows.w.mean()))

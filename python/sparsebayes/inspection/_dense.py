@@ -534,7 +534,7 @@ def error_of_weights(problem: WeightsProblem) -> float:
     """Return the largest step of Newton's method for one class, in posterior standard deviations."""
     flat = problem.is_flat
     variances, axes = np.linalg.eigh(problem.precision[np.ix_(~flat, ~flat)])
-    large = variances > _RESOLVED * variances[-1]
+    large = variances > _RESOLVED * variances.max(initial=0.0)
     axes, roots = axes[:, large], np.sqrt(variances[large])
     F = np.hstack([problem.Phi[:, flat], problem.Phi[:, ~flat] @ axes / roots])
     prior = np.repeat([0.0, 1.0], [flat.sum(), large.sum()])
