@@ -140,12 +140,15 @@ class Settings:
         """Return the keywords of a fit of one target."""
         return {name: value for name, value in vars(self).items() if name != "noise_variances"}
 
-    def complexity_for(self, weight: float, n_basis: int) -> float:
-        """Return the weight of the prior on complexity for rows of this total weight."""
+    def complexity_for(self, weight: float, n_basis: int, n_outputs: int = 1) -> float:
+        """Return the weight of the prior on complexity for rows of this total weight.
+
+        Outputs share the choice of functions, which the second term prices.
+        """
         if isinstance(self.complexity, float):
             return self.complexity
         n_functions = n_basis if self.complexity == "ebic" else 1
-        return 0.5 * float(np.log(max(weight, 1.0)) + np.log(max(n_functions, 1)))
+        return 0.5 * float(np.log(max(weight, 1.0)) + np.log(max(n_functions, 1)) / n_outputs)
 
 
 @dataclass(frozen=True, kw_only=True)

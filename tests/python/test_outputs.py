@@ -188,8 +188,10 @@ def test_a_single_column_is_the_ordinary_model(waves):
 @pytest.mark.parametrize("shared", [False, True])
 def test_equal_outputs_are_one_output_several_times(basis, n_outputs, shared):
     X, Y = basis
-    alone = SparseBayesRegressor(fit_intercept=False).fit(X, Y[:, 0])
-    model = SparseBayesRegressor(fit_intercept=False, shared_noise=shared).fit(
+    # Of "ebic" several outputs share a part.
+    settings = {"fit_intercept": False, "complexity": "bic"}
+    alone = SparseBayesRegressor(**settings).fit(X, Y[:, 0])
+    model = SparseBayesRegressor(**settings, shared_noise=shared).fit(
         X, np.repeat(Y[:, [0]], n_outputs, axis=1)
     )
     np.testing.assert_array_equal(model.active_, alone.active_)
@@ -406,3 +408,31 @@ def test_rounding_ends_a_fit_of_several_outputs_with_a_model():
         assert np.isfinite(model.predict(X)).all()
         statuses.add(model.status_)
     assert "stalled" in statuses
+
+
+def many_outputs(n_outputs, n_rows=40, n_columns=600):
+    """Targets that share three of the columns, with noise of variance 1."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n_rows, n_columns))
+    X /= np.linalg.norm(X, axis=0)
+    W = np.zeros((n_columns, n_outputs))
+    W[:3] = 3.0 * rng.normal(size=(3, n_outputs))
+    return X, X @ W + rng.normal(size=(n_rows, n_outputs))
+
+
+def test_many_outputs_and_columns_end():
+    # Steps whose gains are below a limit that grows with the number of outputs were awaited for ever.
+    X, Y = many_outputs(40)
+    model = SparseBayesRegressor(complexity=0.5).fit(X, Y)
+    assert {0, 1, 2} <= set(model.active_)
+    assert len(model.active_) < 20
+
+
+def test_outputs_pay_once_for_the_choice_of_a_column():
+    X, Y = many_outputs(40)
+    model = SparseBayesRegressor().fit(X, Y)
+    assert model.active_.tolist() == [-1, 0, 1, 2]
+    assert certificate(model, X, Y).max_gain_outside < 1e-6
+    noise = np.random.default_rng(1).normal(size=Y.shape)
+    with pytest.warns(ConvergenceWarning, match="empty"):
+        assert SparseBayesRegressor().fit(X, noise).active_.tolist() == [-1]

@@ -126,8 +126,9 @@ coef0 : float, default=0.0
     Weight c of a prior on the complexity of the model, which keeps it from overfitting: with the trace of the
     matrix S that maps targets to fitted values, the number of weights that the data determine, the objective
     is the log evidence minus c tr S (Schmolck & Everson 2007). ``"none"``: 0, as in Tipping (2001);
-    ``"aic"``: 1; ``"bic"``: half the log of the number of rows; ``"ebic"``: half the log of that number times
-    the number of functions in the dictionary (Chen & Chen 2008). Larger: fewer functions, wider error bars.
+    ``"aic"``: 1; ``"bic"``: half the log of the number of rows; ``"ebic"``: that, and half the log of the
+    number of functions in the dictionary, divided among the outputs (Chen & Chen 2008). Larger: fewer
+    functions, wider error bars.
     ``"auto"``: 0.5 for kernels, ``"ebic"`` for columns; 0 with ``alpha_prior`` or another scheme than
     ``"sequential"``.""",
     "likelihood": r"""likelihood : {"gaussian", "student_t", "poisson", "negative_binomial", "gamma"}

@@ -78,7 +78,7 @@ def fit_of_groups(est: Any, basis: Basis, rows: Training, settings: Settings) ->
     Phi = matrix([basis.columns], bias=basis.bias, offset=basis.offset if basis.bias else None)
     flat = list(settings.unpenalized)
     penalized = [group for group in groups if group[0] not in flat]
-    complexity = settings.complexity_for(rows.weight, len(groups))
+    complexity = settings.complexity_for(rows.weight, len(groups), rows.y[0].size)
     return GroupFit(Phi, rows.y, rows.weights, penalized, flat, settings, complexity)
 
 

@@ -957,7 +957,7 @@ impl Model {
     /// The variance of the targets, which the range of the noise depends on, is that of what the functions with a flat prior leave:
     /// otherwise the model would depend on the size of a trend.
     fn with_rules(mut self, stats: &mut dyn Statistics, rules: &Rules) -> Result<Self> {
-        self.complexity = rules.complexity.weight(stats.facts());
+        self.complexity = rules.complexity.weight(stats.facts(), self.outputs.len());
         let functions = rules.unpenalized.clone();
         let Some(flat) = Flat::of(stats, &functions)? else {
             return Ok(self);

@@ -183,11 +183,17 @@ impl Fit<'_, '_> {
                 ..start
             });
         }
+        // Gains of several outputs add up, and so do those that coarse steps leave.
+        #[allow(clippy::cast_precision_loss)]
+        let most = Tuning::MAX_INITIAL_GAIN * self.model.outputs.len() as f64;
+        let mut last = f64::NEG_INFINITY;
         loop {
             self.refresh_or_update(None)?;
-            if self.dictionary.largest_gain(self.model) <= Tuning::MAX_INITIAL_GAIN {
+            let reached = self.model.log_posterior();
+            if self.dictionary.largest_gain(self.model) <= most || reached <= last {
                 return Ok(start);
             }
+            last = reached;
             let best = self
                 .dictionary
                 .best_candidates(self.model, Tuning::SAMPLE_SIZE);

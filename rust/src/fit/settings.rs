@@ -45,20 +45,21 @@ pub enum Complexity {
     Weight(f64),
     /// (ln N) / 2 for rows of total weight N: Schwarz's criterion.
     Bic,
-    /// (ln N + ln p) / 2 for p functions in the dictionary of an output: the extended criterion of Chen & Chen (2008) with gamma = 1/2.
+    /// (ln N + (ln p) / C) / 2 for p functions in the dictionary of C outputs, which share a choice: the extended criterion of Chen & Chen
+    /// (2008) with gamma = 1/2.
     Ebic,
 }
 
 impl Complexity {
     /// c for these data.
-    pub(crate) fn weight(self, facts: &Facts) -> f64 {
+    pub(crate) fn weight(self, facts: &Facts, n_outputs: usize) -> f64 {
         let half_log = |n: f64| 0.5 * n.max(1.0).ln();
         match self {
             Self::Weight(c) => c,
             Self::Bic => half_log(facts.n_obs),
             Self::Ebic => {
                 let p = facts.n_basis() / facts.n_predictors.max(1);
-                half_log(facts.n_obs) + half_log(p as f64)
+                half_log(facts.n_obs) + half_log(p as f64) / n_outputs as f64
             }
         }
     }
