@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.util import logging
 
 from sparsebayes import __version__
 
@@ -28,7 +30,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
 ]
 
-exclude_patterns = ["_templates", "auto_examples/**/*.ipynb"]
+exclude_patterns = ["_templates", "auto_examples/**/*.ipynb", "**sg_execution_times.rst"]
 templates_path = ["_templates"]
 default_role = "py:obj"
 
@@ -69,6 +71,8 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "show_memory": False,
     "show_signature": False,
+    "write_computation_times": False,
+    "capture_repr": (),
     "remove_config_comments": True,
 }
 
@@ -76,7 +80,10 @@ sphinx_gallery_conf = {
 
 html_theme = "pydata_sphinx_theme"
 html_title = "sparsebayes"
-html_static_path = ["_static"]
+# One file of MathJax, with its fonts: formulas need no network.
+_MATHJAX = Path(files("sphinx-mathjax-offline") / "static" / "mathjax" / "tex-svg.js")
+html_static_path = ["_static", str(_MATHJAX)]
+mathjax_path = _MATHJAX.name
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_theme_options = {
@@ -95,6 +102,11 @@ html_sidebars = {"index": [], "install": [], "tour": [], "questions": [], "refer
 
 _OUTSIDE = re.compile(r"\[([^\]]+)\]\(\.\./((?:examples|rust|benches|tests)/[^)]*)\)")
 
+
+#: A tag that loads something from another host; links to read, and the address of the page itself, do not.
+_FOREIGN = re.compile(
+    r"<(?:script|img|iframe|link(?![^>]*canonical))\b[^>]*(?:src|href)=[\"']?(?:https?:)?//[^>]*>"
+)
 
 #: In a toctree: a page that need not be there.
 _OPTIONAL = re.compile(r"^([\w./-]+)\?\n", flags=re.MULTILINE)
@@ -139,9 +151,19 @@ def _escape_types(app: Sphinx, what: str, name: str, obj: Any, options: Any, lin
             lines[i] = names + colon + re.sub(r"(?<=\w)_(?!\w)", r"\\_", kind)
 
 
+def _refuse_other_hosts(app: Sphinx, exception: Exception | None) -> None:
+    """Report each page with a script, style or image of another host: the site works without a network."""
+    if exception or app.builder.format != "html":
+        return
+    for page in app.env.found_docs:
+        for tag in _FOREIGN.findall(Path(app.builder.get_outfilename(page)).read_text(encoding="utf-8")):
+            logging.getLogger(__name__).warning("needs a network: %s", tag, location=page)
+
+
 def setup(app: Sphinx) -> None:
     """Connect the hooks."""
     app.connect("source-read", _prepare)
     app.connect("missing-reference", _find_public_name)
     app.connect("autodoc-skip-member", _skip_inherited)
+    app.connect("build-finished", _refuse_other_hosts)
     app.connect("autodoc-process-docstring", _escape_types, priority=400)  # before numpydoc
