@@ -452,3 +452,40 @@ fn a_file_cut_short_is_refused() {
         assert!(Predictor::from_bytes(&bytes[..end]).is_err(), "{end}");
     }
 }
+
+/// A table without rows has no numbers, however many columns it claims; a prediction must not loop over them.
+#[test]
+fn sizes_that_hold_no_numbers_do_no_harm() {
+    let mut parts = all_parts().swap_remove(3);
+    parts.header.outputs = vec![Some(vec![])];
+    parts.tables.insert("weights.0".into(), table(&[0], vec![]));
+    for n in [2, usize::MAX] {
+        parts
+            .tables
+            .insert("covariance.0".into(), table(&[0, n], vec![]));
+        let model = Predictor::from_parts(parts.clone()).unwrap();
+        let (mut mean, mut std) = ([1.0], [1.0]);
+        let x = [0.0; D];
+        model.predict_std_into(&x, &mut mean, &mut std).unwrap();
+        assert_eq!((mean, std), ([0.0], [0.2]));
+    }
+
+    let mut parts = all_parts().swap_remove(3);
+    parts.header.feature_names = None;
+    parts.header.n_features = usize::MAX;
+    parts.header.blocks.truncate(2);
+    parts.tables.remove("points.2");
+    parts.header.outputs = vec![Some(vec![0, 1])];
+    parts
+        .tables
+        .insert("weights.0".into(), table(&[2], vec![1.0; 2]));
+    parts
+        .tables
+        .insert("covariance.0".into(), table(&[2, 0], vec![]));
+    let model = Predictor::from_parts(parts).unwrap();
+    model.predict_into(&[], &mut []).unwrap();
+    assert!(matches!(
+        model.predict_into(&[0.0], &mut []),
+        Err(Error::Shape { .. })
+    ));
+}

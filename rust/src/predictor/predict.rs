@@ -91,7 +91,7 @@ impl Predictor {
     /// [`Error::NonFinite`] if a number in `x` is NaN or infinite. Parts of `out` may then have been written.
     pub fn predict_into(&self, x: &[f64], out: &mut [f64]) -> Result<()> {
         let rows = self.check_rows(x)?;
-        Error::check_len("out", rows * self.n_predicted(), out.len())?;
+        Error::check_len("out", rows.saturating_mul(self.n_predicted()), out.len())?;
         self.predict(x, rows, Request::Predicted(out))
     }
 
@@ -105,8 +105,8 @@ impl Predictor {
             let what = "standard deviations are for regression; classes have probabilities".into();
             return Err(Error::Invalid { what });
         }
-        Error::check_len("mean", rows * self.n_outputs(), mean.len())?;
-        Error::check_len("std", rows * self.n_outputs(), std.len())?;
+        Error::check_len("mean", rows.saturating_mul(self.n_outputs()), mean.len())?;
+        Error::check_len("std", rows.saturating_mul(self.n_outputs()), std.len())?;
         self.predict(x, rows, Request::WithStd(mean, std))
     }
 
@@ -125,7 +125,7 @@ impl Predictor {
     /// As [`predict_into`](Predictor::predict_into), with [`n_decisions`](Predictor::n_decisions) numbers for each row.
     pub fn decision_into(&self, x: &[f64], out: &mut [f64]) -> Result<()> {
         let rows = self.check_rows(x)?;
-        Error::check_len("out", rows * self.n_decisions(), out.len())?;
+        Error::check_len("out", rows.saturating_mul(self.n_decisions()), out.len())?;
         self.predict(x, rows, Request::Decisions(out))
     }
 
@@ -175,12 +175,12 @@ impl Predictor {
     /// Divides the rows into tasks for threads.
     fn predict(&self, x: &[f64], rows: usize, request: Request<'_>) -> Result<()> {
         let n_landmarks = self.n_landmarks(self.needs_variance(&request));
-        let terms = ((self.n_functions + n_landmarks) * self.n_features()).max(1);
+        let terms = (self.n_functions + n_landmarks).saturating_mul(self.n_features());
         self.divide(
             x,
             rows,
             request,
-            (MIN_TASK_TERMS / terms).max(MAX_BATCH_ROWS),
+            (MIN_TASK_TERMS / terms.max(1)).max(MAX_BATCH_ROWS),
         )
     }
 

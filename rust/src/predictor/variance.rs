@@ -187,7 +187,8 @@ pub(crate) struct Directions {
 impl Directions {
     pub(crate) fn new(values: &[f64], n_directions: usize) -> Self {
         Self {
-            n_directions,
+            // A table without rows may claim any number of columns.
+            n_directions: if values.is_empty() { 0 } else { n_directions },
             values: values.to_vec(),
         }
     }
