@@ -14,7 +14,7 @@ SERVICE := --manifest-path examples/service/rust/Cargo.toml --target-dir target/
 .DEFAULT_GOAL := help
 .PHONY: help install build build-c build-tests lint-and-build-tests header demo examples docs test test-core test-c test-python lint lint-rust format format-check typecheck stubs bench bench-peers bench-grid bench-fastrvm \
 	bench-friedman1 bench-widths bench-likelihoods bench-groups bench-million bench-columns bench-phase bench-tipping2001 bench-schemes bench-search bench-mrvm bench-revm bench-serving bench-dask test-service test-dist \
-	coverage test-oldest test-clients test-msrv test-free-threaded fuzz faults surface soak sanitize audit wheel lock clean ci
+	coverage test-cross test-oldest test-clients test-msrv test-free-threaded fuzz faults surface soak sanitize audit wheel lock clean ci
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
@@ -213,6 +213,12 @@ test-oldest: ## Run the Python tests with the oldest supported dependencies
 	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/oldest.txt
 	VIRTUAL_ENV=$(abspath .venv-oldest) .venv-oldest/bin/maturin develop --release --locked --quiet
 	.venv-oldest/bin/python -m pytest
+
+# qemu-user emulates the processors: 64-bit ARM, a big-endian one, a 32-bit one.
+CROSS := aarch64 s390x i686
+test-cross: export PROPTEST_RNG_SEED := 1
+test-cross: ## Run the tests of the predictor and of model files for other processors (needs qemu-user)
+	tests/cross/run.sh $(CROSS)
 
 coverage: install ## Measure which branches of the Python code the tests cover
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/python --cov=sparsebayes --cov-branch \

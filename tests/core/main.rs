@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used)] // a panic names its line
 
 mod alloc;
-#[cfg(feature = "fit")]
 mod cases;
 mod damaged;
 #[cfg(feature = "fit")]
@@ -14,6 +13,7 @@ mod extreme;
 mod extremes;
 #[cfg(feature = "fit")]
 mod fits;
+mod golden;
 #[cfg(feature = "fit")]
 mod indefinite;
 #[cfg(feature = "fit")]
