@@ -120,3 +120,61 @@ fn scale(factor: f64, target: &mut Lanes) {
         *t *= factor;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::linalg::Matrix;
+
+    /// A lower triangle with rows one after another, as a matrix.
+    fn factor(n: usize) -> (Vec<f64>, Matrix) {
+        let value = |i: usize, j: usize| match i.cmp(&j) {
+            std::cmp::Ordering::Less => 0.0,
+            std::cmp::Ordering::Equal => 2.0 + (i as f64).sin(),
+            std::cmp::Ordering::Greater => ((3 * i + j) as f64).cos(),
+        };
+        let packed = (0..n).flat_map(|i| (0..=i).map(move |j| value(i, j)));
+        (packed.collect(), Matrix::from_fn(n, n, value))
+    }
+
+    #[test]
+    fn solves_give_back_the_right_hand_sides() {
+        for (n, first) in [(1, 0), (7, 0), (40, 0), (40, 33)] {
+            let (lower, matrix) = factor(n);
+            let block = matrix.view((first, first), (n - first, n - first));
+            let right = Matrix::from_fn(n - first, LANES, |i, lane| (i as f64 - lane as f64).sin());
+            let solved = |solve: &dyn Fn(&mut [Lanes])| {
+                let row = |i: usize| std::array::from_fn(|lane| right[(i, lane)]);
+                let mut v: Vec<Lanes> = (0..n - first).map(row).collect();
+                solve(&mut v);
+                Matrix::from_fn(n - first, LANES, |i, lane| v[i][lane])
+            };
+            let x = solved(&|v| solve_lanes(&lower, first, v));
+            assert!((block * &x - &right).amax() < 1e-12 * (1.0 + x.amax()));
+            if first == 0 {
+                let x = solved(&|v| solve_lanes_transposed(&lower, v));
+                assert!((block.transpose() * &x - &right).amax() < 1e-12 * (1.0 + x.amax()));
+            }
+        }
+    }
+
+    #[test]
+    fn lanes_are_multiplied_and_squared() {
+        let row =
+            |k: usize, by: f64| std::array::from_fn(|lane| (k as f64 * by + lane as f64).cos());
+        let [left, right] =
+            [1.3, 2.1].map(|by| (0..70).map(|k| row(k, by)).collect::<Vec<Lanes>>());
+        let mut sums = [[1.0; LANES]; 5];
+        add_lane_products(&left, &right, &mut sums);
+        for (r, sums) in sums.iter().enumerate() {
+            for (l, sum) in sums.iter().enumerate() {
+                let expected: f64 = left.iter().zip(&right).map(|(a, b)| a[l] * b[r]).sum();
+                assert!((sum - 1.0 - expected).abs() < 1e-12);
+            }
+        }
+        for (l, square) in square_lanes(&left).iter().enumerate() {
+            let expected: f64 = left.iter().map(|v| v[l] * v[l]).sum();
+            assert!((square - expected).abs() < 1e-12);
+        }
+    }
+}

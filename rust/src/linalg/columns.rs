@@ -296,4 +296,71 @@ mod tests {
             assert!(n == 0 || !apart.is_multiple_of(512));
         }
     }
+
+    fn value(i: usize, j: usize) -> f64 {
+        ((3 * i + 5 * j) as f64).sin()
+    }
+
+    #[test]
+    fn tables_hold_their_columns() {
+        for (height, width) in [(1, 1), (5, 3), (9, 50), (600, 4), (0, 2)] {
+            let matrix = Matrix::from_fn(height, width, value);
+            let apart = stride(height);
+            let mut pushed = Table::new(height);
+            for j in 0..width {
+                let column: Vec<f64> = (0..height).map(|i| value(i, j)).collect();
+                pushed.push_pieces(column.chunks(4));
+            }
+            let filled = Table::filled(height, width, 3, |first, out| {
+                for (k, out) in out.chunks_exact_mut(apart.max(1)).enumerate() {
+                    (0..height).for_each(|i| out[i] = value(i, first + k));
+                }
+            });
+            let mut extended = Table::new(height);
+            extended.extend(Table::of(&matrix.columns(0, 1).into_owned()));
+            extended.extend(Table::of(&matrix.columns(1, width - 1).into_owned()));
+            for table in [Table::of(&matrix), pushed, filled, extended] {
+                assert_eq!((table.height, table.width), (height, width));
+                for (j, column) in matrix.column_iter().enumerate() {
+                    assert_eq!(table.column(j), column.as_slice());
+                    assert!(height == 0 || begins_a_line(table.column(j)));
+                }
+                let right: Vec<f64> = (0..height).map(|i| value(i, 99)).collect();
+                let products = matrix.tr_mul(&Matrix::from_column_slice(height, 1, &right));
+                let found = table.products(&right);
+                assert!(
+                    found
+                        .iter()
+                        .zip(&products)
+                        .all(|(a, b)| (a - b).abs() < 1e-12)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn squares_are_quadratic_forms_of_rows() {
+        let (rows, columns) = (2..7, 1..4);
+        let table = Table::of(&Matrix::from_fn(9, 5, value));
+        let gram = Matrix::from_fn(4, 3, |i, j| value(i.min(j), i.max(j)));
+        let mut squares = vec![1.0; rows.len()];
+        table.add_squares(&columns, &rows, (gram.as_slice(), 4), &mut squares);
+        for (square, i) in squares.iter().zip(rows) {
+            let c: Vec<f64> = columns.clone().map(|j| value(i, j)).collect();
+            let terms = (0..9).map(|at| c[at / 3] * gram[(at / 3, at % 3)] * c[at % 3]);
+            assert!((square - 1.0 - terms.sum::<f64>()).abs() < 1e-13);
+        }
+    }
+
+    #[test]
+    fn a_transpose_swaps_rows_and_columns() {
+        for (n_rows, width) in [(0, 3), (1, 1), (3, 20), (20, 3), (17, 9)] {
+            let at = |k: usize| value(k / width, k % width);
+            let rows: Vec<f64> = (0..n_rows * width).map(at).collect();
+            let mut out = vec![0.0; rows.len()];
+            transpose(&rows, n_rows, &mut out);
+            let expected = Matrix::from_fn(n_rows, width, value);
+            assert_eq!(out, expected.as_slice());
+        }
+    }
 }

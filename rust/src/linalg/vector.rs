@@ -167,4 +167,49 @@ mod tests {
         let far = [1e-300, 1e-20, 1e300, 1e20];
         assert!(sum_of_ln(&far).abs() < 1e-12);
     }
+
+    #[test]
+    fn products_are_those_of_their_definitions() {
+        for n in [0, 1, 7, 8, 16, 17, 37] {
+            let [x, y, w] = [1.0, 2.0, 3.0].map(|k| {
+                let values = (0..n).map(|i| (f64::from(i) * k + k).sin());
+                values.collect::<Vec<f64>>()
+            });
+            let n = x.len();
+            let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-13, "{n}: {a} {b}");
+            close(column_dot(&x, &y), (0..n).map(|i| x[i] * y[i]).sum());
+            let square = (0..n).map(|i| w[i] * x[i] * x[i]).sum();
+            close(weighted_square(&x, &w), square);
+            let mut out = vec![9.0; n];
+            multiply_into(&x, &y, &mut out);
+            (0..n).for_each(|i| close(out[i], x[i] * y[i]));
+            // The leading block of a larger matrix.
+            let a = Matrix::from_fn(n + 2, n + 3, |i, j| ((i * 7 + j * 3) as f64).cos());
+            let pairs = || (0..n).flat_map(|j| (0..n).map(move |i| (i, j)));
+            close(
+                bilinear(&a, &x, &y),
+                pairs().map(|(i, j)| x[i] * a[(i, j)] * y[j]).sum(),
+            );
+            let mut sum = a.clone();
+            rank_one(&mut sum, -2.0, &x);
+            for j in 0..n + 3 {
+                for i in 0..n + 2 {
+                    let outside = i >= n || j >= n;
+                    let more = if outside { 0.0 } else { -2.0 * x[i] * x[j] };
+                    close(sum[(i, j)], a[(i, j)] + more);
+                }
+            }
+            let block = leading(&a, n, n + 4);
+            assert_eq!(block.shape(), (n + 4, n + 4));
+            assert_eq!(block.view((0, 0), (n, n)), a.view((0, 0), (n, n)));
+            assert!((block.sum() - a.view((0, 0), (n, n)).sum()).abs() < 1e-12);
+            let whole = mirrored(Matrix::from_fn(n, n, |i, j| a[(i, j)]));
+            assert!(
+                pairs().all(|(i, j)| whole[(i, j)].to_bits() == a[(i.max(j), i.min(j))].to_bits())
+            );
+            let mut visits = vec![0; n * n];
+            each_below_diagonal(n, |i, j| visits[i * n + j] += 1);
+            assert!((0..n * n).all(|at| visits[at] == u32::from(at / n > at % n)));
+        }
+    }
 }

@@ -248,3 +248,12 @@ fn a_raised_flag_ends_the_work_early() {
     assert!(interrupted(chol.inverse_into(&mut untouched)));
     assert!(interrupted(chol.refactor(100, |i, j| a[(i, j)])));
 }
+
+#[test]
+#[should_panic(expected = "2 x 4 for 3 rows")]
+fn an_inverse_needs_room() {
+    let mut chol = Cholesky::with_capacity(3);
+    let identity = |i, j| f64::from(u8::from(i == j));
+    chol.refactor(3, identity).unwrap();
+    chol.inverse_into(&mut Matrix::zeros(2, 4)).unwrap();
+}
