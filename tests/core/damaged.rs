@@ -94,7 +94,7 @@ mod tests {
 
         #[test]
         fn a_damaged_file_is_refused_or_a_model(
-            which in 0..16_usize,
+            which in 0..19_usize,
             words in prop::collection::vec((any::<Index>(), 0..3_usize, word()), 0..4),
             numbers in prop::collection::vec((any::<Index>(), number()), 0..3),
             bytes in prop::collection::vec((any::<Index>(), any::<u8>()), 0..2),

@@ -3,10 +3,15 @@
 use std::ops::ControlFlow;
 
 use sparsebayes::internal::{FirstStage, fit_from};
-use sparsebayes::{Complexity, Likelihood, Noise, Observations, Search, Settings, Status};
+use sparsebayes::{
+    Complexity, KernelDesign, Likelihood, Noise, Observations, Posterior, Predictor, Search,
+    Settings, Status,
+};
 
 use crate::dense::dense;
-use crate::problems::{Problem, columns, counts, fixed, labels, overdispersed, positive};
+use crate::problems::{
+    Problem, columns, counts, fit_design, fixed, gaussian, labels, overdispersed, positive, surface,
+};
 
 fn assert_optimal(problem: &Problem, settings: Settings) {
     let (posterior, steps) = problem.fit(settings);
@@ -146,4 +151,93 @@ fn a_dictionary_of_zeros_gives_an_empty_model() {
     });
     assert!(posterior.active.is_empty());
     assert_eq!(posterior.status, Status::Converged);
+}
+
+/// Linear predictor and its variance, from the values of the active functions.
+fn linear_predictor(posterior: &Posterior, phi: &[f64]) -> (f64, f64) {
+    let m = phi.len();
+    let eta = phi.iter().zip(&posterior.mu).map(|(p, w)| p * w).sum();
+    let terms = (0..m * m).map(|at| phi[at / m] * posterior.sigma[(at / m, at % m)] * phi[at % m]);
+    (eta, terms.sum())
+}
+
+#[test]
+fn predictors_of_posteriors_sum_their_active_functions() {
+    let n = 60;
+    let (x, t) = surface(n, 3);
+    // Far from zero, so that the constant is in the model.
+    let t: Vec<f64> = t.iter().map(|t| t + 10.0).collect();
+    let kernels = vec![gaussian(0.05), gaussian(0.5)];
+    let design = KernelDesign::new(&x, &x, 2, kernels.clone(), true).unwrap();
+    let (posterior, _) = fit_design(&design, Likelihood::Gaussian, &t, None, Settings::default());
+    let model = posterior.predictor(&design, Likelihood::Gaussian).unwrap();
+    assert!(posterior.active[0] == 0 && posterior.active.len() > 3);
+    let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-10 * (1.0 + b.abs()), "{a} {b}");
+    for x0 in x.chunks_exact(2).take(9) {
+        let value = |&j: &usize| match j.checked_sub(1) {
+            None => 1.0,
+            Some(j) => kernels[j / n].eval(x0, &x[j % n * 2..][..2]),
+        };
+        let phi: Vec<f64> = posterior.active.iter().map(value).collect();
+        let (eta, v) = linear_predictor(&posterior, &phi);
+        let (mut mean, mut std) = ([0.0], [0.0]);
+        model.predict_std_into(x0, &mut mean, &mut std).unwrap();
+        close(mean[0], eta);
+        close(std[0], (1.0 / posterior.beta + v).sqrt());
+    }
+    let too_small = KernelDesign::new(&x[..2], &x[..2], 2, kernels, true).unwrap();
+    assert!(
+        posterior
+            .predictor(&too_small, Likelihood::Gaussian)
+            .is_err()
+    );
+}
+
+#[test]
+fn predictors_of_columns_have_the_link_of_the_likelihood() {
+    for problem in [
+        columns(60, 8, 1),
+        labels(60, 8, 1),
+        counts(60, 8, 1),
+        overdispersed(60, 8, 1),
+        positive(60, 8, 1),
+    ] {
+        let (posterior, _) = problem.fit(Settings::default());
+        let model: Predictor = posterior
+            .predictor_of_columns(8, problem.likelihood)
+            .unwrap();
+        let row: Vec<f64> = (0..8).map(|j| problem.phi[j * problem.n]).collect();
+        let phi: Vec<f64> = posterior.active.iter().map(|&j| row[j]).collect();
+        let (eta, v) = linear_predictor(&posterior, &phi);
+        let mean = match problem.likelihood {
+            Likelihood::Gaussian => eta,
+            Likelihood::Bernoulli => {
+                let kappa = (1.0 + std::f64::consts::PI / 8.0 * v).sqrt().recip();
+                1.0 / (1.0 + (-kappa * eta).exp())
+            }
+            _ => eta.exp(),
+        };
+        let found = model.predict_one(&row).unwrap();
+        assert!(
+            (found - mean).abs() < 1e-10 * (1.0 + mean),
+            "{found} {mean}"
+        );
+        let noise = model
+            .parts()
+            .tables
+            .get("noise_variance")
+            .map(|table| table.values[0]);
+        let expected = match problem.likelihood {
+            Likelihood::Gaussian => Some(1.0 / posterior.beta),
+            Likelihood::NegativeBinomial(d) | Likelihood::Gamma(d) => Some(d),
+            Likelihood::Bernoulli | Likelihood::Poisson => None,
+        };
+        assert_eq!(noise, expected);
+        let needed = posterior.active.last().unwrap();
+        assert!(
+            posterior
+                .predictor_of_columns(*needed, problem.likelihood)
+                .is_err()
+        );
+    }
 }

@@ -65,7 +65,7 @@ fn covariance(m: usize, seed: u32) -> Table {
 /// A model of a constant, a column and five functions of `kernel`, each output weighing its own choice of these.
 fn parts(kernel: &Kernel, link: Link, uncertainty: Uncertainty, n_outputs: usize) -> Parts {
     let n_classes = match (link, n_outputs) {
-        (Link::Identity | Link::Log, _) => None,
+        (Link::Identity | Link::Log | Link::LogContinuous, _) => None,
         (Link::Logistic, 1) => Some(2),
         (_, n) => Some(n),
     };
@@ -145,7 +145,7 @@ fn growing(mut parts: Parts, kernels: [Kernel; 2]) -> Parts {
 
 /// Every link with every uncertainty that it can have.
 pub(crate) fn all_parts() -> Vec<Parts> {
-    use Link::{Identity, Log, Logistic, Probit, Softmax};
+    use Link::{Identity, Log, LogContinuous, Logistic, Probit, Softmax};
     use Uncertainty::{Directions, Each, Joint, None, Shared};
     let kinds = [
         (Identity, Shared, 1),
@@ -172,6 +172,20 @@ pub(crate) fn all_parts() -> Vec<Parts> {
         let two = [kernels[which].clone(), kernels[4].clone()];
         all.push(growing(all[which].clone(), two));
     }
+    for link in [Log, LogContinuous] {
+        let mut dispersed = parts(&kernels[1], link, Shared, 1);
+        let dispersion = table(&[1], vec![0.3]);
+        dispersed.tables.insert("noise_variance".into(), dispersion);
+        all.push(dispersed);
+    }
+    let mut centred = parts(&kernels[3], Identity, Each, 3);
+    centred.header.blocks[1] = BlockHeader::CentredColumns {
+        columns: vec![1],
+        offsets: vec![0.4],
+    };
+    let noise = table(&[3], vec![0.01, 0.04, 0.09]);
+    centred.tables.insert("noise_variance".into(), noise);
+    all.push(centred);
     all
 }
 
@@ -211,9 +225,11 @@ fn bits(values: &[f64]) -> Vec<u64> {
 
 #[test]
 fn a_row_predicts_the_same_alone_in_company_and_on_any_number_of_threads() {
-    let rows = 3000;
+    // More than 2^18 kernel terms, so that threads share the rows.
+    let rows = 13_000;
     let x = numbers(rows * D, 5);
     for model in models() {
+        assert!(rows * D * model.n_functions() > 1 << 18);
         let together = answers(&model, &x);
         let threads = with_threads(Some(3), || answers(&model, &x)).unwrap();
         assert_eq!(bits(&together), bits(&threads));
@@ -230,57 +246,224 @@ fn a_row_predicts_the_same_alone_in_company_and_on_any_number_of_threads() {
     }
 }
 
-/// The formulas written out.
+/// All basis functions at a row.
+fn functions_at(parts: &Parts, x: &[f64]) -> Vec<f64> {
+    let mut phi = Vec::new();
+    for (b, block) in parts.header.blocks.iter().enumerate() {
+        match block {
+            BlockHeader::Constant => phi.push(1.0),
+            BlockHeader::Columns(columns) => phi.extend(columns.iter().map(|&j| x[j])),
+            BlockHeader::CentredColumns { columns, offsets } => {
+                phi.extend(
+                    columns
+                        .iter()
+                        .zip(offsets)
+                        .map(|(&j, offset)| x[j] - offset),
+                );
+            }
+            BlockHeader::Centres(kernel) => {
+                let centres = &parts.tables[&format!("points.{b}")].values;
+                phi.extend(centres.chunks_exact(D).map(|z| kernel.eval(x, z)));
+            }
+        }
+    }
+    phi
+}
+
+/// What landmarks leave of k(x, x).
+fn growth_at(parts: &Parts, g: usize, x: &[f64]) -> f64 {
+    let kernel = &parts.header.growths[g];
+    let values = |name: &str| &parts.tables[&format!("{name}.{g}")].values;
+    let (mut y, mut rest) = (Vec::new(), (1.0 - 1e-6) * kernel.eval(x, x));
+    for (i, z) in values("landmarks").chunks_exact(D).enumerate() {
+        let row = &values("factor")[i * (i + 1) / 2..];
+        let known: f64 = row.iter().zip(&y).map(|(l, y)| l * y).sum();
+        y.push((kernel.eval(x, z) - known) / row[i]);
+        rest -= y[i] * y[i];
+    }
+    rest.max(0.0)
+}
+
+/// The linear predictors at a row, and their covariance matrix.
+fn linear_predictors(parts: &Parts, x: &[f64]) -> (Vec<f64>, Vec<Vec<f64>>) {
+    let (phi, header) = (functions_at(parts, x), &parts.header);
+    let chosen = |functions: &Option<Vec<usize>>| match functions {
+        Some(functions) => functions.iter().map(|&j| phi[j]).collect(),
+        None => phi.clone(),
+    };
+    let phi: Vec<Vec<f64>> = header.outputs.iter().map(chosen).collect();
+    let n = phi.len();
+    let values = |name: String| &parts.tables[&name].values;
+    let product = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+    let eta = (0..n).map(|c| product(&phi[c], values(format!("weights.{c}"))));
+    let mut all = vec![vec![0.0; n]; n];
+    for c in 0..n {
+        for d in 0..n {
+            let (of, left, right) = match header.uncertainty {
+                Uncertainty::Each if c == d => (c, 0, 0),
+                Uncertainty::Shared if c == d => (0, 0, 0),
+                Uncertainty::Joint => {
+                    let before = |c: usize| phi[..c].iter().map(Vec::len).sum::<usize>();
+                    (0, before(c), before(d))
+                }
+                _ => continue,
+            };
+            let matrix = &parts.tables[&format!("covariance.{of}")];
+            for (i, a) in phi[c].iter().enumerate() {
+                for (j, b) in phi[d].iter().enumerate() {
+                    all[c][d] += a * b * matrix.values[(left + i) * matrix.shape[1] + right + j];
+                }
+            }
+        }
+    }
+    if header.uncertainty == Uncertainty::Directions {
+        let matrix = &parts.tables["covariance.0"];
+        for k in 0..matrix.shape[1] {
+            let along = phi[0].iter().enumerate();
+            let along = along.map(|(j, p)| p * matrix.values[j * matrix.shape[1] + k]);
+            all[0][0] += along.sum::<f64>().powi(2);
+        }
+    }
+    for g in 0..header.growths.len() {
+        for (c, scale) in values(format!("scale.{g}")).iter().enumerate() {
+            all[c][c] += scale * growth_at(parts, g, x);
+        }
+    }
+    (eta.collect(), all)
+}
+
+/// MacKay's factor for the expected sigmoid of a Gaussian variable.
+fn kappa(variance: f64) -> f64 {
+    1.0 / (1.0 + std::f64::consts::PI / 8.0 * variance).sqrt()
+}
+
+/// Mean and standard deviation of a target, given those of its linear predictor.
+fn target(link: Link, eta: f64, v: f64, noise: f64) -> (f64, f64) {
+    if link == Link::Identity {
+        return (eta, (noise + v).sqrt());
+    }
+    let counts = f64::from(u8::from(link == Link::Log)) * (eta + 0.5 * v).exp();
+    let rest = ((1.0 + noise) * v.exp() - 1.0) * (2.0 * eta + v).exp();
+    (eta.exp(), (counts + rest).sqrt())
+}
+
+/// The probabilities of the classes but of a probit, from the linear predictors and their covariances.
+fn probabilities(link: Link, eta: &[f64], covariance: &[Vec<f64>]) -> Vec<f64> {
+    let n = eta.len();
+    if (link, n) == (Link::Logistic, 1) {
+        let p = 1.0 / (1.0 + (-kappa(covariance[0][0]) * eta[0]).exp());
+        return vec![1.0 - p, p];
+    }
+    let own = |c: usize| match link {
+        Link::Logistic => (kappa(covariance[c][c]) * eta[c]).exp(),
+        _ => (0..n)
+            .map(|d| {
+                let v = covariance[c][c] + covariance[d][d] - 2.0 * covariance[c][d];
+                (kappa(v) * (eta[d] - eta[c])).exp()
+            })
+            .sum::<f64>()
+            .recip(),
+    };
+    let all: Vec<f64> = (0..n).map(own).collect();
+    all.iter().map(|p| p / all.iter().sum::<f64>()).collect()
+}
+
+/// The formulas written out. Rows are predicted alone, by a loop over functions, and together, by loops over rows.
 #[test]
 fn predictions_are_those_of_the_formulas() {
-    let x = numbers(20 * D, 7);
-    for kernel in kernels() {
-        let model = parts(&kernel, Link::Identity, Uncertainty::Shared, 1);
-        let centres = model.tables["points.2"].values.clone();
-        let (w, s) = (
-            model.tables["weights.0"].values.clone(),
-            model.tables["covariance.0"].values.clone(),
-        );
-        let model = Predictor::from_parts(model).unwrap();
-        let (mut mean, mut std) = (vec![0.0; 20], vec![0.0; 20]);
-        model.predict_std_into(&x, &mut mean, &mut std).unwrap();
-        for (r, x) in x.chunks_exact(D).enumerate() {
-            let mut phi = vec![1.0, x[1]];
-            phi.extend(centres.chunks_exact(D).map(|z| kernel.eval(x, z)));
-            let eta: f64 = phi.iter().zip(&w).map(|(p, w)| p * w).sum();
-            let v: f64 = (0..49).map(|at| phi[at / 7] * s[at] * phi[at % 7]).sum();
-            assert!((mean[r] - eta).abs() < 1e-13);
-            assert!((std[r] - (0.04 + v).sqrt()).abs() < 1e-13);
+    for parts in all_parts() {
+        let (header, model) = (&parts.header, Predictor::from_parts(parts.clone()).unwrap());
+        let n = header.outputs.len();
+        let close = |found: &[f64], expected: &[f64]| {
+            assert_eq!(found.len(), expected.len());
+            for (a, b) in found.iter().zip(expected) {
+                assert!(
+                    (a - b).abs() < 1e-12 * (1.0 + b.abs()),
+                    "{header:?}: {a} {b}"
+                );
+            }
+        };
+        for rows in [1, 20] {
+            let x = numbers(rows * D, 7);
+            let mut scores = vec![0.0; rows * model.n_decisions()];
+            model.decision_into(&x, &mut scores).unwrap();
+            let mut predicted = vec![0.0; rows * model.n_predicted()];
+            model.predict_into(&x, &mut predicted).unwrap();
+            let (mut mean, mut std) = (vec![0.0; rows * n], vec![0.0; rows * n]);
+            let mut classes = vec![0; rows];
+            if model.is_classifier() {
+                model.classify_into(&x, &mut classes).unwrap();
+            } else {
+                model.predict_std_into(&x, &mut mean, &mut std).unwrap();
+                close(&predicted, &mean);
+            }
+            for (r, x) in x.chunks_exact(D).enumerate() {
+                let (eta, v) = linear_predictors(&parts, x);
+                let scores = &scores[r * model.n_decisions()..][..model.n_decisions()];
+                let predicted = &predicted[r * model.n_predicted()..][..model.n_predicted()];
+                if header.link == Link::Probit && n == 2 {
+                    close(scores, &[eta[1] - eta[0]]);
+                } else {
+                    close(scores, &eta);
+                }
+                if !model.is_classifier() {
+                    let noise = parts.tables.get("noise_variance");
+                    let noise = |c: usize| noise.map_or(0.0, |t| t.values[c % t.values.len()]);
+                    let both = (0..n).map(|c| target(header.link, eta[c], v[c][c], noise(c)));
+                    let (means, stds): (Vec<_>, Vec<_>) = both.unzip();
+                    close(&mean[r * n..][..n], &means);
+                    close(&std[r * n..][..n], &stds);
+                } else if header.link != Link::Probit {
+                    let p = probabilities(header.link, &eta, &v);
+                    close(predicted, &p);
+                    assert!(p.iter().all(|&other| other <= p[classes[r]] + 1e-12));
+                }
+            }
         }
     }
 }
 
 #[test]
-fn variances_grow_by_those_given_the_landmarks() {
-    let (all, x) = (all_parts(), numbers(20 * D, 7));
-    for (plain, parts) in [(0, 14), (2, 15)].map(|(k, g)| (all[k].clone(), all[g].clone())) {
-        let n = plain.header.outputs.len();
-        let [std, grown] = [plain, parts.clone()].map(|parts| {
-            let (mut mean, mut std) = (vec![0.0; 20 * n], vec![0.0; 20 * n]);
-            let model = Predictor::from_parts(parts).unwrap();
-            model.predict_std_into(&x, &mut mean, &mut std).unwrap();
-            std
-        });
-        for (at, (std, grown)) in std.iter().zip(grown).enumerate() {
-            let (x, mut v) = (&x[at / n * D..][..D], std * std);
-            for (g, kernel) in parts.header.growths.iter().enumerate() {
-                let values = |name: &str| &parts.tables[&format!("{name}.{g}")].values;
-                let (mut y, mut rest) = (Vec::new(), (1.0 - 1e-6) * kernel.eval(x, x));
-                for (i, z) in values("landmarks").chunks_exact(D).enumerate() {
-                    let row = &values("factor")[i * (i + 1) / 2..];
-                    let known: f64 = row.iter().zip(&y).map(|(l, y)| l * y).sum();
-                    y.push((kernel.eval(x, z) - known) / row[i]);
-                    rest -= y[i] * y[i];
-                }
-                v += values("scale")[at % n] * rest.max(0.0);
-            }
-            assert!((grown - v.sqrt()).abs() < 1e-13);
+fn gradients_are_limits_of_differences() {
+    const STEP: f64 = 1e-5;
+    for parts in all_parts() {
+        let model = Predictor::from_parts(parts).unwrap();
+        let n = model.n_outputs();
+        let (mut mean, mut std) = (vec![0.0; n * D], vec![0.0; n * D]);
+        if model.is_classifier() {
+            let error = model.gradient_into(&numbers(D, 1), &mut mean, &mut std);
+            assert!(matches!(error, Err(Error::Invalid { .. })));
+            continue;
         }
+        for x in numbers(6 * D, 11).chunks_exact(D) {
+            model.gradient_into(x, &mut mean, &mut std).unwrap();
+            for j in 0..D {
+                let [above, below] = [STEP, -STEP].map(|step| {
+                    let (mut x, mut mean, mut std) = (x.to_vec(), vec![0.0; n], vec![0.0; n]);
+                    x[j] += step;
+                    model.predict_std_into(&x, &mut mean, &mut std).unwrap();
+                    [mean, std]
+                });
+                for c in 0..n {
+                    for (found, k) in [(mean[c * D + j], 0), (std[c * D + j], 1)] {
+                        let expected = (above[k][c] - below[k][c]) / (2.0 * STEP);
+                        let most = 1e-7 * (1.0 + expected.abs());
+                        let link = model.header().link;
+                        assert!(
+                            (found - expected).abs() < most,
+                            "{link:?}: {found} {expected}"
+                        );
+                    }
+                }
+            }
+        }
+        let x = numbers(D, 1);
+        let shape = |result| matches!(result, Err(Error::Shape { .. }));
+        assert!(shape(model.gradient_into(&x[1..], &mut mean, &mut std)));
+        assert!(shape(model.gradient_into(&x, &mut mean[1..], &mut std)));
+        assert!(shape(model.gradient_into(&x, &mut mean, &mut std[1..])));
+        let odd = model.gradient_into(&[0.0, f64::NAN, 0.0], &mut mean, &mut std);
+        assert!(matches!(odd, Err(Error::NonFinite { .. })));
     }
 }
 
@@ -375,6 +558,12 @@ fn saving_replaces_a_file_whole_and_leaves_nothing_else() {
     models[1].save(&path).unwrap();
     assert_eq!(Predictor::load(&path).unwrap().parts(), models[1].parts());
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    // A name without a folder is in the current one.
+    let bare = format!(".sparsebayes-test-{}", std::process::id());
+    models[0].save(&bare).unwrap();
+    let loaded = Predictor::load(&bare).unwrap();
+    std::fs::remove_file(bare).unwrap();
+    assert_eq!(loaded.parts(), models[0].parts());
     let nowhere = folder.path().join("missing").join("model");
     assert!(matches!(models[0].save(nowhere), Err(Error::Io(_))));
     assert!(matches!(
@@ -391,7 +580,7 @@ fn parts_that_do_not_fit_are_refused() {
     fn of<'a>(parts: &'a mut Parts, table: &str) -> &'a mut Table {
         parts.tables.get_mut(table).unwrap()
     }
-    let changes: [(usize, Change); 28] = [
+    let changes: [(usize, Change); 32] = [
         (0, |p| p.header.n_features = 0),
         (0, |p| p.header.n_features = 4),
         (0, |p| p.header.feature_names = Some(vec![])),
@@ -424,6 +613,13 @@ fn parts_that_do_not_fit_are_refused() {
         (14, |p| of(p, "landmarks.1").shape = vec![D, 4]),
         (14, |p| of(p, "factor.1").values[2] = 0.0),
         (15, |p| of(p, "scale.0").shape = vec![1, 3]),
+        (1, |p| of(p, "noise_variance").shape = vec![1, 1]),
+        (1, |p| p.header.outputs[1] = Some(vec![0, 1, 2, 3, 4, 5, 6])),
+        (3, |p| of(p, "covariance.0").shape = vec![4, 7]),
+        (18, |p| match &mut p.header.blocks[1] {
+            BlockHeader::CentredColumns { offsets, .. } => offsets[0] = f64::NAN,
+            _ => p.header.outputs.clear(),
+        }),
     ];
     for (i, (which, change)) in changes.iter().enumerate() {
         let mut parts = all_parts().swap_remove(*which);
@@ -431,6 +627,26 @@ fn parts_that_do_not_fit_are_refused() {
         let result = Predictor::from_parts(parts);
         assert!(matches!(result, Err(Error::Format { .. })), "change {i}");
     }
+}
+
+#[test]
+fn tables_of_other_types_are_refused() {
+    let mut bytes = models()[0].to_bytes().unwrap();
+    let at = bytes.windows(3).position(|word| word == b"F64").unwrap();
+    bytes[at] = b'I';
+    let error = Predictor::from_bytes(&bytes).unwrap_err().to_string();
+    assert!(error.contains("must be of type F64, got I64"), "{error}");
+}
+
+/// The file has a hole instead of its bytes.
+#[cfg(unix)]
+#[test]
+fn files_too_large_for_a_model_are_refused_unread() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    file.as_file().set_len((8 << 30) + 1).unwrap();
+    let (error, taken) = crate::alloc::peak_bytes(|| Predictor::load(file.path()).unwrap_err());
+    assert!(error.to_string().contains("at most 8589934592 bytes"));
+    assert!(taken < 1 << 10);
 }
 
 #[test]

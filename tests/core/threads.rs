@@ -12,7 +12,7 @@ use crate::problems::{Problem, Uniform, columns, fit_design, labels};
 
 const N_THREADS: usize = 32;
 const N_ROUNDS: usize = 20;
-/// More than what a thread takes at a time, so that batches are shared out.
+/// More than a batch.
 const N_ROWS: usize = 1100;
 
 fn golden() -> Vec<Predictor> {
