@@ -14,7 +14,7 @@ SERVICE := --manifest-path examples/service/rust/Cargo.toml --target-dir target/
 .DEFAULT_GOAL := help
 .PHONY: help install build build-c build-tests lint-and-build-tests header demo examples docs test test-core test-c test-python lint lint-rust format format-check typecheck stubs bench bench-peers bench-grid bench-fastrvm \
 	bench-friedman1 bench-widths bench-likelihoods bench-groups bench-million bench-columns bench-phase bench-tipping2001 bench-schemes bench-search bench-mrvm bench-revm bench-serving bench-dask test-service test-dist \
-	coverage test-cross test-oldest test-clients test-msrv test-free-threaded fuzz faults surface soak sanitize audit wheel lock clean ci
+	coverage coverage-rust mutants test-cross test-oldest test-clients test-msrv test-free-threaded fuzz faults surface soak sanitize audit wheel lock clean ci
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
@@ -220,9 +220,33 @@ test-cross: export PROPTEST_RNG_SEED := 1
 test-cross: ## Run the tests of the predictor and of model files for other processors (needs qemu-user)
 	tests/cross/run.sh $(CROSS)
 
-coverage: install ## Measure which branches of the Python code the tests cover
+coverage: install ## Measure which branches of Python and which lines of Rust the tests run (needs cargo-llvm-cov)
+	@$(MAKE) --no-print-directory coverage-rust
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/python --cov=sparsebayes --cov-branch \
 		--cov-report=term-missing:skip-covered
+
+# LLVM_COV and LLVM_PROFDATA name tools of the compiler's LLVM version where rustup has no llvm-tools.
+coverage-rust: export PROPTEST_RNG_SEED := 1
+coverage-rust: ## Measure which lines of Rust the Rust tests run, by folder; target/coverage has the lines
+	@command -v cargo-llvm-cov > /dev/null || \
+		{ echo "make coverage needs cargo-llvm-cov: cargo install --locked cargo-llvm-cov" >&2; exit 2; }
+	cargo llvm-cov --locked --quiet --lib --tests --ignore-filename-regex '/tests?(\.rs|/)' --html --output-dir target/coverage
+	@cargo llvm-cov report --ignore-filename-regex '/tests?(\.rs|/)' --lcov | awk -F: ' \
+		/^SF:/ { folder = $$2; sub(/.*rust\/src\//, "", folder); sub(/\/.*/, "", folder) } \
+		/^LF:/ { lines[folder] += $$2; all += $$2 } /^LH:/ { run[folder] += $$2; all_run += $$2 } \
+		END { for (f in lines) printf "%-14s %6d lines, %5.1f %% run\n", f, lines[f], 100 * run[f] / lines[f]; \
+			printf "%-14s %6d lines, %5.1f %% run\n", "all", all, 100 * all_run / all }' | sort -k4
+
+# Without the feature fit, predictor/ takes seconds for each change:
+# make mutants FILES='rust/src/predictor/**' FLAGS='--no-default-features --features save --exclude **/of_posterior.rs'
+mutants: FILES := rust/src/linalg/** rust/src/predictor/**
+mutants: SHARD := 0/1
+mutants: export PROPTEST_RNG_SEED := 1
+mutants: ## Change one expression of FILES at a time (SHARD of them), and list changes that no Rust test notices (needs cargo-mutants)
+	@command -v cargo-mutants > /dev/null || \
+		{ echo "make mutants needs cargo-mutants: cargo install --locked cargo-mutants" >&2; exit 2; }
+	@mkdir -p target
+	cargo mutants --output target --shuffle --shard $(SHARD) --sharding round-robin $(FILES:%=--file '%') $(FLAGS)
 
 test-clients: ## Run the tests with packages that use ours (Python 3.11)
 	$(PYTHON) -m venv .venv-clients
