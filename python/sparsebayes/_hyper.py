@@ -6,7 +6,9 @@
    with the proposal than with equal lengths.
 3. Sequential fits with these lengths, multiplied by several factors, predict held-out rows, and the best
    lengths win. Where final weights are to be those of a Gaussian process, it has chosen the factor.
-4. Inputs whose length is far longer than they vary leave the kernel, unless held-out rows need them.
+4. The same with linear terms beside the kernels, which the model has if rows left out are predicted better:
+   kernels that follow a plane are so long that few functions cannot follow the rest.
+5. Inputs whose length is far longer than they vary leave the kernel, unless held-out rows need them.
 """
 
 from __future__ import annotations
@@ -128,10 +130,12 @@ class CovarianceEvidence:
             parts.append(_square(K, pull) if squared else (K, pull))
         return parts
 
-    def maximise(self, X: FloatArray, start: FloatArray | None, iterations: int) -> list[FloatArray]:
+    def maximise(
+        self, X: FloatArray, start: FloatArray | None, iterations: int, *, tries: bool
+    ) -> list[FloatArray]:
         """Maximise L by L-BFGS, from ``start`` or the natural one; ``X`` are the rows for the bounds.
 
-        Return the maximum, and if it has short lengths that were tried, that before the trials.
+        Return the maximum, and if ``tries`` and it has short lengths that were tried, that before the trials.
         """
         x0 = self.start()
         limits = np.vstack([bounds(kernel, X) for kernel in self._kernels])
@@ -160,7 +164,7 @@ class CovarianceEvidence:
                 break
             x, log_evidence = result.x, -result.fun
             maxima.append(x)
-            begin = self._with_short_lengths(x, x0, log_evidence) if start is None else None
+            begin = self._with_short_lengths(x, x0, log_evidence) if tries else None
             if begin is None:
                 break
         return [x] if len(maxima) < 2 else [x, maxima[0]]
@@ -224,6 +228,7 @@ def _square(K: FloatArray, pull: Any) -> tuple[FloatArray, Any]:
 #: Rows and L-BFGS iterations of the Gaussian process, and those that go on from there; and those for classes.
 _PROCESS: Final = ((300, 40), (450, 10))
 _PROCESS_OF_CLASSES: Final = ((200, 30),)
+_PROCESS_WITH_LINEAR_TERMS: Final = ((300, 25),)
 #: The longest of the short lengths of single inputs that are tried, in standard deviations of the input, and
 #: its ratio to the next; so many for all inputs together, but at least so many for each.
 _SHORT, _SHORT_RATIO = 1.2, 2.4
@@ -254,6 +259,8 @@ _LONGER: Final = (1.4,)
 _MAX_WALK: Final = 10
 #: Standard errors by which predictions have to get worse to end the search in one direction.
 _STANDARD_ERRORS: Final = 2.0
+#: Standard errors by which predictions have to be better with linear terms.
+_LINEAR_ERRORS: Final = 0.5
 #: Kernels within this log density per row of the best replace it if its fit does not converge, or has so much
 #: less log evidence per row than its trial fits.
 _MAX_DENSITY_LOSS: Final = 0.2
@@ -400,15 +407,22 @@ class Learned:
 
     kernels: list[Kernel]
     least_evidence: float = -np.inf
+    has_linear_terms: bool = False
 
 
 def learn(
-    kernels: list[Kernel], data: LearningData, settings: Settings, *, proposes: bool = False
+    kernels: list[Kernel],
+    data: LearningData,
+    settings: Settings,
+    *,
+    proposes: bool = False,
+    linear: LearningData | None = None,
 ) -> list[Learned]:
     """Return the kernels with learned parameters, and the next best ones; as given if nothing can be learned.
 
-    ``proposes``: those that a Gaussian process proposes, uncompared. The work is bounded by numbers of rows,
-    iterations and functions; the result is deterministic.
+    ``proposes``: those that a Gaussian process proposes, uncompared. ``linear``: the same data with linear
+    terms beside the kernels, which the result has if rows left out are predicted better. The work is bounded
+    by numbers of rows, iterations and functions; the result is deterministic.
     """
     _check_learnable(kernels)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -420,7 +434,17 @@ def learn(
     # The matrices are too small for several threads of BLAS.
     with blas_workers(settings.n_threads) as pool:
         learner = _Learner(kernels, data, settings, pool)
-        return learner.propose() if proposes else learner.run()
+        if proposes:
+            return learner.propose()
+        if data.likelihood != "gaussian":
+            return learner.of_classes()
+        ranked = learner.compare()
+        if linear is not None:
+            other = _Learner(kernels, linear, settings, pool, has_linear_terms=True)
+            found = other.compare()
+            if _exceeds(found[0], ranked[0], _LINEAR_ERRORS):
+                return [replace(one, has_linear_terms=True) for one in other.finish(found)]
+        return learner.finish(ranked)
 
 
 def natural(kernels: list[Kernel], X: FloatArray, weights: FloatArray | None) -> list[Kernel] | None:
@@ -473,41 +497,43 @@ class _Learner:
     data: LearningData
     settings: Settings
     pool: ThreadPoolExecutor
+    has_linear_terms: bool = False
 
     def propose(self) -> list[Learned]:
         """Return the kernels that the Gaussian process proposes."""
         return [Learned(with_all_log_parameters(self.kernels, self._proposals()[0]))]
 
-    def run(self) -> list[Learned]:
-        """Propose parameters and compare variants on held-out rows; return the kernels, the best first."""
-        n_rows = len(self.data.X)
-        directions: tuple[tuple[float, ...], ...] = (_SHORTER, _LONGER)
-        if classes := self.data.likelihood != "gaussian":
-            theta, ranked = self._of_classes()
-            if self.data.is_smooth:
-                ranked[:0] = self._without_irrelevant(ranked[0], partial(self._of_process, walks=False))
-                return [Learned(one.kernels) for one in ranked]
-            directions = (_SHORTER_OF_CLASSES, _LONGER)
-        rows = self._draw(_FOLD_ROWS)
-        # Few rows are divided into folds several times, to predict enough of them.
-        folds = self._splits(rows, int(np.clip(_FOLD_ROWS // len(rows), 1, _FOLDS)), _TRIAL_CENTRES)
-        if classes:
-            ranked = self._walk(self._candidate(theta, folds), directions, folds)
-        else:
-            given = all_log_parameters(self.kernels)
-            start = [] if np.allclose(given, self._natural) else [self._candidate(given, folds)]
-            proposal, *others = (self._candidate(theta, folds) for theta in self._proposals())
-            ranked = self._walk(proposal, directions, folds)
-            for other in others:
-                if _exceeds(other, ranked[0], _STANDARD_ERRORS):
-                    ranked = self._walk(other, directions, folds)
-            ranked = _ranked([*ranked, *start])
-            if self.data.few_counts is not None:
-                # Narrow kernels predict few counts nearly as well as any, and overfit all rows.
-                plain = self._walk(self._candidate(self._natural, folds), directions, folds)
-                ranked = ranked if _exceeds(ranked[0], plain[0], 1.0) else plain
-            if not np.isfinite(ranked[0].score):
-                ranked = self._walk(self._candidate(self._natural, folds), directions, folds)
+    def of_classes(self) -> list[Learned]:
+        """Return the kernels that predict classes of rows left out, the best first."""
+        theta, ranked = self._of_classes()
+        if self.data.is_smooth:
+            ranked[:0] = self._without_irrelevant(ranked[0], partial(self._of_process, walks=False))
+            return [Learned(one.kernels) for one in ranked]
+        directions = (_SHORTER_OF_CLASSES, _LONGER)
+        return self.finish(self._walk(self._candidate(theta, self._folds), directions, self._folds))
+
+    def compare(self) -> list[_Candidate]:
+        """Propose parameters and compare variants on held-out rows; return these, the best first."""
+        directions, folds = (_SHORTER, _LONGER), self._folds
+        given = all_log_parameters(self.kernels)
+        start = [] if np.allclose(given, self._natural) else [self._candidate(given, folds)]
+        proposal, *others = (self._candidate(theta, folds) for theta in self._proposals())
+        ranked = self._walk(proposal, directions, folds)
+        for other in others:
+            if _exceeds(other, ranked[0], _STANDARD_ERRORS):
+                ranked = self._walk(other, directions, folds)
+        ranked = _ranked([*ranked, *start])
+        if self.data.few_counts is not None:
+            # Narrow kernels predict few counts nearly as well as any, and overfit all rows.
+            plain = self._walk(self._candidate(self._natural, folds), directions, folds)
+            ranked = ranked if _exceeds(ranked[0], plain[0], 1.0) else plain
+        if not np.isfinite(ranked[0].score):
+            ranked = self._walk(self._candidate(self._natural, folds), directions, folds)
+        return ranked
+
+    def finish(self, ranked: list[_Candidate]) -> list[Learned]:
+        """Return the kernels of these candidates, the best first, after comparisons with many rows."""
+        n_rows, folds = len(self.data.X), self._folds
         if _FOLD_ROWS < n_rows:
             # More rows allow narrower kernels.
             most = int(np.clip(n_rows // _ROWS_PER_TRIAL_ROW, *_LARGE_ROWS))
@@ -616,6 +642,12 @@ class _Learner:
         return self._predict(with_all_log_parameters(self.kernels, theta), folds)
 
     @cached_property
+    def _folds(self) -> list[_Split]:
+        rows = self._draw(_FOLD_ROWS)
+        # Few rows are divided into folds several times, to predict enough of them.
+        return self._splits(rows, int(np.clip(_FOLD_ROWS // len(rows), 1, _FOLDS)), _TRIAL_CENTRES)
+
+    @cached_property
     def _process_rows(self) -> ProcessRows:
         data = self.data
         columns = data.fixed[:, data.n_before :]
@@ -658,11 +690,13 @@ class _Learner:
         x: FloatArray | None = None
         others: list[FloatArray] = []
         steps = _PROCESS if data.likelihood == "gaussian" else _PROCESS_OF_CLASSES
+        steps = _PROCESS_WITH_LINEAR_TERMS if self.has_linear_terms else steps
         for n_rows, iterations in steps:
             rows = self._draw(n_rows)
             X, fixed, weights = data.X[rows], data.fixed[rows], data.weights[rows]
             evidence = CovarianceEvidence(kernels, X, fixed, Y[rows], weights, noise)
-            x, *more = evidence.maximise(data.X, x, iterations)
+            tries = x is None
+            x, *more = evidence.maximise(data.X, x, iterations, tries=tries)
             others += more
             if len(rows) == len(data.X):
                 break
@@ -695,10 +729,10 @@ class _Learner:
     def _splits(self, rows: IntArray, n_splits: int, most_centres: int) -> list[_Split]:
         """Return the rows without each of several folds and that fold, to be predicted."""
         repeats = range(-(-n_splits // _FOLDS))
-        folds = [fold for repeat in repeats for fold in self._folds(rows, repeat)]
+        folds = [fold for repeat in repeats for fold in self._divided(rows, repeat)]
         return [self._split(rows, fold, most_centres) for fold in folds[:n_splits]]
 
-    def _folds(self, rows: IntArray, repeat: int) -> list[IntArray]:
+    def _divided(self, rows: IntArray, repeat: int) -> list[IntArray]:
         """Divide rows into folds, each class evenly; rows with equal inputs stay together."""
         _, first, copies = np.unique(self.data.X[rows], axis=0, return_index=True, return_inverse=True)
         order = np.random.default_rng(repeat).permutation(len(first))

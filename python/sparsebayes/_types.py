@@ -26,7 +26,7 @@ KernelFunction: TypeAlias = Callable[[FloatArray, FloatArray], ArrayLike]
 KernelLike: TypeAlias = "str | Kernel | KernelFunction"
 #: ``kernel``: one kernel, or several for a multi-kernel dictionary.
 KernelSpec: TypeAlias = "KernelLike | Sequence[KernelLike]"
-#: ``extra_basis``: "linear", a transformer, a callable, or None.
+#: ``extra_basis``: "auto", "linear", a transformer, a callable, or None.
 ExtraBasis: TypeAlias = "str | Any | Callable[[FloatArray], ArrayLike] | None"
 #: ``unpenalized``: columns of ``extra_basis`` without a prior, by position or name.
 Unpenalized: TypeAlias = "str | int | Sequence[int] | Sequence[str] | None"

@@ -496,7 +496,7 @@ class RVR(Regression):
     degree: int = 3
     coef0: float = 0.0
     optimize_kernel: bool = False
-    extra_basis: ExtraBasis = None
+    extra_basis: ExtraBasis = "auto"
     unpenalized: Unpenalized = None
     candidates: Candidates = None
     random_state: int | np.random.RandomState | None = None

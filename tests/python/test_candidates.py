@@ -349,7 +349,7 @@ def test_kernels_are_learned_with_candidates(candidates, surface):
     start = RVR(Gaussian((2.0, 2.0)), candidates=candidates, random_state=0).fit(X, y)
     model = clone(start).set_params(optimize_kernel=True).fit(X, y)
     assert model.kernel_ != start.kernel_
-    given = RVR(model.kernel_, candidates=model.candidates_).fit(X, y)
+    given = RVR(model.kernel_, candidates=model.candidates_, extra_basis=model.extra_basis_).fit(X, y)
     np.testing.assert_allclose(model.log_marginal_likelihood_, given.log_marginal_likelihood_, rtol=1e-8)
     assert_certified(model, X, y)
 

@@ -445,7 +445,7 @@ def test_bad_collections_are_refused(arguments, message):
         ({"candidates": 0}, "candidates must be"),
         ({"candidates": [[1.0]]}, "candidates must have the 2 columns"),
         ({"kernel": "precomputed"}, "kernel='precomputed' .*not possible for a fit on Dask"),
-        ({"extra_basis": np.ones((10, 1))}, "extra_basis must be 'linear'.*OnColumns"),
+        ({"extra_basis": np.ones((10, 1))}, "extra_basis must be 'auto', 'linear'.*OnColumns"),
         ({"tol": -1.0}, "tol must be"),
         ({"n_jobs": 0}, "n_jobs must be"),
         ({"memory_limit": "1GiB"}, "memory_limit is not for Dask"),

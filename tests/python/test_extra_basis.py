@@ -203,7 +203,7 @@ def test_cross_validation_works(surface):
 
 
 BAD = {
-    "unknown name": ("quadratic", "must be 'linear'"),
+    "unknown name": ("quadratic", "must be 'auto', 'linear'"),
     "a kernel": (WIDE, "put kernels into a list"),
     "a class": (PolynomialFeatures, "not an instance"),
     "words": (lambda X: [["a"]] * 90, r"."),

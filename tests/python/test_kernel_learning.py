@@ -9,11 +9,14 @@ import pandas as pd
 import pytest
 from scipy.stats import multivariate_normal
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import r2_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from problems import PAPERS, named
+import sparsebayes
+from problems import PAPERS, assert_certified, named
 from sparsebayes import MRVM1, RVC, RVR
 from sparsebayes._estimators.likelihoods import Numbers
 from sparsebayes._estimators.run import Task
@@ -265,7 +268,7 @@ def test_irrelevant_inputs_of_friedman_s_function_get_large_widths():
     errors = []
     for seed in range(3):
         X, y, X_test, truth = friedman(seed)
-        model = RVR(Gaussian(np.full(10, 2.0)), optimize_kernel=True).fit(X, y)
+        model = RVR(Gaussian(np.full(10, 2.0)), optimize_kernel=True, extra_basis=None).fit(X, y)
         errors.append(np.mean((model.predict(X_test) - truth) ** 2))
         inverse_squares = np.array(model.kernel_.width) ** -2.0
         assert inverse_squares[:5].min() > 10.0 * inverse_squares[5:].max()
@@ -298,15 +301,14 @@ def test_classifiers_ignore_irrelevant_inputs():
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_copies_of_rows_stay_in_one_fold():
-    losses = []
+    scores = []
     for seed in range(1, 7):
         rng = np.random.default_rng(seed)
         X = rng.normal(size=(250, 2))
         y = np.sin(2 * X[:, 0]) + X[:, 1] / 2 + 0.3 * rng.normal(size=250)
-        fits = [RVR(gamma="ard").fit(np.tile(X[:50], (n, 1)), np.tile(y[:50], n)) for n in (1, 3)]
-        once, thrice = (fit.score(X[50:], y[50:]) for fit in fits)
-        losses.append(once - thrice)
-    assert np.mean(losses) < 0.08  # 0.10 where the folds divide them
+        model = RVR(gamma="ard").fit(np.tile(X[:50], (3, 1)), np.tile(y[:50], 3))
+        scores.append(model.score(X[50:], y[50:]))
+    assert np.mean(scores) > 0.715  # 0.70 where the folds divide them, 0.80 without copies
 
 
 def test_weights_count_rows(surface):
@@ -605,7 +607,7 @@ def test_an_input_that_the_kernel_hardly_uses_leaves_it():
     rng = np.random.default_rng(4)
     X = rng.normal(size=(200, 5))
     y = np.sin(2.0 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=200)
-    model = RVR(gamma="ard").fit(X, y)
+    model = RVR(gamma="ard", extra_basis=None).fit(X, y)
     unused = np.isinf(model.kernel_.width)
     assert not unused[:2].any()
     assert unused[2:].any()
@@ -621,3 +623,54 @@ def test_classes_of_inputs_in_one_unit_have_equal_widths_in_it():
     assert model.score(X[300:], y[300:]) > 0.9
     widths = np.array(model.kernel_.width)
     assert widths.max() < 1.1 * widths.min()
+
+
+def planes(n, kind, seed=0, d=10):
+    """Rows of standard normal inputs, targets with noise 0.1, and their means: a plane and something else."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    beside = {"product": X[:, 0] * X[:, 1], "wave": np.sin(3.0 * X[:, 0]), "nothing": 0.0}[kind]
+    truth = X @ rng.normal(size=d) + beside
+    return X, truth + 0.1 * rng.normal(size=n), truth
+
+
+@pytest.mark.parametrize("kind", ["product", "wave", "nothing"])
+@pytest.mark.parametrize("seed", [0, 2, 3])
+def test_functions_beside_a_plane_are_found(kind, seed):
+    X, y, truth = planes(700, kind, seed)
+    model = RVR().fit(X[:200], y[:200])
+    assert r2_score(truth[200:], model.predict(X[200:])) > (0.98 if kind == "wave" else 0.995)
+    assert np.sum(model.active_ >= 0) < 30
+
+
+def test_linear_terms_are_part_of_all_that_a_model_tells(tmp_path):
+    X, y, _ = planes(200, "wave")
+    model = RVR().fit(X, y)
+    assert model.extra_basis_ == "linear"
+    given = RVR(model.kernel_, extra_basis="linear").fit(X, y)
+    np.testing.assert_allclose(model.predict(X), given.predict(X), rtol=1e-9)
+    assert_certified(model, X, y)
+    # The kernel has the first input alone; the others matter through their linear terms.
+    assert np.isinf(np.array(model.kernel_.width)[1:]).any()
+    weights = np.abs(model.extra_coef_[0])
+    used = [d for d in range(10) if weights[d] > 0.1]
+    assert len(used) > 5
+    assert model.summary().lines["kernel"].endswith("learned; linear terms")
+    assert "of 210 functions" in model.summary().title
+    assert min(model.inputs_[d] for d in used) > 0.0
+    mean, std = model.predict(X, return_std=True)
+    model.save(tmp_path / "model.safetensors")
+    served = sparsebayes.load(tmp_path / "model.safetensors").predict_std(X)
+    np.testing.assert_allclose(served, (mean, std), rtol=1e-9)
+    twin = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(twin.predict(X), mean)
+
+
+def test_linear_terms_are_left_out_where_they_are_not_asked_for():
+    X, y, _ = planes(200, "wave")
+    for settings in ({"extra_basis": None}, {"gamma": 0.1}, PAPERS, {"gamma": "scale"}):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            assert RVR(**settings).fit(X, y).extra_basis_ is None
+    chunks = [(X[:100], y[:100]), (X[100:], y[100:])]
+    assert RVR(candidates=100, random_state=0).fit(chunks).extra_basis_ is None

@@ -171,7 +171,7 @@ def test_fits_are_certified_and_those_of_the_columns_by_hand(kernel, kind):
     model = kind(KERNELS[kernel]).fit(X, y)
     assert_certified(model, X, y)
     fitted = model.kernel_ if isinstance(model.kernel_, list) else [model.kernel_]
-    by_hand = kind([Custom(k) for k in fitted]).fit(X, y)
+    by_hand = kind([Custom(k) for k in fitted], extra_basis=model.extra_basis_).fit(X, y)
     np.testing.assert_array_equal(by_hand.active_, model.active_)
     score = "predict" if kind is RVR else "decision_function"
     new = X[:20] + 0.1

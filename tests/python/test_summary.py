@@ -21,7 +21,7 @@ def test_it_tells_rows_functions_inputs_noise_and_status(table):
     X, y = table
     model = RVR(gamma="ard").fit(X, y)
     summary = model.summary()
-    assert summary.title == f"RVR on 80 rows of 3 inputs: {len(model.relevance_)} of 80 functions"
+    assert summary.title == f"RVR on 80 rows of 3 inputs: {np.sum(model.active_ >= 0)} of 80 functions"
     assert summary.lines["kernel"] == "rbf, a width for each input, learned"
     assert summary.lines["inputs"].startswith("size <cm> 1, age 0.")
     assert summary.lines["noise"] == f"{np.sqrt(model.noise_variance_):.4g} (standard deviation)"

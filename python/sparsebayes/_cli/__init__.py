@@ -119,15 +119,18 @@ def _predict(options: argparse.Namespace) -> int:
 def _used_inputs(model: Predictor) -> NDArray[np.intp]:
     """Return the inputs that predictions depend on, all where this is not known or there are none.
 
-    An input of infinite width does not count; there are other kernels, and columns without one.
+    An input of infinite width does not count, unless a linear term has it.
     """
     counts = np.zeros(model.n_features_in_)
     header = json.loads(model._core.header)
-    blocks = [block["centres"] for block in header["blocks"] if block != "constant" and "centres" in block]
+    blocks = [block["centres"] for block in header["blocks"] if "centres" in block]
     for kernel in [*blocks, *filter(None, header.get("growths") or [])]:
         (parameters,) = kernel.values()
         counts += parameters.get("inverse_square_widths", [1.0]) if isinstance(parameters, dict) else 1.0
-    known = len(blocks) == sum(block != "constant" for block in header["blocks"])
+    linear = [block["centred_columns"] for block in header["blocks"] if "centred_columns" in block]
+    for columns in linear:
+        counts[columns["columns"]] += 1.0
+    known = len(blocks) + len(linear) == sum(block != "constant" for block in header["blocks"])
     used = np.flatnonzero(counts)
     return used if known and len(used) > 0 else np.arange(model.n_features_in_)
 

@@ -31,6 +31,7 @@ from .design import (
     dense_design,
     evaluate,
     fitted_extra,
+    is_auto,
     is_transformer,
     kernel_design,
     matrix,
@@ -243,7 +244,8 @@ class Basis:
         publish_linear(est, bias)
         if training is not None and isinstance(est.kernel_, Radial) and np.ndim(est.kernel_.width) > 0:
             with np.errstate(all="ignore"):  # inputs near the largest number
-                est.inputs_ = _input_relevances(est, training, est.kernel_)
+                linear = coef if self.extra == "linear" else np.zeros((len(coef), training.X.shape[1]))
+                est.inputs_ = _input_relevances(est, training, est.kernel_, linear)
         if self.extra is not None:
             est.extra_coef_ = coef
             est.intercept_ = est.intercept_ - coef @ self.offset
@@ -272,6 +274,12 @@ def basis_of(est: Any, training: Training, *, stored: bool = True) -> Basis:
     offset = column_means(columns, training.weights) if centred else np.zeros(columns.shape[1])
     offset = np.where(np.isfinite(offset), offset, 0.0)  # others raise errors in the fit
     return Basis(bias, kernels, size, kept, centres, extra, offset, precomputed, columns if stored else None)
+
+
+def with_linear_terms(basis: Basis, training: Training) -> Basis:
+    """Return the basis with the columns of X besides the kernels."""
+    offset = column_means(training.X, training.weights) if basis.bias else np.zeros(training.X.shape[1])
+    return replace(basis, extra="linear", columns=training.X, offset=offset)
 
 
 def sized(est: Any, n_rows: int, n_features: int) -> Basis:
@@ -308,7 +316,7 @@ def flat_columns(est: Any, basis: Basis, scheme: str) -> list[int]:
     """Return the positions of the columns that ``unpenalized`` names, ascending."""
     if (given := getattr(est, "unpenalized", None)) is None:
         return []
-    if est.extra_basis is None:
+    if est.extra_basis is None or is_auto(est.extra_basis):
         raise ValueError("unpenalized needs columns besides the kernels; set extra_basis, such as 'linear'")
     if scheme == "variational":
         raise ValueError("unpenalized needs a scheme other than 'variational', such as 'sequential'")
@@ -454,15 +462,17 @@ def publish_linear(est: Any, bias: FloatArray) -> None:
             est.intercept_ = bias - est.coef_ @ np.asarray(est.kernel_.offset)
 
 
-def _input_relevances(est: Any, training: Training, kernel: Radial) -> dict[str | int, float]:
+def _input_relevances(
+    est: Any, training: Training, kernel: Radial, linear: FloatArray
+) -> dict[str | int, float]:
     """Return how much the prediction changes with each input, the most important first.
 
-    The root mean square change of the sum of the kernel functions, over rows and outputs, if the values of
-    the input are exchanged between rows at random; relative to the largest. Slopes would miss inputs of a
-    few levels that a narrow kernel separates.
+    The root mean square change of the sum of the kernel functions and of the linear terms, of weights
+    ``linear``, over rows and outputs, if the values of the input are exchanged between rows at random;
+    relative to the largest. Slopes would miss inputs of a few levels that a narrow kernel separates.
     """
     inverse = 1.0 / np.array(kernel.width)
-    some = np.flatnonzero((inverse > 0.0) & (np.ptp(training.X, axis=0) > 0.0))
+    some = np.flatnonzero(((inverse > 0.0) | linear.any(axis=0)) & (np.ptp(training.X, axis=0) > 0.0))
     n_values = max(1, est.relevance_vectors_.shape[0] * len(some))
     n = min(len(training.X), max(_RELEVANCE_ROWS, _RELEVANCE_VALUES // n_values))
     at = np.linspace(0, len(training.X) - 1, n).astype(np.intp)
@@ -474,6 +484,7 @@ def _input_relevances(est: Any, training: Training, kernel: Radial) -> dict[str 
     for d in some:
         own, other = (np.square(x[:, np.newaxis] - centres[:, d]) for x in (X[:, d], X[order, d]))
         change = (kernel._profile(np.maximum(v - own + other, 0.0)) - values) @ est.dual_coef_.T
+        change += (training.X[at[order], d] - training.X[at, d])[:, np.newaxis] * linear[:, d]
         size[d] = np.sqrt(np.average(np.sum(change**2, axis=1), weights=counts))
     size /= size.max() or 1.0
     names = getattr(est, "feature_names_in_", range(X.shape[1]))

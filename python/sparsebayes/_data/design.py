@@ -33,7 +33,7 @@ _MAX_SUMMED: Final = 1024
 _MIN_SUMMED_ROWS: Final = 1 << 17
 #: Rows that are transposed at a time, so that a block stays in the caches.
 _ROWS: Final = 128
-_EXTRA_KINDS: Final = "'linear', a transformer of scikit-learn, or a callable f(X) -> (n, p)"
+_EXTRA_KINDS: Final = "'auto', 'linear', a transformer of scikit-learn, or a callable f(X) -> (n, p)"
 
 
 @dataclass(frozen=True)
@@ -261,7 +261,7 @@ def evaluate(kernel: Kernel, X: FloatArray, Z: FloatArray, n_threads: int | None
 
 def check_extra_basis(extra_basis: Any, kernel: object, name: str = "extra_basis") -> None:
     """Raise TypeError or ValueError if ``extra_basis``, an argument ``name``, cannot give columns."""
-    if extra_basis is None or is_transformer(extra_basis):
+    if extra_basis is None or is_auto(extra_basis) or is_transformer(extra_basis):
         return
     problem = f"{name} must be {_EXTRA_KINDS}; got {extra_basis!r}"
     if isinstance(extra_basis, str):
@@ -283,6 +283,11 @@ def check_extra_basis(extra_basis: Any, kernel: object, name: str = "extra_basis
         )
 
 
+def is_auto(extra_basis: Any) -> bool:
+    """Tell whether linear terms are ``extra_basis`` if a kernel is learned that predicts better with them."""
+    return isinstance(extra_basis, str) and extra_basis == "auto"
+
+
 def is_transformer(extra_basis: Any) -> bool:
     """Tell whether ``extra_basis`` is a transformer to be fitted to rows."""
     # Data frames also have a method transform, but no fit.
@@ -293,6 +298,8 @@ def is_transformer(extra_basis: Any) -> bool:
 def fitted_extra(extra_basis: Any, kernel: object, X: FloatArray, name: str = "extra_basis") -> Any:
     """Return ``extra_basis_``: a transformer fitted to the training rows ``X``, or ``extra_basis`` itself."""
     check_extra_basis(extra_basis, kernel, name)
+    if is_auto(extra_basis):
+        return None
     # A copy, because a transformer may write to its argument.
     return clone(extra_basis).fit(X.copy()) if is_transformer(extra_basis) else extra_basis
 

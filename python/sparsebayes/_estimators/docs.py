@@ -173,9 +173,13 @@ the last.""",
     ``"balanced"``, which gives all classes the same total weight and keeps the total of all rows. Only for
     rows in memory. Weights count as rows, so a rare class that is weighted up is overfitted: rather fit
     without, and decide with ``prior`` in `predict`.""",
-    "extra_basis": r"""extra_basis : {"linear"}, transformer or callable, optional
-    Functions besides the kernels: the columns of X; those of a scikit-learn transformer, cloned and fitted to
-    X; or those of a callable ``f(X) -> (n, p)``.""",
+    "extra_basis": r"""extra_basis : {"auto", "linear"}, transformer, callable or None
+    Functions besides the kernels. ``"linear"``: the columns of X; or those of a scikit-learn transformer,
+    cloned and fitted to X; or those of a callable ``f(X) -> (n, p)``. ``"auto"``, the default of `RVR`:
+    ``"linear"`` if the kernel is learned and rows left out are predicted better with linear terms. They are
+    not tried with the papers' priors (``complexity="none"``, ``penalize_intercept=True``), other schemes
+    and likelihoods than Gaussian and Student's t, rows in chunks, and from 100,000 rows on. None, the default
+    of `RVC`: none.""",
     "unpenalized": r"""unpenalized : "all", or list of int or str, optional
     Columns of ``extra_basis`` whose weights have a flat prior, like the intercept: always in the model, with
     ``alpha_`` 0. Adding such a column to y changes nothing but its weight. ``"all"``, positions, or, with

@@ -39,11 +39,12 @@ from .._data.basis import (
     groups_of,
     learns_kernel,
     sized,
+    with_linear_terms,
     without_rows,
 )
 from .._data.checkpoint import Checkpoint, check_path, digest, open_checkpoint
 from .._data.chunks import Chunks, Rows, are_chunks, check_rows, located, open_chunks
-from .._data.design import core_kernels
+from .._data.design import core_kernels, is_auto
 from .._data.out_of_core import Survey, basis_after, gather
 from .._data.statistics import SufficientStatistics, check_memory_limit, check_room, in_words
 from .._data.unstored import ColumnStatistics
@@ -52,7 +53,6 @@ from .._progress import ReadReporter
 from .._row_likelihoods import DISPERSED, ROW_LIKELIHOODS
 from .._types import FloatArray, Settings
 from .._types import Likelihood as Name
-from ..kernels import Kernel
 from ..kernels._base import all_log_parameters
 from ..kernels._resolve import is_precomputed, measures_inputs
 from ..providers import PyStatistics, RowPart, SummedStatistics, add
@@ -175,9 +175,9 @@ def check_sums(est: Any, doing: str) -> None:
 
 
 class Start(NamedTuple):
-    """A model to continue from: kernels, and functions with their precisions and that of the noise."""
+    """A model to continue from: its basis, and functions with their precisions and that of the noise."""
 
-    kernels: list[Kernel]
+    basis: Basis
     first: First
 
 
@@ -265,7 +265,9 @@ def _in_memory(
         learning = _to_learn_from(est, rows, likelihood, settings)
         bases = _bases(est, learning, settings)
         if start is not None:
-            bases = iter([(replace(basis_of(est, rows), kernels=start.kernels), None)])
+            same = replace(basis_of(est, rows), kernels=start.basis.kernels)
+            has_more = start.basis.n_columns > same.n_columns
+            bases = iter([(with_linear_terms(same, rows) if has_more else same, None)])
         for basis, least_evidence in bases:
             if learning.likelihood is not likelihood and least_evidence is not None:
                 least_evidence = -np.inf  # another likelihood has another evidence
@@ -456,6 +458,10 @@ def _offset_of(
     return np.where(far, np.sign(mean) * excess, 0.0)
 
 
+def _tries_linear_terms(est: Any) -> bool:
+    return is_auto(est.extra_basis) and getattr(est, "likelihood", "") in ("gaussian", "student_t")
+
+
 def _bases(
     est: Any, learning: _Learning, settings: Settings, *, proposes: bool = False
 ) -> Iterator[tuple[Basis, float | None]]:
@@ -473,13 +479,19 @@ def _bases(
     is_smooth = number_of_landmarks(est, basis, likelihood, settings, len(training.y)) is not None
     options: Any = {"is_smooth": is_smooth, "few_counts": learning.few_counts}
     data = LearningData.of(est, basis, training, likelihood, settings, centre_rows, **options)
+    linear, with_linear = basis, None
+    is_ours = settings.scheme == "sequential" and settings.complexity != 0.0 and settings.flat_intercept
+    if is_ours and _tries_linear_terms(est) and not proposes and len(training.X) < _MANY_ROWS:
+        linear = with_linear_terms(basis, training)
+        with_linear = LearningData.of(est, linear, training, likelihood, settings, centre_rows, **options)
     # A checkpoint belongs to a single fit, and many rows have decided between the kernels.
     single = getattr(est, "checkpoint", None) is not None or len(training.X) >= _MANY_ROWS
     most = 1 if single else _MAX_KERNELS_TRIED
-    for learned in learn(basis.kernels, data, settings, proposes=proposes)[:most]:
+    for learned in learn(basis.kernels, data, settings, proposes=proposes, linear=with_linear)[:most]:
         # Other schemes have other optima.
         least = learned.least_evidence if settings.scheme == "sequential" else -np.inf
-        yield replace(basis, kernels=learned.kernels), least
+        chosen = linear if learned.has_linear_terms else basis
+        yield replace(chosen, kernels=learned.kernels), least
 
 
 # --- classifications of rows in chunks, which are read again at each step of the fit -------------------
@@ -849,7 +861,7 @@ def _basis(est: Any, n_basis: int) -> Basis:
                 f"got {est.candidates!r}"
             )
         check_without_rows(est, "a fit to a provider")
-        if est.extra_basis is not None:
+        if est.extra_basis is not None and not is_auto(est.extra_basis):
             raise ValueError("extra_basis needs the rows; take SparseBayes* on columns of both kinds")
         publish_features(est, int(np.shape(est.candidates)[1]))
         _candidates.place(est, without_rows(est.n_features_in_))

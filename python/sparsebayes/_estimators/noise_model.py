@@ -85,7 +85,7 @@ def fit_noise(
             break
         # Groups have no fit that continues.
         can_continue = getattr(est, "groups", None) is None and est.scheme == "sequential"
-        start = Start(found.kernels, as_first(posterior)) if can_continue and change < _LARGE_CHANGE else None
+        start = Start(found, as_first(posterior)) if can_continue and change < _LARGE_CHANGE else None
     if not own:
         est._y_variance = None  # the noise is the same in all rows
     elif est.status_ == "converged" and (change > _TOL or model.status_ not in ("converged", "empty")):

@@ -58,6 +58,11 @@ _MAX_ROWS: Final = 1500
 _LOGIT_STD: Final = 2.5
 #: The first ln v tried, relative to the mean of k(x, x), steps, and how far.
 _FIRST, _STEP, _RANGE = 6.0, 2.0, 10.0
+#: ln v above which the approximation of rows left out is checked by folds, their number, and the accuracy of
+#: their weights in posterior standard deviations.
+_MAX_UNCHECKED: Final = 7.0
+_FOLDS: Final = 5
+_CHECKED: Final = 0.01
 #: Factors of lengths that are tried, and how far.
 _FACTOR, _MAX_FACTOR = 1.4, 20.0
 #: Accuracy of the weights, in posterior standard deviations, while v is chosen and at the end.
@@ -199,7 +204,8 @@ class _Point:
 
     #: Log probability of each row from the others, times its weight over the mean weight.
     densities: FloatArray
-    #: Their mean, plus the log prior density of ln v over the number of observations.
+    #: Their mean, for large v at most that of folds, plus the log prior density of ln v over the number of
+    #: observations.
     score: float
     log_variance: float
     W: FloatArray
@@ -288,6 +294,20 @@ class Process:
         """Return the kernels and log probabilities of rows left out, as in `_Point`; ``walks``: as above."""
         functions, best = self._choose(walks=walks)
         return functions.basis.kernels, best.densities
+
+    def _of_folds(self, rows: _Rows, precision: FloatArray, start: FloatArray, roots: FloatArray) -> float:
+        """Return the mean log probability of rows from fits without their fold."""
+        order = np.random.default_rng(0).permutation(len(rows.t))
+        order = order[np.argsort(rows.t[order] @ np.arange(1, rows.t.shape[1] + 1), kind="stable")]
+        total = 0.0
+        for fold in range(_FOLDS):
+            out = np.zeros(len(order), dtype=bool)
+            out[order[fold::_FOLDS]] = True
+            kept = _Rows(*(part[~out] for part in rows))
+            W, _ = _mode(kept, precision, start, roots, _CHECKED, _FINE_STEPS, self._pulse)
+            log_p, _ = rows.log_likelihood(rows.F @ W)
+            total += float(rows.w[out] @ log_p[out])
+        return total / float(rows.w.sum())
 
     def _explains(self, point: _Point) -> bool:
         """Tell whether rows left out are more probable than by the shares of the classes among all rows."""
@@ -380,7 +400,10 @@ class Process:
         roots, variance = _roots(rows, precision, W, self._pool, self._pulse)
         densities = _left_out(rows, W, variance)
         prior = -np.logaddexp(0.0, log_variance - 2.0 * np.log(_LOGIT_STD))
-        score = float(densities.mean() + prior / self._given.n_observations)
+        mean = float(densities.mean())
+        if log_variance > _MAX_UNCHECKED:
+            mean = min(mean, self._of_folds(rows, precision, W, roots))
+        score = mean + float(prior) / self._given.n_observations
         return _Point(densities, score, log_variance, W, roots)
 
     def _along_v(self, functions: _Functions, first: float) -> _Point:

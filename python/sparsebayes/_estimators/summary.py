@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._checks import counted, listed
 from .._data.basis import learns_kernel
+from .._data.design import is_auto
 from .._row_likelihoods import DISPERSIONS, FREEDOMS
 from ..kernels._resolve import is_precomputed
 from .status import functions_of, number_of_functions
@@ -114,6 +115,12 @@ def _at_limit(value: float, limits: tuple[float, float]) -> str:
 
 
 def _kernel(est: Any) -> str:
+    own = _kernel_alone(est)
+    chosen = is_auto(getattr(est, "extra_basis", None)) and est.extra_basis_ == "linear"
+    return f"{own}; linear terms" if chosen else own
+
+
+def _kernel_alone(est: Any) -> str:
     if is_precomputed(est.kernel_):
         return "precomputed"
     if not isinstance(est.kernel, str):

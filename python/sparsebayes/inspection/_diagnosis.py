@@ -15,6 +15,7 @@ from sklearn.base import clone, is_classifier
 from .. import _core
 from .._arrays import last_step
 from .._checks import counted
+from .._data.design import is_auto
 from .._estimators.process import LANDMARKS
 from .._estimators.status import functions_of, number_of_functions
 from .._types import FloatArray, PerRow
@@ -141,7 +142,7 @@ def diagnose(
     >>> import numpy as np
     >>> from sparsebayes import RVR, inspection
     >>> X = np.linspace(-10, 10, 100)[:, None]
-    >>> y = np.sinc(X[:, 0] / np.pi) + 0.1 * np.random.default_rng(0).normal(size=100)
+    >>> y = np.sinc(X[:, 0] / np.pi) + 0.1 * np.random.default_rng(2).normal(size=100)
     >>> inspection.diagnose(RVR().fit(X, y), X, y).advice
     []
     """
@@ -320,6 +321,8 @@ def _variants(est: Any, kernels: list[Any]) -> Iterator[tuple[str, dict[str, Any
     if powers.any():
         theta: FloatArray = all_log_parameters(kernels)
         fixed: dict[str, Any] = {"optimize_kernel": False}
+        if is_auto(getattr(est, "extra_basis", None)):
+            fixed["extra_basis"] = est.extra_basis_
         if "landmarks" in est.get_params():
             fixed["landmarks"] = None if est.__dict__.get("_selection") is None else LANDMARKS
         for name, factor in (("twice the widths", 2.0), ("half the widths", 0.5)):
@@ -331,6 +334,9 @@ def _variants(est: Any, kernels: list[Any]) -> Iterator[tuple[str, dict[str, Any
         if isinstance(est.kernel, str) and est.kernel != "matern52":
             remedy = "kernel='matern52', for functions that are less smooth"
             yield "a Matern 5/2 kernel", {"kernel": "matern52", "gamma": "ard"}, remedy
+        if getattr(est, "extra_basis", "") is None or (is_auto(est.extra_basis) and est.extra_basis_ is None):
+            remedy = "extra_basis='linear', linear terms besides the kernel"
+            yield "linear terms", {"extra_basis": "linear"}, remedy
     elif isinstance(getattr(est, "kernel", None), str) and est.kernel != "precomputed":
         yield (
             "learned widths",
