@@ -29,3 +29,23 @@ impl SymmetricMatrix {
         &self.diagonal
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_and_diagonal_come_from_the_lower_triangle() {
+        let value = |i: usize, j: usize| (10 * i.max(j) + i.min(j)) as f64;
+        for n in [1, 3, 20] {
+            let lower = Matrix::from_fn(n, n, |i, j| if i < j { f64::NAN } else { value(i, j) });
+            let matrix = SymmetricMatrix::from_lower(lower);
+            assert_eq!(matrix.diagonal().len(), n);
+            for j in 0..n {
+                let column: Vec<f64> = (0..n).map(|i| value(i, j)).collect();
+                assert_eq!(matrix.column(j)[..n], column);
+                assert!(value(j, j).total_cmp(&matrix.diagonal()[j]).is_eq());
+            }
+        }
+    }
+}
