@@ -291,3 +291,99 @@ impl InitialModel {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+
+    use super::*;
+    use crate::data::DenseDesign;
+    use crate::fit::fit_from;
+    use crate::fit::settings::Settings;
+    use crate::{Likelihood, Posterior};
+
+    const N: usize = 2048;
+    const K: usize = 20;
+
+    fn columns() -> Vec<f64> {
+        let value = |i: usize| (1.7 * i as f64 + 1e-3 * (i as f64).powi(2)).sin();
+        (0..N * K).map(value).collect()
+    }
+
+    fn targets(columns: &[f64], noise: f64) -> Vec<f64> {
+        let target = |i: usize| {
+            let signal = 2.0 * columns[3 * N + i] - columns[11 * N + i];
+            signal + noise * (7.3 * i as f64 * i as f64).sin()
+        };
+        (0..N).map(target).collect()
+    }
+
+    fn fit(stage: Stage<'_>, rows: &mut Observations<'_>) -> Result<Posterior> {
+        let rules = Settings::default().check().unwrap();
+        let watch = &mut |_: &_| ControlFlow::Continue(());
+        fit_from(FirstStage(stage), rows, &rules, watch)
+    }
+
+    /// Whatever the first model is, the fit ends at the same optimum on all rows.
+    #[test]
+    fn fits_from_a_subsample_end_at_the_model_of_all_rows() {
+        let columns = columns();
+        let design = DenseDesign::new(&columns[..], N, K).unwrap();
+        let weights: Vec<f64> = (0..N).map(|i| 0.5 + (i % 4) as f64).collect();
+        for (weights, noise) in [(None, 0.5), (Some(weights), 0.5), (None, 0.05)] {
+            let target = targets(&columns, noise);
+            let rows = || {
+                let (target, weights) = (target.clone(), weights.clone());
+                Observations::new(&design, Likelihood::Gaussian, target, weights).unwrap()
+            };
+            let expected = fit(Stage::AllRows, &mut rows()).unwrap();
+            let part = rows().subsample(Tuning::SUBSAMPLE_RATIO, 64).unwrap();
+            let part = part.unwrap();
+            assert_eq!(part.n_rows(), N / Tuning::SUBSAMPLE_RATIO);
+            let found = fit(Stage::RowSubsample(part), &mut rows()).unwrap();
+            assert_eq!(found.active, expected.active);
+            assert_eq!(found.status, expected.status);
+            let near = |a: f64, b: f64| (a - b).abs() < 1e-6 * b.abs();
+            assert!(near(found.log_evidence, expected.log_evidence));
+            for (a, b) in found.mu.iter().zip(&expected.mu) {
+                assert!(near(*a, *b), "{a} {b}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_subsample_is_chosen_only_for_many_rows_and_functions() {
+        let columns = columns();
+        let design = DenseDesign::new(&columns[..], N, K).unwrap();
+        let target = targets(&columns, 0.5);
+        let rows = Observations::new(&design, Likelihood::Gaussian, target, None).unwrap();
+        let rules = Settings::default().check().unwrap();
+        let chosen = FirstStage::choose(&rows, &rules).unwrap();
+        assert!(matches!(chosen.0, Stage::AllRows));
+        assert!(
+            rows.subsample(Tuning::SUBSAMPLE_RATIO, 129)
+                .unwrap()
+                .is_none()
+        );
+        assert!(
+            rows.subsample(Tuning::SUBSAMPLE_RATIO, 128)
+                .unwrap()
+                .is_some()
+        );
+    }
+
+    #[test]
+    fn given_models_out_of_range_are_refused() {
+        for (functions, alpha, beta) in [
+            (vec![1, 1], vec![1.0; 2], 1.0),
+            (vec![1], vec![1.0; 2], 1.0),
+            (vec![1], vec![-1.0], 1.0),
+            (vec![1], vec![f64::INFINITY], 1.0),
+            (vec![1], vec![1.0], 0.0),
+            (vec![1], vec![1.0], f64::INFINITY),
+        ] {
+            let first = FirstStage::given(functions, alpha, beta);
+            assert!(first.is_err_and(|e| e.is_invalid_input()));
+        }
+    }
+}

@@ -226,8 +226,11 @@ impl Fit<'_, '_> {
     }
 
     /// The searches of [`Fit::sequential`] without its last passes: continues until no candidate gains much.
+    ///
+    /// On a subsample each new quadratic model changes the evidence, which is recorded as that of the last step.
     pub(crate) fn nearly_complete(&mut self) -> Result<(), Stop> {
         self.refresh()?;
+        self.recorder.amend(self.model);
         let effort = Effort {
             tol: Tuning::LOOSE_TOL,
             ..Tuning::TRIAL_EFFORT
@@ -243,6 +246,7 @@ impl Fit<'_, '_> {
             }
             self.maximize_on(&set, effort)?;
             self.refresh_or_update(None)?;
+            self.recorder.amend(self.model);
             self.refine(effort)?;
             self.dictionary.update_factors(self.model);
             let largest = self.dictionary.largest_gain(self.model);
