@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used)] // a panic names its line
 
 mod alloc;
+#[cfg(feature = "fit")]
+mod blocks;
 mod cases;
 mod damaged;
 #[cfg(feature = "fit")]
@@ -18,6 +20,8 @@ mod golden;
 mod indefinite;
 #[cfg(feature = "fit")]
 mod invariants;
+#[cfg(feature = "fit")]
+mod mrvm;
 #[cfg(feature = "fit")]
 mod outputs;
 mod predictor;
