@@ -154,10 +154,20 @@ fn wide(n: usize, n_centres: usize, inverse_square_width: f64) -> (KernelDesign,
     )
 }
 
+/// Rows and centres of a kernel about as wide as the data, and smooth targets.
+fn smooth(n: usize, n_centres: usize) -> (KernelDesign, Vec<f64>) {
+    let (design, _) = wide(n, n_centres, 0.003);
+    let (x, _) = surface(n, 4);
+    let pairs = x.chunks_exact(2).zip(Uniform(5));
+    let target = |(x, u): (&[f64], f64)| (0.3 * x[0]).sin() + (0.2 * x[1]).cos() - 0.7 + 0.3 * u;
+    (design, pairs.map(target).collect())
+}
+
 #[test]
 fn screened_candidates_do_not_gain() {
-    let (design, t) = wide(200, 3000, 0.05);
-    let binary = above(0.1, &t);
+    // Few landmarks and many rows, so that bounds cost less than a pass.
+    let (design, t) = smooth(1000, 3000);
+    let binary = above(0.0, &t);
     let blocks = Blocks {
         sample: 60,
         working: 80,
@@ -171,7 +181,7 @@ fn screened_candidates_do_not_gain() {
     ] {
         let (found, _) = solve(&design, data, &blocks, None).unwrap();
         assert!(!found.active.is_empty());
-        let (problem, found) = sampled(&design, data, &found, 3);
+        let (problem, found) = sampled(&design, data, &found, 10);
         assert_optimal(&problem, &found);
     }
 }
@@ -179,13 +189,13 @@ fn screened_candidates_do_not_gain() {
 #[test]
 fn fits_from_low_rank_features_end_where_no_function_of_the_rows_gains() {
     // Enough kernel values that features pay, in a kernel that is not too wide for coarse ones.
-    for (n, n_centres, width, is_binary) in [
-        (600, 2700, 0.2, false),
-        (600, 2700, 0.05, false),
-        (600, 1000, 0.01, true),
-    ] {
-        let (design, t) = wide(n, n_centres, width);
-        let binary = above(0.1, &t);
+    for is_binary in [false, true] {
+        let (design, t) = if is_binary {
+            smooth(800, 1200)
+        } else {
+            wide(600, 2700, 0.2)
+        };
+        let binary = above(0.0, &t);
         let data = if is_binary {
             (Likelihood::Bernoulli, &binary[..])
         } else {
@@ -194,7 +204,7 @@ fn fits_from_low_rank_features_end_where_no_function_of_the_rows_gains() {
         let mut rows = Observations::new(&design, data.0, data.1.to_vec(), None).unwrap();
         let rules = Settings::default().check().unwrap();
         let found = fit_rows(&mut rows, &rules, &mut |_| ControlFlow::Continue(())).unwrap();
-        assert!(found.active.len() > 2);
+        assert!(found.active.len() > 1);
         let (problem, found) = sampled(&design, data, &found, 9);
         assert_optimal(&problem, &found);
     }
