@@ -177,6 +177,10 @@ def _check_target(y: ArrayLike, *, labels: bool, outputs: bool) -> NDArray[Any]:
         with naming_column("y", y):
             return _numbers("y", target).copy()
     assert_all_finite(target, input_name="y")
+    if target.dtype.kind == "O":
+        missing = [row for row, label in enumerate(target) if label is None]
+        if missing:
+            raise ValueError(f"y must have a label in each row, got None in row {missing[0]}; leave it out")
     # The check is slow, and warns if there are more classes than half of the rows.
     whole = target.dtype.kind in "iu" and len(target) > 0
     if not whole or int(target.max()) - int(target.min()) >= len(target) // 2:

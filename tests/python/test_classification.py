@@ -183,3 +183,9 @@ def test_the_status_is_the_worst_of_the_fits(three):
         model = RVC(max_iter=5, gamma="scale").fit(X, y)
     assert model.status_ == "max_iter"
     assert model.n_iter_ <= 15
+
+
+def test_a_missing_label_is_named():
+    X = np.arange(12.0).reshape(6, 2)
+    with pytest.raises(ValueError, match="y must have a label in each row, got None in row 1"):
+        RVC().fit(X, ["a", None, "b", "a", "b", "a"])
