@@ -68,7 +68,7 @@ for name, steps in models.items():
 # %%
 # Are the probabilities true?
 # ---------------------------
-# Of loans whose probability of failure is said to be 80 %, 80 % should fail.
+# If a model gives 80 % as the probability of failure to many loans, 80 % of these should fail.
 
 fig, ax = plt.subplots(figsize=(5, 4.5), layout="constrained")
 ax.plot([0, 1], [0, 1], color="0.7")

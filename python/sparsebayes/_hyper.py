@@ -130,12 +130,10 @@ class CovarianceEvidence:
             parts.append(_square(K, pull) if squared else (K, pull))
         return parts
 
-    def maximise(
-        self, X: FloatArray, start: FloatArray | None, iterations: int, *, tries: bool
-    ) -> list[FloatArray]:
+    def maximise(self, X: FloatArray, start: FloatArray | None, iterations: int) -> list[FloatArray]:
         """Maximise L by L-BFGS, from ``start`` or the natural one; ``X`` are the rows for the bounds.
 
-        Return the maximum, and if ``tries`` and it has short lengths that were tried, that before the trials.
+        Return the maximum, and if it has short lengths that were tried, that before the trials.
         """
         x0 = self.start()
         limits = np.vstack([bounds(kernel, X) for kernel in self._kernels])
@@ -164,7 +162,7 @@ class CovarianceEvidence:
                 break
             x, log_evidence = result.x, -result.fun
             maxima.append(x)
-            begin = self._with_short_lengths(x, x0, log_evidence) if tries else None
+            begin = self._with_short_lengths(x, x0, log_evidence) if start is None else None
             if begin is None:
                 break
         return [x] if len(maxima) < 2 else [x, maxima[0]]
@@ -364,6 +362,11 @@ class LearningData:
             is_smooth=is_smooth,
             few_counts=few_counts,
         )
+
+    def with_linear_terms(self) -> LearningData:
+        """Return the same with the columns of X, centred if there is a bias, among the fixed functions."""
+        columns = self.X - column_means(self.X, self.weights) if self.n_before else self.X
+        return replace(self, fixed=np.hstack([self.fixed, columns]))
 
     def standardised(self) -> tuple[FloatArray, float]:
         """Return the targets with mean 0 and variance 1, N x C, and the std of the first."""
@@ -695,8 +698,7 @@ class _Learner:
             rows = self._draw(n_rows)
             X, fixed, weights = data.X[rows], data.fixed[rows], data.weights[rows]
             evidence = CovarianceEvidence(kernels, X, fixed, Y[rows], weights, noise)
-            tries = x is None
-            x, *more = evidence.maximise(data.X, x, iterations, tries=tries)
+            x, *more = evidence.maximise(data.X, x, iterations)
             others += more
             if len(rows) == len(data.X):
                 break

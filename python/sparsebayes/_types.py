@@ -140,6 +140,11 @@ class Settings:
         """Return the keywords of a fit of one target."""
         return {name: value for name, value in vars(self).items() if name != "noise_variances"}
 
+    @property
+    def is_papers_model(self) -> bool:
+        """Whether scheme or priors are the papers', without a complexity prior or a flat intercept."""
+        return self.scheme != "sequential" or self.complexity == 0.0 or not self.flat_intercept
+
     def complexity_for(self, weight: float, n_basis: int, n_outputs: int = 1) -> float:
         """Return the weight of the prior on complexity for rows of this total weight.
 

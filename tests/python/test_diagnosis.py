@@ -84,7 +84,7 @@ def test_noise_alone_hardly_gets_advice_about_kernels_and_bars():
         X, y = rng.normal(size=(300, n_inputs)), rng.normal(size=300)
         model = RVR().fit(X, y)
         found += [one for one in diagnose(model, X, y).advice if one != model._advice]
-    # Of two standard errors on rows left out of both fits one in forty is exceeded by chance.
+    # Advice needs a gain of two standard errors on rows left out of both fits; one in forty is chance.
     assert len(found) <= 1, found
 
 

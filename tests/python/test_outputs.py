@@ -188,7 +188,7 @@ def test_a_single_column_is_the_ordinary_model(waves):
 @pytest.mark.parametrize("shared", [False, True])
 def test_equal_outputs_are_one_output_several_times(basis, n_outputs, shared):
     X, Y = basis
-    # Of "ebic" several outputs share a part.
+    # The outputs would share a part of the price that "ebic" puts on a function.
     settings = {"fit_intercept": False, "complexity": "bic"}
     alone = SparseBayesRegressor(**settings).fit(X, Y[:, 0])
     model = SparseBayesRegressor(**settings, shared_noise=shared).fit(

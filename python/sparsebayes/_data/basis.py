@@ -31,7 +31,7 @@ from .design import (
     dense_design,
     evaluate,
     fitted_extra,
-    is_auto,
+    is_given,
     is_transformer,
     kernel_design,
     matrix,
@@ -316,7 +316,7 @@ def flat_columns(est: Any, basis: Basis, scheme: str) -> list[int]:
     """Return the positions of the columns that ``unpenalized`` names, ascending."""
     if (given := getattr(est, "unpenalized", None)) is None:
         return []
-    if est.extra_basis is None or is_auto(est.extra_basis):
+    if not is_given(est.extra_basis):
         raise ValueError("unpenalized needs columns besides the kernels; set extra_basis, such as 'linear'")
     if scheme == "variational":
         raise ValueError("unpenalized needs a scheme other than 'variational', such as 'sequential'")

@@ -261,7 +261,7 @@ def evaluate(kernel: Kernel, X: FloatArray, Z: FloatArray, n_threads: int | None
 
 def check_extra_basis(extra_basis: Any, kernel: object, name: str = "extra_basis") -> None:
     """Raise TypeError or ValueError if ``extra_basis``, an argument ``name``, cannot give columns."""
-    if extra_basis is None or is_auto(extra_basis) or is_transformer(extra_basis):
+    if not is_given(extra_basis) or is_transformer(extra_basis):
         return
     problem = f"{name} must be {_EXTRA_KINDS}; got {extra_basis!r}"
     if isinstance(extra_basis, str):
@@ -286,6 +286,11 @@ def check_extra_basis(extra_basis: Any, kernel: object, name: str = "extra_basis
 def is_auto(extra_basis: Any) -> bool:
     """Tell whether linear terms are ``extra_basis`` if a kernel is learned that predicts better with them."""
     return isinstance(extra_basis, str) and extra_basis == "auto"
+
+
+def is_given(extra_basis: Any) -> bool:
+    """Tell whether ``extra_basis`` has columns whatever the data are."""
+    return extra_basis is not None and not is_auto(extra_basis)
 
 
 def is_transformer(extra_basis: Any) -> bool:

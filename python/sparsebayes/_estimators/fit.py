@@ -44,7 +44,7 @@ from .._data.basis import (
 )
 from .._data.checkpoint import Checkpoint, check_path, digest, open_checkpoint
 from .._data.chunks import Chunks, Rows, are_chunks, check_rows, located, open_chunks
-from .._data.design import core_kernels, is_auto
+from .._data.design import core_kernels, is_auto, is_given
 from .._data.out_of_core import Survey, basis_after, gather
 from .._data.statistics import SufficientStatistics, check_memory_limit, check_room, in_words
 from .._data.unstored import ColumnStatistics
@@ -458,10 +458,6 @@ def _offset_of(
     return np.where(far, np.sign(mean) * excess, 0.0)
 
 
-def _tries_linear_terms(est: Any) -> bool:
-    return is_auto(est.extra_basis) and getattr(est, "likelihood", "") in ("gaussian", "student_t")
-
-
 def _bases(
     est: Any, learning: _Learning, settings: Settings, *, proposes: bool = False
 ) -> Iterator[tuple[Basis, float | None]]:
@@ -479,18 +475,19 @@ def _bases(
     is_smooth = number_of_landmarks(est, basis, likelihood, settings, len(training.y)) is not None
     options: Any = {"is_smooth": is_smooth, "few_counts": learning.few_counts}
     data = LearningData.of(est, basis, training, likelihood, settings, centre_rows, **options)
-    linear, with_linear = basis, None
-    is_ours = settings.scheme == "sequential" and settings.complexity != 0.0 and settings.flat_intercept
-    if is_ours and _tries_linear_terms(est) and not proposes and len(training.X) < _MANY_ROWS:
-        linear = with_linear_terms(basis, training)
-        with_linear = LearningData.of(est, linear, training, likelihood, settings, centre_rows, **options)
+    tries_linear = (
+        is_auto(est.extra_basis)
+        and getattr(est, "likelihood", "") in ("gaussian", "student_t")
+        and not (settings.is_papers_model or proposes or len(training.X) >= _MANY_ROWS)
+    )
+    linear = data.with_linear_terms() if tries_linear else None
     # A checkpoint belongs to a single fit, and many rows have decided between the kernels.
     single = getattr(est, "checkpoint", None) is not None or len(training.X) >= _MANY_ROWS
     most = 1 if single else _MAX_KERNELS_TRIED
-    for learned in learn(basis.kernels, data, settings, proposes=proposes, linear=with_linear)[:most]:
+    for learned in learn(basis.kernels, data, settings, proposes=proposes, linear=linear)[:most]:
         # Other schemes have other optima.
         least = learned.least_evidence if settings.scheme == "sequential" else -np.inf
-        chosen = linear if learned.has_linear_terms else basis
+        chosen = with_linear_terms(basis, training) if learned.has_linear_terms else basis
         yield replace(chosen, kernels=learned.kernels), least
 
 
@@ -861,7 +858,7 @@ def _basis(est: Any, n_basis: int) -> Basis:
                 f"got {est.candidates!r}"
             )
         check_without_rows(est, "a fit to a provider")
-        if est.extra_basis is not None and not is_auto(est.extra_basis):
+        if is_given(est.extra_basis):
             raise ValueError("extra_basis needs the rows; take SparseBayes* on columns of both kinds")
         publish_features(est, int(np.shape(est.candidates)[1]))
         _candidates.place(est, without_rows(est.n_features_in_))

@@ -86,8 +86,7 @@ def number_of_landmarks(
     if isinstance(given, str):
         if given != "auto":
             raise ValueError(f"landmarks must be 'auto', None or an integer of at least 0, got {given!r}")
-        plain = settings.scheme == "sequential" and settings.complexity != 0.0 and settings.flat_intercept
-        suits = plain and learns_kernel(est) and _is_bounded(basis.kernels)
+        suits = not settings.is_papers_model and learns_kernel(est) and _is_bounded(basis.kernels)
         suits = suits and _ROW_BYTES * n_rows <= check_memory_limit(est.memory_limit)
         return LANDMARKS if suits and likelihood.name == "bernoulli" else None
     number = check_integer("landmarks", given, least=0, remedy="; or 'auto', or None")
@@ -96,6 +95,11 @@ def number_of_landmarks(
     if likelihood.name != "bernoulli":
         raise ValueError(f"landmarks must be None with multi_class='softmax', got {given!r}")
     return number
+
+
+def _are_of_kernels(basis: Basis, names: IntArray) -> NDArray[np.bool_]:
+    """Tell which functions have a kernel; the others are the intercept and columns."""
+    return (names >= 0) & (names < basis.n_blocks * basis.size)
 
 
 def _is_bounded(kernels: list[Kernel]) -> bool:
@@ -160,8 +164,8 @@ def estimate_weights(
     the selection remains: neither it nor the process has functions, or numbers near their limits, such as
     huge weights of rows, make the mode unreachable; then the status is "stalled".
     """
-    is_bare = bool(np.all((est.active_ < 0) | (est.active_ >= basis.n_blocks * basis.size)))
-    if is_bare and (n_landmarks == 0 or not basis.bias or not basis.kernels):
+    can_gain = n_landmarks > 0 and basis.bias and basis.kernels
+    if not can_gain and not _are_of_kernels(basis, est.active_).any():
         return basis, None
     t = np.column_stack(est._likelihood.targets(training.y))
     w = np.ones(len(t)) if training.weights is None else training.weights
@@ -170,7 +174,7 @@ def estimate_weights(
         with blas_workers(settings.n_threads) as pool:
             rows = ProcessRows.of(training.X, t, w, basis.columns)
             process = Process(basis, est.active_, rows, n_landmarks, settings, pool, pulse)
-            return process.weights(walks=learns_kernel(est), is_bare=is_bare)
+            return process.weights(walks=learns_kernel(est))
 
     try:
         with np.errstate(all="ignore"):
@@ -265,15 +269,15 @@ class Process:
         self._basis, self._active, self._n_landmarks = basis, active, n_landmarks
         self._given, self._settings, self._pool, self._pulse = given, settings, pool, pulse
 
-    def weights(self, *, walks: bool, is_bare: bool) -> _Weights | None:
+    def weights(self, *, walks: bool) -> _Weights | None:
         """Return the weights; of the intercept alone if rows left out are predicted no better than by it.
 
-        ``walks``: whether all lengths are multiplied by the best factor. ``is_bare``: whether the selection
-        has no kernels; None if it may remain so.
+        None: the selection has no kernels and may remain so. ``walks``: whether all lengths are multiplied by
+        the best factor.
         """
         functions, best = self._choose(walks=walks)
         if self._basis.bias and not self._explains(best):
-            if is_bare:
+            if not _are_of_kernels(self._basis, self._active).any():
                 return None
             if np.all(self._active < self._basis.n_blocks * self._basis.size):
                 functions = self._intercept()
@@ -298,7 +302,7 @@ class Process:
     def _of_folds(self, rows: _Rows, precision: FloatArray, start: FloatArray, roots: FloatArray) -> float:
         """Return the mean log probability of rows from fits without their fold."""
         order = np.random.default_rng(0).permutation(len(rows.t))
-        order = order[np.argsort(rows.t[order] @ np.arange(1, rows.t.shape[1] + 1), kind="stable")]
+        order = order[np.argsort(_classes(rows.t)[order], kind="stable")]
         total = 0.0
         for fold in range(_FOLDS):
             out = np.zeros(len(order), dtype=bool)
@@ -348,7 +352,7 @@ class Process:
         if basis.bias:
             names, whitenings, precisions = [np.array([-1])], [np.ones((1, 1))], [np.zeros((1, 1))]
         block, row = np.divmod(active, basis.size)
-        some_have_rows = np.any((block >= 0) & (block < basis.n_blocks))
+        some_have_rows = _are_of_kernels(basis, active).any()
         pool = np.unique(np.linspace(0, len(basis.kept) - 1, _MAX_POOL).astype(np.intp))
         for p, kernel in enumerate(basis.kernels):
             own = np.searchsorted(basis.kept, row[block == p])
@@ -446,12 +450,17 @@ def _are_observations(X: FloatArray, w: FloatArray) -> bool:
     return True
 
 
+def _classes(t: FloatArray) -> IntArray:
+    """Return the number of the class of each row."""
+    return np.argmax(t, axis=1) if t.shape[1] > 1 else t[:, 0].astype(np.intp)
+
+
 def _some_of_each(t: FloatArray) -> IntArray:
     """Return at most `_MAX_ROWS` rows, as many of each class as there are of it up to one number.
 
     Fewer rows of a frequent class change only the intercept of a logistic model (Prentice & Pyke 1979).
     """
-    labels = np.argmax(t, axis=1) if t.shape[1] > 1 else t[:, 0].astype(np.intp)
+    labels = _classes(t)
     each = [np.flatnonzero(labels == c) for c in range(int(labels.max()) + 1)]
     counts, most = np.array([len(rows) for rows in each]), np.arange(1, _MAX_ROWS + 1)
     totals = np.minimum(counts[:, np.newaxis], most).sum(axis=0)

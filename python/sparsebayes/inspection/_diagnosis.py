@@ -334,7 +334,7 @@ def _variants(est: Any, kernels: list[Any]) -> Iterator[tuple[str, dict[str, Any
         if isinstance(est.kernel, str) and est.kernel != "matern52":
             remedy = "kernel='matern52', for functions that are less smooth"
             yield "a Matern 5/2 kernel", {"kernel": "matern52", "gamma": "ard"}, remedy
-        if getattr(est, "extra_basis", "") is None or (is_auto(est.extra_basis) and est.extra_basis_ is None):
+        if getattr(est, "extra_basis_", "") is None:
             remedy = "extra_basis='linear', linear terms besides the kernel"
             yield "linear terms", {"extra_basis": "linear"}, remedy
     elif isinstance(getattr(est, "kernel", None), str) and est.kernel != "precomputed":
