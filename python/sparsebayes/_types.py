@@ -234,5 +234,6 @@ class WeightsProblem:
     #: Prior precision of the weights of each class, M x M, and which have a flat prior.
     precision: FloatArray
     is_flat: NDArray[np.bool_]
-    #: Weights, M x C.
+    #: Weights and their prior mean, M x C.
     mu: FloatArray
+    prior_mean: FloatArray

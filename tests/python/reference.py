@@ -152,17 +152,18 @@ def newton(height, derivatives, size):
     return x, np.linalg.inv(derivatives(x)[1])
 
 
-def laplace_mode(Phi_active, t, alpha, likelihood="bernoulli", weights=None):
+def laplace_mode(Phi_active, t, alpha, likelihood="bernoulli", weights=None, prior_mean=0.0):
     """Mode and covariance of the Laplace approximation (TF 10, 12)."""
     w = np.ones(len(t)) if weights is None else weights
 
     def height(mu):
-        return log_likelihood(likelihood, Phi_active @ mu, t, w) - 0.5 * np.sum(alpha * mu**2)
+        distance = 0.5 * np.sum(alpha * (mu - prior_mean) ** 2)
+        return log_likelihood(likelihood, Phi_active @ mu, t, w) - distance
 
     def derivatives(mu):
         slope, B = slope_and_curvature(likelihood, Phi_active @ mu, t, w)
         H = np.diag(alpha) + Phi_active.T @ (B[:, np.newaxis] * Phi_active)
-        return Phi_active.T @ slope - alpha * mu, H
+        return Phi_active.T @ slope - alpha * (mu - prior_mean), H
 
     return newton(height, derivatives, Phi_active.shape[1])
 

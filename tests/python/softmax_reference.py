@@ -31,16 +31,16 @@ def slope_and_curvature(eta, labels, weights):
     return weights[:, np.newaxis] * (one_hot - p), weights[:, np.newaxis, np.newaxis] * W
 
 
-def mode(inside, labels, alpha, weights):
+def mode(inside, labels, alpha, weights, prior_mean=0.0):
     """Mode and covariance by Newton's method; ``inside`` is N x C x m."""
 
     def height(mu):
-        return log_likelihood(inside @ mu, labels, weights) - 0.5 * alpha @ mu**2
+        return log_likelihood(inside @ mu, labels, weights) - 0.5 * alpha @ (mu - prior_mean) ** 2
 
     def derivatives(mu):
         slope, W = slope_and_curvature(inside @ mu, labels, weights)
         H = np.einsum("ncm,ncd,ndk->mk", inside, W, inside, optimize=True) + np.diag(alpha)
-        return np.einsum("ncm,nc->m", inside, slope) - alpha * mu, H
+        return np.einsum("ncm,nc->m", inside, slope) - alpha * (mu - prior_mean), H
 
     return newton(height, derivatives, len(alpha))
 

@@ -31,6 +31,9 @@ _ROWS, _SOFTMAX_ROWS = 8192, 2048
 #: Largest log of the ratio of two noise variances, to either side of the mean.
 _MAX_LOG_NOISE: Final = 60.0
 
+#: Smallest share of a class whose logit is taken.
+_MIN_SHARE: Final = 1e-10
+
 
 def by_blocks(
     est: Any, X: ArrayLike, predict: Callable[[FloatArray], tuple[FloatArray, ...]], n_rows: int = _ROWS
@@ -266,16 +269,35 @@ def weights_problem(est: Any, X: ArrayLike, y: ArrayLike, sample_weight: PerRow 
         Phi[:, beside] = values[:, columns[beside]]
         squares = np.average(Phi[:, beside] ** 2, axis=0, weights=training.weights)
         precision[beside, beside] = np.where(squares > 0.0, squares, 1.0)
-    is_flat = np.atleast_2d(est.alpha_.T)[0] == 0.0
+    alpha = np.atleast_2d(est.alpha_.T)[0]
+    is_flat = alpha == 0.0
     precision[is_flat] = 0.0
+    precision /= est.process_variance_
+    targets = np.column_stack(est._likelihood.targets(training.y))
+    weights = np.ones(len(Phi)) if training.weights is None else training.weights
+    prior_mean = np.zeros((len(names), targets.shape[1]))
+    intercept = np.flatnonzero(names == -1)
+    precision[intercept, intercept] = alpha[intercept]
+    prior_mean[intercept] = logits_of_shares(targets, weights)
     return WeightsProblem(
         Phi=Phi,
-        targets=np.column_stack(est._likelihood.targets(training.y)),
-        weights=np.ones(len(Phi)) if training.weights is None else training.weights,
-        precision=precision / est.process_variance_,
+        targets=targets,
+        weights=weights,
+        precision=precision,
         is_flat=is_flat,
         mu=np.atleast_2d(est.mu_.T).T,
+        prior_mean=prior_mean,
     )
+
+
+def logits_of_shares(t: FloatArray, w: FloatArray) -> FloatArray:
+    """Return the logits whose probabilities are the shares of the classes, (C,).
+
+    ``t``: targets of each class, (n, C), or of the second of two, (n, 1). ``w``: weights of the rows, (n,).
+    """
+    shares = np.clip(np.average(t, axis=0, weights=w), _MIN_SHARE, 1.0 - _MIN_SHARE)
+    rest = np.log1p(-shares) if len(shares) == 1 else np.log(shares).mean()
+    return np.asarray(np.log(shares) - rest)
 
 
 def _log_evidence_of(est: Any, noise: KnownNoise | None) -> float:

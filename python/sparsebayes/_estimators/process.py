@@ -8,10 +8,12 @@ predict better. About Z, the relevance vectors and landmarks among the candidate
 so that at Z they are a Gaussian process of covariance v k (Rasmussen & Williams 2006, section 8.3.1). The
 weights of all classes together maximise the posterior density
 
-    sum_n omega_n ln p(t_n | f(x_n)) - sum_c w_c^T K_ZZ w_c / (2 v),
+    sum_n omega_n ln p(t_n | f(x_n)) - sum_c w_c^T K_ZZ w_c / (2 v) - sum_c (b_c - m_c)^2 / 2,
 
-which is concave; the intercepts b_c have a flat prior. v, and a factor of the lengths of learned kernels,
-maximise the log probability of each row from the others, approximated as in `leave_one_out`, plus the log
+which is concave. m are the logits of the shares of the classes: far from the data, where k vanishes, b is all
+that is left, and rows determine it poorly. The prior of b becomes flat if rows left out are then predicted
+better by two standard errors, as where one class surrounds the other. v, and a factor of the lengths of
+learned kernels, maximise the log probability of each row from the others, approximated as in `leave_one_out`, plus the log
 prior density of ln v, -ln(1 + v / s^2): otherwise v grows without need where classes are nearly separated,
 and rows left out are predicted better in that approximation than they are. In the basis k(x, Z) L^-T, with
 K_ZZ = L L^T, the prior precision is 1 / v for all weights.
@@ -43,6 +45,7 @@ from ..kernels._base import all_log_parameters, with_all_log_parameters
 from ..kernels._stationary import Radial
 from .growth import diagonal, pivoted
 from .leave_one_out import cavity
+from .posterior import logits_of_shares
 
 if TYPE_CHECKING:
     from .likelihoods import Likelihood
@@ -56,6 +59,8 @@ _ROW_BYTES: Final = 32 * (LANDMARKS + 100)
 _MAX_ROWS: Final = 1500
 #: s of the prior of ln v, that of Gelman et al. (2008) for coefficients of logits.
 _LOGIT_STD: Final = 2.5
+#: Standard errors by which a flat prior of the intercept must predict rows left out better.
+_FLAT_ERRORS: Final = 2.0
 #: The first ln v tried, relative to the mean of k(x, x), steps, and how far.
 _FIRST, _STEP, _RANGE = 6.0, 2.0, 10.0
 #: ln v above which the approximation of rows left out is checked by folds, their number, and the accuracy of
@@ -117,6 +122,13 @@ class _Rows(NamedTuple):
     t: FloatArray
     w: FloatArray
     unit: FloatArray
+    #: The prior mean of the weights, (m, C).
+    prior_mean: FloatArray
+
+    def without(self, out: NDArray[np.bool_]) -> _Rows:
+        """Return the other rows."""
+        F, t, w, unit = (part[~out] for part in self[:4])
+        return _Rows(F, t, w, unit, self.prior_mean)
 
     def log_likelihood(self, logits: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return that of each row, and the probabilities of the classes, (n, C); one logit: two classes."""
@@ -136,10 +148,13 @@ class _Functions:
     is_flat: NDArray[np.bool_]
     #: The prior precision of the weights for v = 1, one block for each kernel.
     precision: FloatArray
+    #: The prior precision of the intercept.
+    of_intercept: float = 1.0
 
     def precisions(self, log_variance: float) -> FloatArray:
         """Return the prior precision of each weight in that basis."""
-        return np.where(self.is_flat, 0.0, np.exp(-log_variance))
+        precision = np.where(self.is_flat, 0.0, np.exp(-log_variance))
+        return np.where(self.names == -1, self.of_intercept, precision)
 
 
 @dataclass(frozen=True)
@@ -193,6 +208,7 @@ def estimate_weights(
     est._selection["kernel_"] = as_given(est, basis.kernels)
     est.active_, est.process_variance_ = functions.names, float(v)
     precisions = np.where(functions.is_flat, 0.0, np.diag(functions.precision) / v)
+    precisions[functions.names == -1] = functions.of_intercept
     if W.shape[1] == 1:
         est.mu_, est.sigma_, est.alpha_ = W[:, 0], covariance[0], precisions
     else:
@@ -276,6 +292,8 @@ class Process:
         the best factor.
         """
         functions, best = self._choose(walks=walks)
+        if self._basis.bias:
+            functions, best = self._with_prior_of_intercept(functions, best)
         if self._basis.bias and not self._explains(best):
             if not _are_of_kernels(self._basis, self._active).any():
                 return None
@@ -307,11 +325,18 @@ class Process:
         for fold in range(_FOLDS):
             out = np.zeros(len(order), dtype=bool)
             out[order[fold::_FOLDS]] = True
-            kept = _Rows(*(part[~out] for part in rows))
-            W, _ = _mode(kept, precision, start, roots, _CHECKED, _FINE_STEPS, self._pulse)
+            W, _ = _mode(rows.without(out), precision, start, roots, _CHECKED, _FINE_STEPS, self._pulse)
             log_p, _ = rows.log_likelihood(rows.F @ W)
             total += float(rows.w[out] @ log_p[out])
         return total / float(rows.w.sum())
+
+    def _with_prior_of_intercept(self, functions: _Functions, best: _Point) -> tuple[_Functions, _Point]:
+        """Return these, with a flat prior of the intercept if rows left out tell that it is better."""
+        flat = replace(functions, of_intercept=0.0)
+        point = self._at(self._rows(flat, self._given.some), flat, best.log_variance, best)
+        gains = point.densities - best.densities
+        is_better = gains.mean() > _FLAT_ERRORS * gains.std() / np.sqrt(len(gains))
+        return (flat, point) if is_better else (functions, best)
 
     def _explains(self, point: _Point) -> bool:
         """Tell whether rows left out are more probable than by the shares of the classes among all rows."""
@@ -343,7 +368,10 @@ class Process:
         given = self._given
         extra = None if given.columns is None else given.columns[at]
         phi = functions.basis.functions(functions.names, given.X[at], self._settings.n_threads, extra)
-        return _Rows(phi @ functions.whitening, given.t[at], given.w[at], given.unit[at])
+        t, w = given.t[at], given.w[at]
+        prior_mean = np.zeros((len(functions.names), t.shape[1]))
+        prior_mean[functions.names == -1] = logits_of_shares(t, w)
+        return _Rows(phi @ functions.whitening, t, w, given.unit[at], prior_mean)
 
     def _functions(self, basis: Basis) -> _Functions:
         """Return the functions in the order of their names; all kernels if there are no relevance vectors."""
@@ -380,11 +408,11 @@ class Process:
         every = np.concatenate(names)
         flat = [column for column in self._settings.unpenalized if column != 0 or not basis.bias]
         flat_names = basis.layout.names(np.array(flat, dtype=np.intp))
-        is_flat = (every == -1) | np.isin(every, flat_names)
+        is_flat = np.isin(every, flat_names)
         return _Functions(basis, every, block_diag(*whitenings), is_flat, block_diag(*precisions))
 
     def _intercept(self) -> _Functions:
-        return _Functions(self._basis, np.array([-1]), np.ones((1, 1)), np.array([True]), np.zeros((1, 1)))
+        return _Functions(self._basis, np.array([-1]), np.ones((1, 1)), np.array([False]), np.ones((1, 1)))
 
     def _at(
         self, rows: _Rows, functions: _Functions, log_variance: float, start: _Point | None = None
@@ -486,7 +514,7 @@ def _mode(
     R_c^T is close to its inverse; so ``tol`` is in posterior standard deviations. Weights that all classes
     have in common change no probability: at the mode they are 0, and steps leave them so.
     """
-    F, t, w, _ = rows
+    F, t, w, _, prior_mean = rows
     m, n_classes = start.shape
     known: dict[str, Any] = {}
 
@@ -505,7 +533,7 @@ def _mode(
             pulse()
             W = start + step(z)
             log_p, p = rows.log_likelihood(F @ W)
-            penalty = 0.5 * float(precision @ (W * W).sum(axis=1))
+            penalty = 0.5 * float(precision @ ((W - prior_mean) ** 2).sum(axis=1))
             known.update(z=z.copy(), W=W, p=p, value=penalty - float(w @ log_p))
         return known
 
@@ -514,7 +542,7 @@ def _mode(
 
     def slope(z: FloatArray) -> FloatArray:
         here = at(z)
-        return back(precision[:, np.newaxis] * here["W"] - F.T @ (w[:, np.newaxis] * (t - here["p"])))
+        return back(precision[:, np.newaxis] * (here["W"] - prior_mean) - F.T @ (w[:, np.newaxis] * (t - here["p"])))
 
     def curvature(z: FloatArray, direction: FloatArray) -> FloatArray:
         p, D = at(z)["p"], step(direction)
