@@ -253,6 +253,10 @@ def test_a_column_that_counts_rows_is_an_input_only_without_others(tmp_path, cap
     path = fit(write_csv(tmp_path / "part.csv", ["id", "x", "y"], rows), "--target", "y")[1]
     assert "left out 'id', which numbers the rows" in capsys.readouterr().out
     assert sparsebayes.load(path).feature_names_in_.tolist() == ["x"]
+    for first, expected in ((100001, ["x"]), (1890, ["id", "x"])):
+        rows = [[first + i, np.cos(i), np.cos(i) + i / 30] for i in range(120)]
+        path = fit(write_csv(tmp_path / "from.csv", ["id", "x", "y"], rows), "--target", "y")[1]
+        assert sparsebayes.load(path).feature_names_in_.tolist() == expected
 
 
 TARGETS = {

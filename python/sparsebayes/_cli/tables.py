@@ -52,6 +52,8 @@ _THOUSANDS: Final = re.compile(r"[+-]?[1-9]\d{0,2}([.,'\s]\d{3})+([.,]\d+)?")
 _PART: Final = re.compile(rf"({'|'.join(PARTS)})\((.+?)(?:, ({DAY_FIRST}|{MONTH_FIRST}))?\)", re.DOTALL)
 #: Most levels of a text column that is used without ``--keep``.
 _MAX_LEVELS: Final = 50
+#: A column that counts one by one may measure something up to so many rows, or up to such a first value.
+_MIN_NUMBERED, _LAST_YEAR = 100, 2100.0
 
 
 class TableError(Exception):
@@ -175,13 +177,18 @@ class Column:
         return self.numbers
 
     def numbers_rows(self) -> bool:
-        """Return whether the column contains the numbers of the rows, perhaps with gaps."""
+        """Return whether the column numbers the rows: from about 0, perhaps with gaps, or one by one.
+
+        Few values, and those that may be years, are taken for measurements.
+        """
         values = self.numbers
         if values is None or len(values) < 3:
             return False
-        counts = (np.diff(values) >= 1.0).all() and (values == np.round(values)).all()
-        most = 3 * len(values)
-        return bool(counts and 0.0 <= values[0] <= max(1.0, 0.1 * len(values)) and values[-1] < most)
+        steps, n = np.diff(values), len(values)
+        if not ((steps >= 1.0).all() and (values == np.round(values)).all()):
+            return False
+        is_near_0 = 0.0 <= values[0] <= max(1.0, 0.1 * n) and values[-1] < 3 * n
+        return bool(is_near_0 or (n >= _MIN_NUMBERED and values[0] > _LAST_YEAR and (steps == 1.0).all()))
 
     def levels(self, rows: NDArray[np.bool_], options: argparse.Namespace) -> list[str]:
         """Return the different texts of these rows; TableError if they are dates, damaged or too many."""
