@@ -162,7 +162,8 @@ class CovarianceEvidence:
                 break
             x, log_evidence = result.x, -result.fun
             maxima.append(x)
-            begin = self._with_short_lengths(x, x0, log_evidence) if start is None else None
+            tries = start is None and n <= _MAX_TRIED
+            begin = self._with_short_lengths(x, x0, log_evidence) if tries else None
             if begin is None:
                 break
         return [x] if len(maxima) < 2 else [x, maxima[0]]
@@ -232,6 +233,8 @@ _PROCESS_WITH_LINEAR_TERMS: Final = ((300, 25),)
 _SHORT, _SHORT_RATIO = 1.2, 2.4
 _SINGLES: Final = 6
 _MIN_SHORT: Final = 2
+#: Most lengths of which short ones are tried: the time grows with the square of their number.
+_MAX_TRIED: Final = 100
 #: Short lengths of two inputs, in standard deviations; most lengths, of which pairs are tried with the first,
 #: and with both; lengths relative to the initial ones that stay long then; nats of log evidence that a trial
 #: has to gain; and most ascents, each from a trial.

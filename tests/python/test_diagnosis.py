@@ -159,3 +159,12 @@ def test_models_without_leave_one_out_predictions_are_refused():
         diagnose(MRVM1().fit(X, y), X, y)
     with pytest.raises(TypeError, match="fitted estimator"):
         diagnose("model", X, y)
+
+
+def test_columns_that_predict_better_than_a_kernel_are_named():
+    rng = np.random.default_rng(500)
+    X = rng.normal(size=(200, 300))
+    y = (rng.random(200) < 1.0 / (1.0 + np.exp(-1.5 * X[:, :5].sum(axis=1)))).astype(int)
+    found = diagnose(RVC().fit(X, y), X, y)
+    assert found.alternatives["the columns of X"][0] > 0.1
+    assert "with SparseBayesClassifier, whose functions are the columns of X" in " ".join(found.advice)

@@ -538,7 +538,9 @@ def error_of_weights(problem: WeightsProblem) -> float:
     axes, roots = axes[:, large], np.sqrt(variances[large])
     F = np.hstack([problem.Phi[:, flat], problem.Phi[:, ~flat] @ axes / roots])
     prior = np.repeat([0.0, 1.0], [flat.sum(), large.sum()])
-    W = np.vstack([problem.mu[flat], roots[:, np.newaxis] * (axes.T @ (problem.mu - problem.prior_mean)[~flat])])
+    W = np.vstack(
+        [problem.mu[flat], roots[:, np.newaxis] * (axes.T @ (problem.mu - problem.prior_mean)[~flat])]
+    )
     eta, w = problem.Phi @ problem.mu, problem.weights[:, np.newaxis]
     both = np.hstack([np.zeros_like(eta), eta]) if eta.shape[1] == 1 else eta
     p = softmax(both, axis=1)[:, -eta.shape[1] :]
