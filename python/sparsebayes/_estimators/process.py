@@ -13,10 +13,10 @@ weights of all classes together maximise the posterior density
 which is concave. m are the logits of the shares of the classes: far from the data, where k vanishes, b is all
 that is left, and rows determine it poorly. The prior of b becomes flat if rows left out are then predicted
 better by two standard errors, as where one class surrounds the other. v, and a factor of the lengths of
-learned kernels, maximise the log probability of each row from the others, approximated as in
-`leave_one_out`, plus the log prior density of ln v, -ln(1 + v / s^2): otherwise v grows without need where
-classes are nearly separated, and rows left out are predicted better in that approximation than they are. In the basis k(x, Z) L^-T, with
-K_ZZ = L L^T, the prior precision is 1 / v for all weights.
+learned kernels, maximise the log probability of each row from the others, approximated as in `leave_one_out`,
+plus the log prior density of ln v, -ln(1 + v / s^2): otherwise v grows without need where classes are nearly
+separated, and rows left out are predicted better in that approximation than they are. In the basis k(x, Z)
+L^-T, with K_ZZ = L L^T, the prior precision is 1 / v for all weights.
 """
 
 from __future__ import annotations
