@@ -1,4 +1,4 @@
-"""Error bars that grow away from the data (``RVR(std="full")``), against the dense formula."""
+"""Error bars that grow and count fitted parameters (``RVR(std="full")``), against the dense formula."""
 
 import json
 from copy import copy
@@ -22,9 +22,17 @@ NEW = np.array([[0.0, 0.0], [2.9, -2.9], [5.0, 0.0], [60.0, -60.0]])
 
 
 def added(model, X):
-    """What std="full" adds to the variance."""
+    """What std="full" adds to the variance, before the factor for fitted parameters."""
     plain = copy(model).set_params(std="plain")
-    return model.predict(X, return_std=True)[1] ** 2 - plain.predict(X, return_std=True)[1] ** 2
+    full = model.predict(X, return_std=True)[1] ** 2 / model._variance_factor
+    return full - plain.predict(X, return_std=True)[1] ** 2
+
+
+def factor_of(model, n_rows, n_learned=0):
+    """(N - M) / (N - M - P), with a precision for each weight but the intercept's."""
+    n_weights = len(model.active_)
+    n_others = n_weights - np.isin(-1, model.active_) + n_learned
+    return (n_rows - n_weights) / (n_rows - n_weights - n_others)
 
 
 def test_the_variance_is_that_of_the_prior_given_the_centres(rows):
@@ -69,7 +77,7 @@ def test_covariances_and_draws_have_these_variances(rows):
     assert_allclose(np.diag(cov), std**2, rtol=1e-8)
     assert_allclose(np.cov(model.sample_y(X_new, 50_000)), cov, atol=0.03 * cov.max())
     # Far away rows near one another have nearly the same value of the function.
-    scale = std[-1] ** 2 - model.noise_variance_
+    scale = std[-1] ** 2 - factor_of(model, 90) * model.noise_variance_
     assert_allclose(cov[3, 5], scale * model.kernel_(X_new[[3]], X_new[[5]])[0, 0], rtol=1e-3)
 
 
@@ -118,10 +126,51 @@ def test_rows_in_chunks_have_candidates_as_landmarks(rows):
     assert {tuple(z) for z in model._growths[0].centres} <= {tuple(x) for x in X[:60]}
 
 
-def test_models_without_kernels_have_plain_bars(rows):
+def test_variances_count_fitted_parameters(rows):
+    """Few rows and many parameters: 95 % intervals of plain error bars hold too few new rows."""
+    X, y = rows
+    for model in (RVR(gamma=0.3), RVR(extra_basis=None), RVR(extra_basis="linear")):
+        model.fit(X, y)
+        n_learned = np.isfinite(model.kernel_.width).sum() if model.gamma == "ard" else 0
+        at = model.relevance_vectors_  # where bars do not grow
+        plain = copy(model).set_params(std="plain").predict(at, return_std=True)[1]
+        full = model.predict(at, return_std=True)[1]
+        assert_allclose(full**2 / plain**2, factor_of(model, 90, n_learned), rtol=1e-6)
+        assert_allclose(model.to_predictor().predict_std(at)[1], full, rtol=1e-9)
+    known = RVR(gamma=0.3, noise_variance=0.04).fit(X, y)
+    assert_allclose(known._variance_factor, 1.0)
+    Y = np.column_stack([y, np.cos(X[:, 1])])
+    each, shared = (RVR(gamma=0.3, shared_noise=flag).fit(X, Y) for flag in (False, True))
+    for several in (each, shared):
+        for outputs, served in zip(
+            several.predict(NEW, return_std=True), several.to_predictor().predict_std(NEW), strict=True
+        ):
+            assert_allclose(outputs, served, rtol=1e-9)
+        _, cov = several.predict(NEW, return_cov=True)
+        rows_ = np.arange(len(NEW))
+        assert_allclose(cov[rows_, rows_], several.predict(NEW, return_std=True)[1] ** 2, rtol=1e-9)
+    with pytest.warns(UserWarning):
+        crowded = RVR(Gaussian(0.1), complexity="none").fit(X, y)
+    assert crowded._variance_factor <= 4.0
+
+
+def test_intervals_of_few_rows_with_many_inputs_hold():
+    """Without the factor they hold 87 % of new rows."""
+    inside = []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(260, 8))
+        y = np.sin(X[:, 0]) + 0.5 * X[:, 1] * X[:, 2] + 0.3 * rng.normal(size=260)
+        model = RVR().fit(X[:60], y[:60])
+        low, high = model.predict_interval(X[60:])
+        inside.append(np.mean((low < y[60:]) & (y[60:] < high)))
+    assert 0.9 < np.mean(inside) < 0.97
+
+
+def test_models_without_kernels_have_bars_that_do_not_grow(rows):
     X, y = rows
     K = Gaussian(2.0)(X, X)
-    assert_allclose(added(RVR("precomputed", std="full").fit(K, y), K), 0.0)
+    assert_allclose(added(RVR("precomputed", std="full").fit(K, y), K), 0.0, atol=1e-12)
     empty = RVR(gamma=0.3, std="full", noise_variance=4.0, fit_intercept=False)
     with pytest.warns(UserWarning, match="no functions"):
         empty.fit(X, 0.1 * np.cos(37.0 * np.arange(90)))

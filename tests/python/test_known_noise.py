@@ -148,7 +148,8 @@ def test_error_bars_of_new_rows_include_their_noise():
     np.testing.assert_allclose(same, typical, rtol=1e-12)
     new = np.linspace(0.1, 3.0, len(AT))
     _, std = model.predict(AT, return_std=True, y_std=new)
-    np.testing.assert_allclose(std**2 - typical**2, model.noise_variance_ * (new**2 - harmonic), rtol=1e-9)
+    noise = model._variance_factor * model.noise_variance_
+    np.testing.assert_allclose(std**2 - typical**2, noise * (new**2 - harmonic), rtol=1e-9)
     # A predictor uses the noise of the typical row.
     assert_close(model.to_predictor().predict_std(AT), model.predict(AT, return_std=True), rtol=1e-9)
 

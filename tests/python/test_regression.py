@@ -104,7 +104,7 @@ def test_precomputed_callable_and_named_kernels_agree(surface):
     X, y = surface
     kernel = Gaussian(3.0)
     named = RVR("rbf", gamma=1 / 9, std="plain").fit(X, y)
-    precomputed = RVR("precomputed").fit(kernel(X, X), y)
+    precomputed = RVR("precomputed", std="plain").fit(kernel(X, X), y)
     function = RVR(lambda A, B: kernel(A, B), std="plain").fit(X, y)
     same_predictions(precomputed, named, kernel(X[:9], X), X[:9])
     same_predictions(function, named, X[:9], X[:9])

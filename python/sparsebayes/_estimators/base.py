@@ -102,6 +102,7 @@ class Estimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carrie
     _basis: Any = field(init=False)
     #: What error bars grow by; None for plain ones.
     _growths: list[Growth] | None = field(init=False)
+    _variance_factor: FloatArray = field(init=False)
     _likelihood: Any = field(init=False)
     #: Noise variance of a row of weight 1 in units of ``noise_variance_``: the harmonic mean of squares of
     #: ``y_std``. None: the fit had no ``y_std``.

@@ -1,4 +1,4 @@
-r"""Error bars that grow away from the data, at a cost independent of the number of rows.
+r"""Error bars that hold: they grow away from the data, and count the parameters that a fit has chosen.
 
 The posterior of the plain model has almost no variance far from its functions. A Gaussian process of
 covariance v k, given its values at centres Z, has at x the variance
@@ -8,7 +8,11 @@ covariance v k, given its values at centres Z, has at x the variance
 0 at Z and v k(x, x) far away. 1e-6 of k(x, x) is subtracted, as it may be rounding. Z are the relevance
 vectors and the training rows, at most 100, that this variance is largest at, one after another: a pivoted
 Cholesky factorisation of K. v makes the mean of v k(x, x) over the training rows the variance of what the
-kernel contributes to the fit. Several kernels add up.
+kernel contributes to the fit. Several kernels add up. The cost is independent of the number of rows.
+
+The variance is multiplied by (N - M) / (N - M - P) for N rows, M weights, and P other parameters that were
+fitted to the same rows: the precisions of the weights and the parameters of learned kernels. The noise variance
+of a fit, its residual sum of squares over N - sum_j gamma_j (Tipping & Faul 2003), counts weights only.
 """
 
 from __future__ import annotations
@@ -21,10 +25,11 @@ from scipy.linalg import solve_triangular
 
 from .._arrays import Training
 from .._checks import check_choice, check_n_jobs
-from .._data.basis import output_weights
+from .._data.basis import learns_kernel, output_weights
 from .._data.design import evaluate
 from .._types import FloatArray
 from ..kernels import Kernel
+from ..kernels._base import all_log_parameters
 
 #: Most landmarks besides the relevance vectors, and most rows that they are chosen from. Of six tables of
 #: 2000 rows the mean nlpd is 0.730 with 500, 0.731 with 250 and 0.732 with 2000, which take 20 ms more.
@@ -35,6 +40,8 @@ _MAX_POOL: Final = 500
 MIN_VARIANCE, _MIN_LANDMARK = 1e-6, 1e-3
 #: Rows at a time for computing k(x, x) from k(X, X).
 _DIAGONAL_ROWS: Final = 64
+#: Largest factor of the variance.
+_MAX_FACTOR: Final = 4.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +90,27 @@ def growths(est: Any) -> list[Growth]:
     if est._growths is None:
         raise ValueError("std='full' needs landmarks, which a fit with std='full' chooses: fit again")
     return list(est._growths)
+
+
+def variance_factor(est: Any) -> FloatArray:
+    """Return the factor of the variance of targets for fitted parameters, of each output or of all, (C or 1,)."""
+    return est._variance_factor if check_std(est) else np.ones(1)
+
+
+def variance_factor_of(est: Any, n_rows: float | None) -> FloatArray:
+    """Return that factor of a fit to so many rows."""
+    if n_rows is None or est._likelihood.name != "gaussian" or est.noise_variance is not None:
+        return np.ones(1)
+    alpha = np.atleast_2d(est.alpha_.T)
+    n_weights = np.isfinite(alpha).sum(axis=1)
+    n_others = (np.isfinite(alpha) & (alpha > 0.0)).sum(axis=1)
+    if np.ndim(est.noise_variance_) == 0:  # the outputs share it
+        n_weights, n_others = n_weights.mean(keepdims=True), n_others.mean(keepdims=True)
+    if learns_kernel(est):
+        theta = all_log_parameters(est._basis.kernels)
+        n_others = n_others + np.isfinite(theta).sum() / len(alpha)
+    share = n_others / np.maximum(n_rows - n_weights, 1.0)
+    return np.asarray(1.0 / np.maximum(1.0 - share, 1.0 / _MAX_FACTOR))
 
 
 def growths_of(est: Any, training: Training | None) -> list[Growth] | None:

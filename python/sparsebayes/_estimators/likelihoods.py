@@ -18,6 +18,7 @@ from .._data.design import Design, Layout
 from .._row_likelihoods import NODES, ROW_LIKELIHOODS, WEIGHTS, RowLikelihood, Targets, row_likelihood
 from .._types import FloatArray, IntArray, Link, PerRow, Settings
 from .._types import Likelihood as Name
+from .growth import variance_factor
 from .posterior import check_multi_class, weights_in_order
 
 if TYPE_CHECKING:
@@ -285,10 +286,10 @@ def _noise_of(est: Any, y_std: PerRow, n_rows: int) -> Any:
             raise ValueError(
                 "y_std is for models that were fitted with y_std; this one has the same noise in all rows"
             )
-        return est.noise_variance_
+        return variance_factor(est) * est.noise_variance_
     if y_std is None:
-        return est.noise_variance_ * est._y_variance
-    return est.noise_variance_ * check_y_std(y_std, n_rows) ** 2
+        return variance_factor(est) * est.noise_variance_ * est._y_variance
+    return variance_factor(est) * est.noise_variance_ * check_y_std(y_std, n_rows) ** 2
 
 
 #: The settings that several outputs, and columns in groups, need.

@@ -23,7 +23,7 @@ from .._data.chunks import located, release
 from .._data.design import columns_at
 from .._data.unstored import as_table, columns_of
 from .._types import FloatArray, IntArray, OutputsProblem, PerRow, Problem, WeightsProblem
-from .growth import growths
+from .growth import growths, variance_factor
 
 #: Rows predicted at a time, to bound the memory.
 _ROWS, _SOFTMAX_ROWS = 8192, 2048
@@ -64,9 +64,11 @@ def moments(
 ) -> tuple[FloatArray, FloatArray | None]:
     """Return mean and, if asked for, variance of the linear predictor, each (n, n_outputs).
 
-    ``grows``: whether the variance grows away from the data, if the estimator is to have that.
+    ``grows``: whether the variance grows away from the data and counts the fitted parameters, if the estimator
+    is to have that.
     """
-    added = growths(est) if variance and grows else []
+    grows = variance and grows
+    added, factor = growths(est) if grows else [], variance_factor(est) if grows else 1.0
 
     def predict(rows: FloatArray) -> tuple[FloatArray, ...]:
         phi = _functions(est, rows)
@@ -75,7 +77,7 @@ def moments(
         mean, v = moments_at(est, phi)
         for growth in added:
             v = v + growth.variance(rows, check_n_jobs(est.n_jobs))
-        return mean, v
+        return mean, v * factor
 
     mean, *variances = by_blocks(est, X, predict)
     return mean, variances[0] if variance else None
@@ -140,7 +142,8 @@ def _functions_and_roots(est: Any, X: ArrayLike) -> tuple[FloatArray, list[Float
     """Return the active functions at X, and for each output R with R R^T the covariance of the weights."""
     (phi,) = by_blocks(est, X, lambda rows: (_functions(est, rows),))
     sigmas = np.broadcast_to(est.sigma_, (len(output_weights(est)), *est.sigma_.shape[-2:]))
-    return phi, [_root(sigma) for sigma in sigmas]
+    factors = np.broadcast_to(np.sqrt(variance_factor(est)), len(sigmas))
+    return phi, [factor * _root(sigma) for factor, sigma in zip(factors, sigmas, strict=True)]
 
 
 def _root(covariance: FloatArray) -> FloatArray:
@@ -153,7 +156,7 @@ def _added_covariance(est: Any, X: ArrayLike) -> FloatArray | None:
     """Return what growing error bars add to the covariance of the rows, (n, n, n_outputs), or None."""
     added, rows, n_threads = growths(est), check_X(est, X, reset=False), check_n_jobs(est.n_jobs)
     parts = [growth.covariance(rows, n_threads) for growth in added]
-    return sum(parts[1:], start=parts[0]) if parts else None
+    return variance_factor(est) * sum(parts[1:], start=parts[0]) if parts else None
 
 
 def _functions(est: Any, rows: FloatArray) -> FloatArray:

@@ -14,7 +14,7 @@ from .._data.basis import Basis
 from .._data.checkpoint import Checkpoint
 from .._progress import FitReporter
 from .._types import FloatArray, Settings
-from .growth import growths_of
+from .growth import growths_of, variance_factor_of
 from .leave_one_out import leave_one_out
 from .likelihoods import Likelihood, Numbers
 from .noise_parameters import DispersionFit, StudentFit
@@ -132,6 +132,8 @@ def publish(est: Any, task: Task, posteriors: list[Any]) -> None:
         est._loo = leave_one_out(est, basis, task.training, task.settings.n_threads, at_rows)
     basis.publish(est, task.training)
     est._growths = growths_of(est, task.training)
+    rows = task.summary
+    est._variance_factor = variance_factor_of(est, rows.n_rows if rows.weight is None else rows.weight)
     est.__dict__.pop("_statistics", None)  # sums of `partial_fit`
     if task.checkpoint is not None and est.status_ != "stopped":
         task.checkpoint.remove()

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from .. import _core
-from .._estimators.growth import growths
+from .._estimators.growth import growths, variance_factor
 from .._types import FloatArray, IntArray, Link
 from ..kernels import Kernel, OnColumns
 from ..kernels._base import Combination
@@ -178,13 +178,15 @@ def _describe_posterior(est: Any) -> ServedModel:
     mu = np.atleast_2d(est.mu_.T).T
     alpha = np.broadcast_to(np.atleast_2d(est.alpha_.T).T, mu.shape)
     used = [np.flatnonzero(np.isfinite(column)) for column in alpha.T]
-    covariances, uncertainty = [est.sigma_], "shared"
+    factor = variance_factor(est)
+    covariances, uncertainty = [factor[0] * est.sigma_], "shared"
     if est._likelihood.name == "multinomial":
         uncertainty = "joint"  # class by class
     elif getattr(est._likelihood, "at_mode", False):
         covariances, uncertainty = [], "none"
     elif est.sigma_.ndim == 3:
-        covariances = [sigma[np.ix_(at, at)] for sigma, at in zip(est.sigma_, used, strict=True)]
+        factors = np.broadcast_to(factor, len(used))
+        covariances = [f * sigma[np.ix_(at, at)] for f, sigma, at in zip(factors, est.sigma_, used, strict=True)]
         uncertainty = "each"
     noise = getattr(est, "noise_variance_", getattr(est, "dispersion_", None))
     if (freedom := getattr(est, "degrees_of_freedom_", None)) is not None:
@@ -199,8 +201,8 @@ def _describe_posterior(est: Any) -> ServedModel:
         link=est._likelihood.link,
         uncertainty=cast(Uncertainty, uncertainty),
         covariances=covariances,
-        noise_variance=None if noise is None else np.atleast_1d(np.asarray(noise, dtype=np.float64)),
-        growths=[Growth(_centres(g.kernel, g.centres), g.factor, g.scale) for g in growths(est)],
+        noise_variance=None if noise is None else factor * np.asarray(noise, dtype=np.float64),
+        growths=[Growth(_centres(g.kernel, g.centres), g.factor, factor * g.scale) for g in growths(est)],
     )
 
 
