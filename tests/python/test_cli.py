@@ -362,6 +362,12 @@ def test_columns_are_found_by_name(waves, tmp_path, capsys):
     assert predicted(path, swapped, capsys) == predicted(path, waves, capsys)
 
 
+@pytest.mark.parametrize("kernel", cli_fit._KERNELS)
+def test_models_of_every_kernel_can_be_served(kernel, waves, capsys):
+    _, path = fit(waves, *WAVES, "--kernel", kernel)
+    assert len(predicted(path, waves, capsys)[0]["prediction"]) == 80
+
+
 def test_inputs_that_do_not_matter_may_be_missing(tmp_path, capsys):
     rng = np.random.default_rng(0)
     X = rng.uniform(-3, 3, (120, 3))
@@ -462,7 +468,81 @@ def test_counts_have_a_note(tmp_path, capsys):
     rng = np.random.default_rng(0)
     rows = [[x, rng.poisson(np.exp(x))] for x in rng.normal(size=60)]
     fit(write_csv(tmp_path / "t.csv", ["x", "y"], rows), "--target", "y")
-    assert "if 'y' counts events, RVR(likelihood='poisson')" in capsys.readouterr().out
+    assert "if 'y' counts events, --likelihood poisson" in capsys.readouterr().out
+
+
+@pytest.fixture
+def calls(tmp_path: Path) -> tuple[Path, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Counts that belong to different times, as CSV; with the inputs, the times and the counts."""
+    rng = np.random.default_rng(0)
+    X, hours = rng.normal(size=(80, 2)), rng.uniform(0.5, 20.0, 80)
+    y = rng.poisson(hours * np.exp(np.sin(2.0 * X[:, 0]))).astype(np.float64)
+    path = write_csv(
+        tmp_path / "calls.csv", ["a", "b", "hours", "calls"], np.column_stack([X, hours, y]).tolist()
+    )
+    return path, X, hours, y
+
+
+CALLS = ["--target", "calls", "--exposure", "hours"]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "gamma", "likelihood"),
+    [
+        ("rbf", "ard", "poisson"),
+        ("rbf", "scale", "negative_binomial"),
+        ("linear", "scale", "poisson"),
+        ("poly", "scale", "poisson"),
+        ("linear_spline", "scale", "poisson"),
+    ],
+)
+def test_a_model_file_has_the_exposure_as_an_input(kernel, gamma, likelihood, calls, capsys):
+    table, X, hours, y = calls
+    code, path = fit(table, *CALLS, "--likelihood", likelihood, "--kernel", kernel, gamma=gamma)
+    assert code == 0
+    model = RVR(kernel, gamma=gamma, likelihood=likelihood, random_state=0).fit(X, y, exposure=hours)
+    mean, std = model.predict(X, return_std=True, exposure=hours)
+    assert re.search(
+        f"leave-one-out D.2 {model.summary().lines['leave-one-out'][4:10]}", capsys.readouterr().out
+    )
+    found, _ = predicted(path, table, capsys)
+    np.testing.assert_allclose([float(cell) for cell in found["prediction"]], mean, rtol=1e-9)
+    np.testing.assert_allclose([float(cell) for cell in found["std"]], std, rtol=1e-6)
+    served = sparsebayes.load(path)
+    assert list(served.feature_names_in_) == ["a", "b", "log_exposure(hours)"]
+    np.testing.assert_allclose(served.predict(np.column_stack([X, np.log(hours)])), mean, rtol=1e-9)
+
+
+def test_rows_left_out_of_a_fit_of_counts_have_their_exposures(calls, capsys):
+    table, *_ = calls
+    fit(table, *CALLS, "--likelihood", "poisson", gamma="ard")
+    said = re.search(r"left out .* D\^2 ([\d.]+), .* hold ([\d.]+) %", capsys.readouterr().out)
+    assert float(said[1]) > 0.6
+    assert 85 < float(said[2]) <= 100
+    compared_with = compared(table, *CALLS, "--likelihood", "poisson", capsys=capsys)
+    assert float(compared_with["RVR"][3]) > float(compared_with["one rate"][3])
+    assert "failed" not in str(compared_with)
+
+
+def test_rows_without_an_exposure_are_left_out(calls, capsys):
+    table, *_ = calls
+    lines = table.read_text().splitlines()
+    cells = lines[1].split(",")
+    lines[1] = ",".join([*cells[:2], "", cells[3]])
+    table.write_text("\n".join(lines))
+    _, path = fit(table, *CALLS, "--likelihood", "poisson")
+    assert "left out 1 row without a value of 'hours'" in capsys.readouterr().out
+    found, said = predicted(path, table, capsys)
+    assert (found["prediction"][0], "lack a value of hours" in said) == ("", True)
+    assert main(["predict", str(path), str(table), "-q"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_likelihood_makes_the_target_numbers(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    rows = [[x, rng.binomial(1, 0.3)] for x in rng.normal(size=60)]
+    fit(write_csv(tmp_path / "t.csv", ["x", "y"], rows), "--target", "y", "--likelihood", "poisson")
+    assert capsys.readouterr().out.startswith("RVR on 60 rows")
 
 
 def test_a_fit_that_did_not_converge_has_its_own_exit_code(tmp_path, capsys):
@@ -526,6 +606,32 @@ MISTAKES = {
     "a class of one row": (table("x,y\n9,b", "{square},a"), [], ["class 'b'", "has one row"]),
     "gamma": ("x,z,y\n" + X10, ["--gamma", "-1"], ["gamma must be"]),
     "candidates": ("x,z,y\n" + X10, ["--candidates", "0"], ["candidates must be"]),
+    "likelihood of classes": (
+        "x,z,y\n" + X10,
+        ["--likelihood", "poisson", "--classify"],
+        ["--likelihood", "leave out", "--classify"],
+    ),
+    "target outside": (
+        "x,y\n1,-2\n2,5\n3,4\n4,1\n5,2\n",
+        ["--likelihood", "poisson"],
+        ["column 'y'", "must not be negative", "with --likelihood poisson"],
+    ),
+    "exposure of numbers": ("x,z,y\n" + X10, ["--exposure", "z"], ["--exposure needs --likelihood poisson"]),
+    "exposure of itself": (
+        "x,z,y\n" + X10,
+        ["--likelihood", "poisson", "--exposure", "y"],
+        ["--exposure must be another column than the target, got 'y' twice"],
+    ),
+    "no such exposure": (
+        "x,z,y\n" + X10,
+        ["--likelihood", "poisson", "--exposure", "q"],
+        ["no column 'q'; it has x, z, y"],
+    ),
+    "exposure of 0": (
+        "x,z,y\n" + X10 + "1,0,2\n",
+        ["--likelihood", "poisson", "--exposure", "z"],
+        ["column 'z'", "holds '0' in row 11", "not positive"],
+    ),
     "no folder": ("x,z,y\n" + X10, ["-o", "/nowhere/model"], ["no folder /nowhere"]),
 }
 

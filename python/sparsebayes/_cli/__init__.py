@@ -72,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     predict.add_argument(
         "-o", "--output", default="-", help="the CSV file to write; standard output by default"
     )
+    predict.add_argument("-q", "--quiet", action="store_true", help="no notes on standard error")
     predict.set_defaults(run=_predict)
     compare = commands.add_parser("compare", help="compare with other models on rows left out of a table")
     _compare.add_arguments(compare)
@@ -101,12 +102,13 @@ def _predict(options: argparse.Namespace) -> int:
     missing = np.isnan(X)
     complete: NDArray[np.bool_] = ~np.any(missing, axis=1)
     if not complete.all():
-        columns = [features[j] for j in np.flatnonzero(missing.any(axis=0))]
+        gaps = np.flatnonzero(missing.any(axis=0))
+        columns = list(dict.fromkeys(table.source(features[j]) for j in gaps))
         notes.append(
             f"{np.sum(~complete)} of {len(X)} rows lack a value of {listed(columns, 6)} and have no "
             "prediction; fill in the values to have one"
         )
-    for note in notes:
+    for note in notes if not options.quiet else ():
         sys.stderr.write(f"sparsebayes: {note}\n")
     found = {
         name: [value if whole else None for value, whole in zip(values.tolist(), complete, strict=True)]
@@ -125,9 +127,14 @@ def _used_inputs(model: Predictor) -> NDArray[np.intp]:
     header = json.loads(model._core.header)
     blocks = [block["centres"] for block in header["blocks"] if "centres" in block]
     for kernel in [*blocks, *filter(None, header.get("growths") or [])]:
-        (parameters,) = kernel.values()
-        counts += parameters.get("inverse_square_widths", [1.0]) if isinstance(parameters, dict) else 1.0
+        at: Any = slice(None)
+        if "on_columns" in kernel:
+            at, kernel = kernel["on_columns"]["columns"], kernel["on_columns"]["kernel"]
+        # A kernel without parameters is its name.
+        parameters = None if isinstance(kernel, str) else next(iter(kernel.values()))
+        counts[at] += parameters.get("inverse_square_widths", [1.0]) if isinstance(parameters, dict) else 1.0
     linear = [block["centred_columns"] for block in header["blocks"] if "centred_columns" in block]
+    linear += [block for block in header["blocks"] if "columns" in block]
     for columns in linear:
         counts[columns["columns"]] += 1.0
     known = len(blocks) + len(linear) == sum(block != "constant" for block in header["blocks"])

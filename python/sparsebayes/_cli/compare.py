@@ -17,7 +17,7 @@ from .._types import FloatArray
 from . import tables as _tables
 from . import training
 from .fit import DONE, progress
-from .left_out import Z95
+from .left_out import Z95, coverage
 from .tables import TableError
 
 #: Most rows that models are fitted to, by default, and most rows that measure them.
@@ -60,21 +60,31 @@ def run(options: argparse.Namespace) -> int:
     if options.rows < training.MIN_ROWS:
         raise TableError(f"--rows must be {training.MIN_ROWS} or more, got {options.rows}")
     table = _tables.read(options.data)
-    X, y, _ = training.training_rows(options, table)
+    X, y, _, exposure = training.training_rows(options, table)
     classes = y.dtype.kind != "f"
     train, test = _split(y, options.rows, stratify=classes)
     lines = [f"note          {note}" for note in table.notes]
     lines += [
         f"fitted to {len(train)} rows of {counted(X.shape[1], 'input')}, measured on {len(test)} others",
         _heading(classes=classes),
-        _row("the shares of the classes" if classes else "the mean", _constant(y[train], y[test]), y[test]),
     ]
+    at_train, at_test = (None if exposure is None else exposure[rows] for rows in (train, test))
+    if at_train is not None and at_test is not None:
+        rate = y[train].sum() / at_train.sum()
+        errors = y[train] - rate * at_train
+        simplest = "one rate", _of_normal(y[test] - rate * at_test, float(errors.std()) or 1.0, 0.0, 0.0)
+    else:
+        simplest = "the shares of the classes" if classes else "the mean", _constant(y[train], y[test])
+    lines.append(_row(*simplest, y[test]))
     begin = progress(quiet=options.quiet)
     name = "RVC" if classes else "RVR"
     begin(name)
-    ours: Any = RVC(random_state=0) if classes else RVR(random_state=0)
-    lines.append(_row(name, measured(ours, X[train], y[train], X[test], y[test]), y[test]))
-    # Others are given standardised inputs and targets, as their users would.
+    likelihood = options.likelihood or "gaussian"
+    ours: Any = RVC(random_state=0) if classes else RVR(random_state=0, likelihood=likelihood)
+    found = measured(ours, X[train], y[train], X[test], y[test], at_train, at_test)
+    lines.append(_row(name, found, y[test]))
+    # Others are given standardised inputs and targets, as their users would, and logarithms of exposures.
+    X = X if exposure is None else np.column_stack([X, np.log(exposure)])
     scale, varies = X[train].std(axis=0), np.ptp(X[train], axis=0) > 0.0
     X = (X - X[train].mean(axis=0))[:, varies] / scale[varies]
     unit = 1.0 if classes else float(y[train].std()) or 1.0
@@ -160,7 +170,13 @@ def peers(n_features: int, *, classes: bool, n_folds: int = _FOLDS) -> dict[str,
 
 
 def measured(
-    model: Any, X: FloatArray, y: NDArray[Any], X_test: FloatArray, y_test: NDArray[Any]
+    model: Any,
+    X: FloatArray,
+    y: NDArray[Any],
+    X_test: FloatArray,
+    y_test: NDArray[Any],
+    exposure: FloatArray | None = None,
+    exposure_test: FloatArray | None = None,
 ) -> Measures:
     """Fit a model, a support vector classifier with its calibration, and measure it on other rows."""
     from sklearn.base import is_classifier
@@ -168,10 +184,13 @@ def measured(
     from sklearn.metrics import log_loss
     from sklearn.model_selection import GridSearchCV
 
+    from ..model_selection import log_densities
+
+    given, new = ({} if e is None else {"exposure": e} for e in (exposure, exposure_test))
     start = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model.fit(X, y)
+        model.fit(X, y, **given)
         functions = _n_functions(model, len(y))
         if is_classifier(model) and isinstance(model, GridSearchCV):
             model = CalibratedClassifierCV(model.best_estimator_, cv=model.cv, ensemble=False).fit(X, y)
@@ -182,6 +201,11 @@ def measured(
         if "return_std" not in signature(model.predict).parameters:
             error = y_test - model.predict(X_test)
             return Measures(float(np.sqrt(np.mean(error**2))), np.nan, np.nan, functions, seconds)
+        if getattr(model, "likelihood", "gaussian") != "gaussian":
+            error = y_test - model.predict(X_test, **new)
+            nlpd = -float(log_densities(model, X_test, y_test, **new).mean())
+            held = float(np.mean(coverage(model, X_test, y_test, **new) <= 0.95))
+            return Measures(float(np.sqrt(np.mean(error**2))), nlpd, held, functions, seconds)
         mean, std = model.predict(X_test, return_std=True)
     return _of_normal(y_test - mean, std, functions, seconds)
 
@@ -189,8 +213,8 @@ def measured(
 def _of_normal(error: FloatArray, std: FloatArray | float, functions: float, seconds: float) -> Measures:
     """Return the measures of normal predictions with these errors."""
     nlpd = np.mean(0.5 * (error / std) ** 2 + np.log(std) + 0.5 * np.log(2.0 * np.pi))
-    coverage = np.mean(np.abs(error) < Z95 * std)
-    return Measures(float(np.sqrt(np.mean(error**2))), float(nlpd), float(coverage), functions, seconds)
+    held = np.mean(np.abs(error) < Z95 * std)
+    return Measures(float(np.sqrt(np.mean(error**2))), float(nlpd), float(held), functions, seconds)
 
 
 def _n_functions(model: Any, n_rows: int) -> float:
@@ -223,8 +247,8 @@ def _row(name: str, found: Measures, y_test: NDArray[Any]) -> str:
         cells = [f"{100.0 * found.error:.1f} %", f"{found.nlpd:.3f}"]
     else:
         variance = float(np.mean((y_test - y_test.mean()) ** 2)) or 1.0
-        coverage = "" if np.isnan(found.coverage) else f"{100.0 * found.coverage:.1f} %"
-        cells = [f"{1.0 - found.error**2 / variance:.3f}", coverage]
+        held = "" if np.isnan(found.coverage) else f"{100.0 * found.coverage:.1f} %"
+        cells = [f"{1.0 - found.error**2 / variance:.3f}", held]
         cells.append("" if np.isnan(found.nlpd) else f"{-found.nlpd:.3f}")
     cells += ["" if np.isnan(found.functions) else f"{found.functions:.0f}", f"{found.seconds:.2f}"]
     return f"{name:{_NAME}}" + "".join(f"{cell:>13}" for cell in cells)

@@ -49,6 +49,7 @@ def run(options: argparse.Namespace) -> int:
     from sklearn.exceptions import ConvergenceWarning
 
     from .._estimators.summary import named_inputs
+    from .._export.description import to_predictor
     from ..inspection import diagnose
 
     if options.output != "-":
@@ -57,27 +58,30 @@ def run(options: argparse.Namespace) -> int:
         _refuse_unwritable("the report", options.report)
         report.require_matplotlib()
     table = _tables.read(options.data)
-    X, y, features = training.training_rows(options, table)
+    X, y, features, exposure = training.training_rows(options, table)
+    per_row = {} if exposure is None else {"exposure": exposure}
     estimator = _estimator(options, y, table.notes)
     begin = progress(quiet=options.quiet)
     begin("all rows")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model = clone(estimator).fit(X, y)
+        model = clone(estimator).fit(X, y, **per_row)
     problems = list(dict.fromkeys(" ".join(str(warning.message).split()) for warning in caught))
     measures = options.report is not None or not options.quiet
     if measures and len(y) <= left_out.MAX_ROWS_OF_FOLDS:
         begin("all rows with other kernels, to see whether they are better")
-        problems += [one for one in diagnose(model, X, y).advice if one not in problems]
+        problems += [one for one in diagnose(model, X, y, **per_row).advice if one not in problems]
     model.feature_names_in_ = np.array(features, dtype=object)
+    offset = None if exposure is None else _tables.log_exposure(options.exposure)
+    predictor = to_predictor(model, offset)
     if options.output == "-":
-        sys.stdout.buffer.write(model.to_predictor().to_bytes())
+        sys.stdout.buffer.write(predictor.to_bytes())
     else:
-        model.save(options.output)
+        predictor.save(options.output)
     summary = model.summary()
     summary.lines.pop("advice", None)  # among the problems
     if measures:
-        measured = left_out.leave_out(estimator, X, y, begin)
+        measured = left_out.leave_out(estimator, X, y, begin, exposure)
     if options.report is not None:
         report.write(
             options.report, options.target, summary, named_inputs(model), measured, table.notes, problems
@@ -124,5 +128,7 @@ def _estimator(options: argparse.Namespace, y: NDArray[Any], notes: list[str]) -
     if candidates is None and len(y) > _MANY_ROWS:
         candidates = _CANDIDATES
         notes.append(f"functions about {candidates} of {len(y)} rows; --candidates sets the number")
-    kind = RVR if y.dtype.kind == "f" else RVC
-    return kind(options.kernel, gamma=gamma, candidates=candidates, random_state=0)
+    arguments: dict[str, Any] = {"gamma": gamma, "candidates": candidates, "random_state": 0}
+    if y.dtype.kind != "f":
+        return RVC(options.kernel, **arguments)
+    return RVR(options.kernel, likelihood=options.likelihood or "gaussian", **arguments)

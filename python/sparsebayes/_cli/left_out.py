@@ -16,10 +16,9 @@ from .._types import FloatArray
 #: Parts of the rows, each left out once; with more than `MAX_ROWS_OF_FOLDS` rows only the first is.
 _FOLDS: Final = 5
 MAX_ROWS_OF_FOLDS: Final = 1000
-#: The standard library's, so that the command line starts without SciPy; P(|z| < `Z95`) = 0.95; and the
-#: coverage of 95 % intervals that causes a warning.
-NORMAL: Final = NormalDist()
-Z95: Final = NORMAL.inv_cdf(0.975)
+#: P(|z| < `Z95`) = 0.95, without SciPy, as the command line starts; and the coverage of 95 % intervals that
+#: causes a warning.
+Z95: Final = NormalDist().inv_cdf(0.975)
 _MIN_COVERAGE: Final = 0.88
 
 
@@ -27,12 +26,18 @@ _MIN_COVERAGE: Final = 0.88
 class LeftOut:
     """Targets of the rows left out, and what models that were fitted without them predict.
 
-    ``std`` of numbers, ``probabilities`` of ``classes``, (n, n_classes), and their log densities.
+    Numbers have 95 % ``intervals``, (n, 2), the ``coverage`` of the narrowest central interval that holds the
+    target, and the share of variance or deviance ``explained``; classes have ``probabilities``, (n,
+    n_classes), and their log densities.
     """
 
     y: NDArray[Any]
     predicted: NDArray[Any]
-    std: FloatArray | None = None
+    intervals: FloatArray | None = None
+    coverage: FloatArray | None = None
+    explained: float = float("nan")
+    #: Whether this is the share of the variance, R^2, or of the deviance, D^2.
+    of_variance: bool = True
     classes: NDArray[Any] | None = None
     probabilities: FloatArray | None = None
     log_densities: FloatArray | None = None
@@ -45,7 +50,8 @@ class LeftOut:
                 f"accuracy {np.mean(self.predicted == self.y):.4f}, log loss {self._log_loss():.4f} "
                 f"(the shares of classes alone: {shares.max():.4f}, {entropy:.4f})"
             )
-        return f"R^2 {self._r2():.4f}, 95 % intervals hold {100 * self._coverage():.1f} % of them"
+        name = "R^2" if self.of_variance else "D^2"
+        return f"{name} {self.explained:.4f}, 95 % intervals hold {100 * self.inside(0.95):.1f} % of them"
 
     def lines(self) -> list[str]:
         """Return a line with the error, and a warning if it is large."""
@@ -56,25 +62,17 @@ class LeftOut:
         if self.classes is not None:
             useless, constant = self._log_loss() >= self._shares()[1], "the shares of the classes"
         else:
-            useless, constant = self._r2() <= 0.0, "the mean"
+            useless, constant = self.explained <= 0.0, "the mean" if self.of_variance else "one rate"
         if useless:
             return [f"the model predicts rows left out no better than {constant}"]
-        if self.classes is None and self._coverage() < _MIN_COVERAGE:
+        if self.classes is None and self.inside(0.95) < _MIN_COVERAGE:
             return ["error bars are too small: 95 % intervals hold too few of the rows left out"]
         return []
 
-    def inside(self, z: float) -> float:
-        """Return the share of the rows within ``z`` standard deviations of their predictions."""
-        assert self.std is not None
-        return float(np.mean(np.abs(self.y - self.predicted) <= z * self.std))
-
-    def _coverage(self) -> float:
-        return self.inside(Z95)
-
-    def _r2(self) -> float:
-        from .._row_likelihoods import r2
-
-        return r2(self.y, self.predicted, None, None)
+    def inside(self, coverage: float) -> float:
+        """Return the share of the rows that intervals of this coverage hold."""
+        assert self.coverage is not None
+        return float(np.mean(self.coverage <= coverage))
 
     def _log_loss(self) -> float:
         assert self.log_densities is not None
@@ -86,11 +84,18 @@ class LeftOut:
         return shares, -float(shares @ np.log(shares))
 
 
-def leave_out(estimator: Any, X: FloatArray, y: NDArray[Any], begin: Callable[[str], None]) -> LeftOut:
+def leave_out(
+    estimator: Any,
+    X: FloatArray,
+    y: NDArray[Any],
+    begin: Callable[[str], None],
+    exposure: FloatArray | None = None,
+) -> LeftOut:
     """Fit without each part of the rows, and predict it; ``begin`` is called with the name of each part."""
     from sklearn.base import clone, is_classifier
     from sklearn.model_selection import KFold, StratifiedKFold
 
+    from .._row_likelihoods import r2
     from ..model_selection import log_densities
 
     classifies = is_classifier(estimator)
@@ -102,14 +107,37 @@ def leave_out(estimator: Any, X: FloatArray, y: NDArray[Any], begin: Callable[[s
         folds = folds if len(y) <= MAX_ROWS_OF_FOLDS else folds[:1]
         for k, (rest, part) in enumerate(folds, 1):
             begin(f"all rows but part {k} of {len(folds)}, to measure the error")
-            model = clone(estimator).fit(X[rest], y[rest])
+            given, new = ({} if exposure is None else {"exposure": exposure[at]} for at in (rest, part))
+            model = clone(estimator).fit(X[rest], y[rest], **given)
             if classifies:
                 probabilities = model.predict_proba(X[part])
                 found.append((model.predict(X[part]), probabilities, log_densities(model, X[part], y[part])))
             else:
-                found.append(model.predict(X[part], return_std=True))
-    y = y[np.concatenate([part for _, part in folds])]
-    first, second, *third = (np.concatenate(parts) for parts in zip(*found, strict=True))
+                intervals = np.column_stack(model.predict_interval(X[part], **new))
+                found.append(
+                    (model.predict(X[part], **new), intervals, coverage(model, X[part], y[part], **new))
+                )
+    rows = np.concatenate([part for _, part in folds])
+    y, (first, second, third) = y[rows], (np.concatenate(parts) for parts in zip(*found, strict=True))
     if classifies:
-        return LeftOut(y, first, classes=model.classes_, probabilities=second, log_densities=third[0])
-    return LeftOut(y, first, std=second)
+        return LeftOut(y, first, classes=model.classes_, probabilities=second, log_densities=third)
+    own = model._likelihood.row(model).targets
+    score = r2 if own is None else own.score
+    explained = score(y, first, np.ones(len(y)) if exposure is None else exposure[rows], None)
+    return LeftOut(y, first, second, third, explained, model._likelihood.has_noise)
+
+
+def coverage(model: Any, X: FloatArray, y: FloatArray, exposure: FloatArray | None = None) -> FloatArray:
+    """Return the coverage of the narrowest central interval of a regression that holds each target."""
+    from scipy.special import ndtr
+
+    from .._estimators.posterior import moments
+
+    if (own := model._likelihood.row(model).targets) is None:
+        mean, std = model.predict(X, return_std=True)
+        below = up_to = ndtr((y - mean) / std)
+    else:
+        mean, variance = moments(model, X, variance=True)
+        assert variance is not None
+        below, up_to = own.distribution(model._exposed(mean, exposure)[:, 0], variance[:, 0], y)
+    return np.asarray(np.maximum(1.0 - 2.0 * up_to, 2.0 * below - 1.0))

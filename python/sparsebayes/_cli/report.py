@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from .left_out import NORMAL, Z95, LeftOut
+from .left_out import LeftOut
 from .tables import TableError
 
 if TYPE_CHECKING:
@@ -105,9 +105,10 @@ def _draw_rows(left_out: LeftOut, target: str) -> str:
     some = np.linspace(0, len(left_out.y) - 1, min(len(left_out.y), _MAX_ROWS)).astype(int)
     chosen = np.argsort(left_out.predicted, kind="stable")[some]
     mean, y = left_out.predicted[chosen], left_out.y[chosen]
-    assert left_out.std is not None
+    assert left_out.intervals is not None
     figure, axes = _figure(8.5, 3.5)
-    bars = Z95 * left_out.std[chosen]
+    low, high = left_out.intervals[chosen].T
+    bars = np.maximum(0.0, [mean - low, high - mean])
     at = np.arange(len(y))
     axes.errorbar(
         at, mean, yerr=bars, fmt=".", color="C0", ecolor="#9bbad6", label="prediction, 95 % interval"
@@ -121,7 +122,7 @@ def _draw_rows(left_out: LeftOut, target: str) -> str:
 def _draw_coverage(left_out: LeftOut) -> str:
     """Draw the share of rows inside intervals against the share that should be."""
     nominal = np.linspace(0.05, 0.99, 48)
-    held = [left_out.inside(NORMAL.inv_cdf(0.5 + 0.5 * share)) for share in nominal.tolist()]
+    held = [left_out.inside(share) for share in nominal.tolist()]
     figure, axes = _diagonal("probability of the interval", "share of rows inside", 1.0)
     axes.plot(nominal, held, color="C0")
     return _svg(

@@ -3,7 +3,8 @@
 A column of numbers is an input of a model; a column of text has an input for each of its levels, one of
 dates an input for each of their parts. The names of the inputs define them: ``age`` is the column of that
 name, ``city=Paris`` is 1 where the column ``city`` contains ``Paris`` and 0 elsewhere, and ``weekday(when)``
-is the day of the week of the date in column ``when``. A model file stores only these names.
+is the day of the week of the date in column ``when``. ``log_exposure(hours)`` is the logarithm of the column
+``hours`` that ``--exposure`` named. A model file stores only these names.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ _CODE: Final = re.compile(r"[+-]?(0\d|\d{16})")
 _THOUSANDS: Final = re.compile(r"[+-]?[1-9]\d{0,2}([.,'\s]\d{3})+([.,]\d+)?")
 #: ``weekday(when)``, or ``weekday(when, month/day)`` if dates have that order.
 _PART: Final = re.compile(rf"({'|'.join(PARTS)})\((.+?)(?:, ({DAY_FIRST}|{MONTH_FIRST}))?\)", re.DOTALL)
+_LOG_EXPOSURE: Final = re.compile(r"log_exposure\((.+)\)", re.DOTALL)
 #: Most levels of a text column that is used without ``--keep``.
 _MAX_LEVELS: Final = 50
 #: A column that counts one by one may measure something up to so many rows, or up to such a first value.
@@ -176,6 +178,17 @@ class Column:
             )
         return self.numbers
 
+    def positive(self) -> FloatArray:
+        """Return exposures, NaN where they are missing; TableError if one is not positive."""
+        values = self.finite()
+        bad = np.flatnonzero(values <= 0.0).tolist()
+        if bad:
+            raise TableError(
+                f"{self.at(bad[0])}, which is not positive, as exposures must be: correct it, or empty "
+                "the cell to leave the row out"
+            )
+        return values
+
     def numbers_rows(self) -> bool:
         """Return whether the column numbers the rows: from about 0, perhaps with gaps, or one by one.
 
@@ -286,9 +299,10 @@ class Table(dict[str, Column]):
 
     def source(self, feature: str) -> str:
         """Return the name of the column of an input; TableError if the table does not have it."""
-        part = _PART.fullmatch(feature)
+        part, exposure = _PART.fullmatch(feature), _LOG_EXPOSURE.fullmatch(feature)
         names = [feature, *(feature[:end] for end, sign in enumerate(feature) if sign == "=")]
         names += [] if part is None else [part[2]]
+        names += [] if exposure is None else [exposure[1]]
         for name in names:
             if name in self:
                 return name
@@ -305,6 +319,9 @@ class Table(dict[str, Column]):
             part = _PART.fullmatch(feature)
             if part is not None and part[2] == name:
                 inputs.append(self[name].part(part[1], part[3]))
+                continue
+            if feature == log_exposure(name):
+                inputs.append(np.log(self[name].positive()))
                 continue
             level = feature[len(name) + 1 :]
             levels.setdefault(name, []).append(level)
@@ -397,6 +414,11 @@ def _table(path: str, lines: Sequence[Sequence[str]], notes: list[str], *, split
     if not columns:
         raise TableError(f"no column of {path} has a name; the first line has to name the columns")
     return Table(path, columns, notes)
+
+
+def log_exposure(name: str) -> str:
+    """Return the name of the input that is the logarithm of the exposures in this column."""
+    return f"log_exposure({name})"
 
 
 def _quoted(name: str) -> str:

@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._checks import counted, listed
 from .._types import FloatArray
-from .tables import Column, Table, TableError
+from .tables import Column, Table, TableError, log_exposure
 
 #: Least number of rows for a fit and its check.
 MIN_ROWS: Final = 5
 #: Integer targets with at most this number of distinct values may be labels: a note says so.
 _MAX_LABELS: Final = 10
+#: Those of `RVR`, and those of them that have exposures. Their own module needs SciPy, which is slow to load.
+LIKELIHOODS: Final = ("gaussian", "student_t", "poisson", "negative_binomial", "gamma")
+_WITH_EXPOSURE: Final = LIKELIHOODS[2:]
+
+
+class TrainingRows(NamedTuple):
+    """The training rows of a table."""
+
+    X: FloatArray
+    #: Floats, or labels of classes.
+    y: NDArray[Any]
+    #: Names of the inputs.
+    features: list[str]
+    exposure: FloatArray | None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,11 +47,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     task = parser.add_mutually_exclusive_group()
     task.add_argument("--classify", action="store_true", help="predict a target of numbers as classes")
     task.add_argument("--regress", action="store_true", help="predict a target of two values as numbers")
+    distribution = (
+        "the distribution of a target of numbers: gaussian (default), student_t if some targets are wrong, "
+        "poisson or negative_binomial for counts, gamma for positive numbers"
+    )
+    add("--likelihood", choices=LIKELIHOODS, metavar="NAME", help=distribution)
+    add("--exposure", metavar="COLUMN", help="the time, area or population that counts belong to")
 
 
-def training_rows(options: argparse.Namespace, table: Table) -> tuple[FloatArray, NDArray[Any], list[str]]:
-    """Return inputs and targets of the training rows, and names of the inputs; append to the notes."""
-    for name in [options.target, *options.drop, *options.keep, *options.text]:
+def training_rows(options: argparse.Namespace, table: Table) -> TrainingRows:
+    """Return the training rows; append to the notes."""
+    _check_likelihood(options)
+    exposures = [] if options.exposure is None else [options.exposure]
+    for name in [options.target, *options.drop, *options.keep, *options.text, *exposures]:
         table[name]  # raises an error that lists the columns
     target = table[options.target]
     present: NDArray[np.bool_] = ~target.missing
@@ -46,35 +68,74 @@ def training_rows(options: argparse.Namespace, table: Table) -> tuple[FloatArray
     if not present.all():
         n_left_out = counted(int(np.sum(~present)), "row")
         table.notes.append(f"left out {n_left_out} without a value of {target.name!r}")
+    exposure = None if options.exposure is None else table[options.exposure].positive()
+    if exposure is not None and (gaps := present & np.isnan(exposure)).any():
+        present &= ~gaps
+        table.notes.append(f"left out {counted(int(gaps.sum()), 'row')} without a value of {exposures[0]!r}")
+    if not present.any():
+        raise TableError(f"no row of {table.path} has values of both {target.name!r} and {exposures[0]!r}")
     y = _target(options, target, present, table.notes)
-    names = [name for name in table if name not in {options.target, *options.drop}]
+    names = [name for name in table if name not in {options.target, *options.drop, *exposures}]
     features = table.inputs(names, present, options)
-    comma = table.refuse_two_decimal_signs([*map(table.source, features), options.target])
+    if any(log_exposure(name) in features for name in exposures):
+        raise TableError(f"{table.path} has a column {log_exposure(exposures[0])!r}; rename it")
+    comma = table.refuse_two_decimal_signs([*map(table.source, features), options.target, *exposures])
     if comma is not None:
         table.notes.append(f"commas are decimal signs, as in column {comma!r}")
     X = table.matrix(features)[0][present]
-    X, y = _without_gaps(X, y, features, table.notes)
+    X, kept = _without_gaps(X, features, table.notes)
+    y, exposure = y[kept], None if exposure is None else exposure[present][kept]
     _refuse_too_little(table.path, target.name, y)
-    return X, y, features
+    if options.likelihood is not None:
+        _refuse_outside(options.likelihood, table.path, target.name, y)
+    return TrainingRows(X, y, features, exposure)
+
+
+def _check_likelihood(options: argparse.Namespace) -> None:
+    """Raise TableError if arguments contradict each other; a likelihood makes the target numbers."""
+    if options.likelihood is not None:
+        if options.classify:
+            raise TableError("--likelihood is for a target of numbers: leave out --likelihood or --classify")
+        options.regress = True
+    if options.exposure is None:
+        return
+    if options.likelihood not in _WITH_EXPOSURE:
+        raise TableError(
+            f"--exposure needs --likelihood {', '.join(_WITH_EXPOSURE[:-1])} or {_WITH_EXPOSURE[-1]}"
+        )
+    if options.exposure == options.target:
+        raise TableError(f"--exposure must be another column than the target, got {options.target!r} twice")
+
+
+def _refuse_outside(likelihood: str, path: str, target: str, y: FloatArray) -> None:
+    """Raise TableError if the likelihood does not have such targets."""
+    from .._row_likelihoods import row_likelihood
+
+    own = row_likelihood(likelihood).targets
+    if own is not None and not own.is_valid(y):
+        raise TableError(
+            f"column {target!r} of {path} must {own.must_be} with --likelihood {likelihood}; leave "
+            "--likelihood out for such numbers"
+        )
 
 
 def _without_gaps(
-    X: FloatArray, y: NDArray[Any], features: list[str], notes: list[str]
-) -> tuple[FloatArray, NDArray[Any]]:
-    """Return the rows without missing inputs, or if they are fewer than half, all rows with medians."""
+    X: FloatArray, features: list[str], notes: list[str]
+) -> tuple[FloatArray, NDArray[np.intp]]:
+    """Return the rows without missing inputs, or if they are fewer than half, all with medians; and which."""
     missing = np.isnan(X)
     kept = np.flatnonzero(~missing.any(axis=1))
     columns = listed([features[j] for j in np.flatnonzero(missing.any(axis=0))], 6)
-    if len(kept) == len(y):
-        return X, y
-    if 2 * len(kept) >= len(y):
-        notes.append(f"left out {counted(len(y) - len(kept), 'row')} with missing inputs, of {columns}")
-        return X[kept], y[kept]
+    if len(kept) == len(X):
+        return X, kept
+    if 2 * len(kept) >= len(X):
+        notes.append(f"left out {counted(len(X) - len(kept), 'row')} with missing inputs, of {columns}")
+        return X[kept], kept
     notes.append(
         f"replaced {counted(int(missing.sum()), 'missing number')} in {columns} by medians, as fewer than "
         "half of the rows are complete"
     )
-    return np.where(missing, np.nanmedian(X, axis=0), X), y
+    return np.where(missing, np.nanmedian(X, axis=0), X), np.arange(len(X))
 
 
 def _refuse_too_little(path: str, target: str, y: NDArray[Any]) -> None:
@@ -127,6 +188,6 @@ def _target(
         notes.append(
             f"{name!r} is predicted as a number; --classify predicts its {n_values} values as classes"
         )
-    if not options.regress and integers and y.min() == 0.0 and n_values > 2:
-        notes.append(f"if {name!r} counts events, RVR(likelihood='poisson') in Python has fitting error bars")
+    if options.likelihood is None and integers and y.min() == 0.0 and n_values > 2:
+        notes.append(f"if {name!r} counts events, --likelihood poisson has fitting error bars")
     return y

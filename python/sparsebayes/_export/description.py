@@ -8,7 +8,7 @@ or probabilities; covariances of the weights give error bars.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, cast
 
@@ -286,9 +286,31 @@ def flatten(kernel: Kernel, columns: IntArray, *, whole: bool = True) -> Kernel:
 _FORMAT_VERSION, _FORMAT_VERSION_WITH_GROWTHS = 1, 2
 
 
-def to_predictor(est: Any) -> Predictor:
-    """Return a fitted estimator as a `Predictor`."""
+def with_offset(model: ServedModel, name: str) -> ServedModel:
+    """Return a model of one output with another input, of this name, added to its linear predictor."""
+    d, m = model.n_features, model.n_functions
+    own, (output,) = np.arange(d), model.outputs
+    blocks = [_padded(block, own) if isinstance(block, Centres) else block for block in model.blocks]
+    return replace(
+        model,
+        n_features=d + 1,
+        feature_names=[*(model.feature_names or map(str, own)), name],
+        blocks=[*blocks, Columns(np.array([d]), np.zeros(1))],
+        outputs=[Output(np.append(output.functions, m), np.append(output.weights, 1.0))],
+        covariances=[np.pad(covariance, (0, 1)) for covariance in model.covariances],
+        growths=[growth._replace(centres=_padded(growth.centres, own)) for growth in model.growths],
+    )
+
+
+def _padded(block: Centres, own: IntArray) -> Centres:
+    """Return kernels that depend on the features ``own`` alone, of rows with one more."""
+    return Centres(flatten(block.kernel, own, whole=False), np.pad(block.points, ((0, 0), (0, 1))))
+
+
+def to_predictor(est: Any, offset: str | None = None) -> Predictor:
+    """Return a fitted estimator as a `Predictor`; ``offset``: as for `with_offset`."""
     model = describe(est)
+    model = model if offset is None else with_offset(model, offset)
     names = ("estimator", "n_features", "feature_names", "flat", "link", "uncertainty", "n_quadrature")
     header = {name: getattr(model, name) for name in names} | {
         "format_version": _FORMAT_VERSION_WITH_GROWTHS if model.growths else _FORMAT_VERSION,
