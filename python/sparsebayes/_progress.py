@@ -1,4 +1,8 @@
-"""Reports of a running fit: records for ``callback``, a tqdm bar, and the logger ``"sparsebayes"``."""
+"""Reports of a running fit: callbacks, a tqdm bar, and the logger ``"sparsebayes"``.
+
+There are two kinds of callbacks: the argument ``callback``, which is called with records, and those of
+scikit-learn from 1.9 on, which ``set_callbacks`` sets and which are called with the tasks of a fit.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,17 @@ from ._arrays import KnownNoise
 from ._checks import asked_to_stop
 from ._types import Progress, StepRecord
 
+try:
+    from sklearn.callback import CallbackSupportMixin as CallbackSupportMixin
+    from sklearn.callback import with_callbacks
+except ImportError:  # scikit-learn before 1.9
+    CallbackSupportMixin = object
+
+    def with_callbacks(method: Any) -> Any:
+        """Return the method."""
+        return method
+
+
 if TYPE_CHECKING:
     from ._data.chunks import Rows
     from ._data.design import CoreCallback, Layout
@@ -25,6 +40,32 @@ LOG: Final = logging.getLogger("sparsebayes")
 _CLOSED_STREAM: Final = (OSError, ValueError)
 #: Format of bars without a total: tqdm's default shows a rate instead of the status of a fit.
 _BAR_FORMAT: Final = "{desc}: {n_fmt}{unit} [{elapsed}{postfix}]"
+
+
+def begin_fit(estimator: Any, data: dict[str, Any]) -> None:
+    """Begin the fit for the callbacks of ``set_callbacks``; ``data``: what they are given, X, y, metadata."""
+    if hasattr(estimator, "_skl_callbacks"):
+        context = estimator._init_callback_context(max_subtasks=None)
+        context.call_on_fit_task_begin(estimator=estimator, **data)
+
+
+def _step_ends(estimator: Any, task_name: str) -> bool:
+    """Tell those callbacks of a step, and return whether one of them asks to stop the fit."""
+    if (context := getattr(estimator, "_callback_fit_ctx", None)) is None:
+        return False
+    step = context.subcontext(task_name=task_name).call_on_fit_task_begin(estimator=estimator)
+    return bool(step.call_on_fit_task_end(estimator=estimator))
+
+
+def end_fit(estimator: Any, data: dict[str, Any]) -> None:
+    """Tell those callbacks that the estimator is fitted."""
+    if (context := getattr(estimator, "_callback_fit_ctx", None)) is not None:
+        context.call_on_fit_task_end(estimator=estimator, reconstruction_attributes={}, **data)
+
+
+@with_callbacks  # type: ignore[untyped-decorator] # scikit-learn carries no types
+def release_callbacks(estimator: Any) -> None:
+    """Tear those callbacks down, which the decorator does."""
 
 
 @cache
@@ -89,7 +130,8 @@ class FitReporter:
         self._title = title(self.estimator, self._fit, self.n_fits)
         LOG.debug("%s: fit begun, %d candidates", self._title, self.n_basis)
         with progress_bar(self.estimator.verbose, self._title, "steps") as self._show:
-            yield None if self.estimator.callback is None and self._show is None else self._step
+            watched = self.estimator.callback is not None or hasattr(self.estimator, "_callback_fit_ctx")
+            yield self._step if watched or self._show is not None else None
 
     def end(self, status: str, n_iter: int, n_active: int, log_evidence: float) -> None:
         note = _note(n_active, log_evidence + self._units.log_evidence)
@@ -121,6 +163,7 @@ class FitReporter:
             progress = None if swept is None else Progress("sweeping", *swept)
             record = StepRecord(iteration, action, index, gain, log_evidence, n_active, noise, progress)
             self.stopped = asked_to_stop(self.estimator.callback, record)
+        self.stopped |= _step_ends(self.estimator, "step" if swept is None else "sweep")
         return self.stopped
 
 
@@ -147,6 +190,7 @@ class ReadReporter:
                     progress = Progress(what, rows, self._n_rows)
                     record = StepRecord(0, "read", None, 0.0, math.nan, 0, None, progress)
                     self.stopped = asked_to_stop(self._estimator.callback, record)
+                self.stopped |= _step_ends(self._estimator, "read")
                 if self.stopped:
                     break
         self._n_rows = self._n_rows if self.stopped else rows

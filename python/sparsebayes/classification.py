@@ -89,7 +89,7 @@ class Classification(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit
 
         {labels_fit_sections}
         """
-        with atomic(self):
+        with atomic(self, X, y, sample_weight=sample_weight):
             rows = validate(self, X, y, sample_weight)
             dictionaries = build(self, rows)
             dictionary, posteriors = run(self, dictionaries)

@@ -58,6 +58,13 @@ __all__ = ["DaskRVC", "DaskRVR"]
 _Class = TypeVar("_Class", bound="type[_OnDask]")
 #: Results combined by one task.
 _FAN_IN = 8
+#: What scikit-learn stores in an estimator that has callbacks.
+_OF_CALLBACKS = {
+    "_skl_callbacks",
+    "_skl_callbacks_to_teardown",
+    "_callback_fit_ctx",
+    "_parent_callback_ctx",
+}
 #: Seconds between two checks for cancellation.
 _INTERVAL = 0.5
 
@@ -328,9 +335,9 @@ class _OnDask(Estimator):
         return self._local(**parameters | changes)
 
     def _results(self, estimator: Any) -> dict[str, Any]:
-        """Return the attributes of an estimator that are not parameters."""
-        parameters = self.get_params(deep=False)
-        return {name: value for name, value in vars(estimator).items() if name not in parameters}
+        """Return the attributes of an estimator that are neither parameters nor callbacks of scikit-learn."""
+        own = self.get_params(deep=False).keys() | _OF_CALLBACKS
+        return {name: value for name, value in vars(estimator).items() if name not in own}
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit the model, as the estimator in memory does.
@@ -410,8 +417,8 @@ class _OnDask(Estimator):
     def __sklearn_clone__(self) -> Any:
         """Return an unfitted copy with the same client, which cannot be copied."""
         twin = type(self)(**clone(self._unfitted()).get_params(deep=False), client=self.client)
-        if hasattr(self, "_metadata_request"):
-            twin._metadata_request = self._metadata_request
+        for name in {"_metadata_request", "_skl_callbacks"} & vars(self).keys():
+            setattr(twin, name, getattr(self, name))
         return twin
 
     def __getstate__(self) -> dict[str, Any]:

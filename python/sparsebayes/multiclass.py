@@ -71,7 +71,7 @@ class ProbitModel(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit-le
 
         {labels_fit_sections}
         """
-        with atomic(self):
+        with atomic(self, X, y, sample_weight=sample_weight):
             check_reporting(self)
             factor = check_real("min_iter_factor", self.min_iter_factor, positive=True)
             if self.n_quadrature is not None:

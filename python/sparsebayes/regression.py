@@ -131,7 +131,7 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
 
         {fit_sections}
         """
-        with atomic(self):
+        with atomic(self, X, y, sample_weight=sample_weight, exposure=exposure):
             rows = validate(self, X, y, sample_weight, y_std, exposure)
             if self.noise_basis is None:
                 self._fit(rows)

@@ -140,7 +140,7 @@ class EigenClassifier(ClassifierMixin, Estimator):  # type: ignore[misc] # sciki
 
         {labels_fit_sections}
         """
-        with atomic(self):
+        with atomic(self, X, y, sample_weight=sample_weight):
             rules: dict[str, Any] = {
                 "prior": self._prior,
                 "approximation": self._approximation,
@@ -211,7 +211,7 @@ class EigenRegressor(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-
 
         {targets_fit_sections}
         """
-        with atomic(self):
+        with atomic(self, X, y, sample_weight=sample_weight):
             if (noise := self.noise_variance) is not None:
                 remedy = "; leave it None to have it estimated"
                 noise = check_real("noise_variance", noise, positive=True, remedy=remedy)

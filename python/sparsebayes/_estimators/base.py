@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator
 from .._checks import check_n_jobs
 from .._data.basis import output_weights
 from .._export.description import to_predictor
+from .._progress import CallbackSupportMixin, begin_fit, end_fit, release_callbacks
 from .._row_likelihoods import DISPERSED
 from .._types import FloatArray, IntArray
 from ..kernels import Kernel
@@ -32,24 +33,50 @@ if TYPE_CHECKING:
 class atomic:  # a context manager
     """A fit: if it raises, the estimator keeps its previous attributes; at its end it may warn.
 
-    The warning names the line that called the function with the ``with`` statement.
+    The warning names the line that called the function with the ``with`` statement. The callbacks of
+    scikit-learn are given the arguments of ``fit``, if y has the targets, and not the name of their column.
     """
 
-    def __init__(self, est: Estimator) -> None:
+    def __init__(self, est: Estimator, X: Any = None, y: Any = None, **metadata: Any) -> None:
         self._est, self._before = est, est.__dict__.copy()
+        given = {name: value for name, value in metadata.items() if value is not None}
+        self._data = {} if y is None or isinstance(y, str) else {"X": X, "y": y, "metadata": given or None}
 
     def __enter__(self) -> None:
         """Begin the fit."""
+        try:
+            begin_fit(self._est, self._data)
+        except BaseException:
+            self._restore()
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Restore the attributes, or issue the warning."""
-        est = self._est
         if kind is not None:
-            est.__dict__.clear()
-            est.__dict__.update(self._before)
+            self._restore()
             return
+        try:
+            warning = self._end()
+        except BaseException:
+            self._restore()
+            raise
+        release_callbacks(self._est)
+        if warning:
+            category, text = warning
+            warnings.warn(text, category, stacklevel=3)
+
+    def _restore(self) -> None:
+        try:
+            release_callbacks(self._est)
+        finally:
+            self._est.__dict__.clear()
+            self._est.__dict__.update(self._before)
+
+    def _end(self) -> tuple[type[Warning], str] | None:
+        """Publish what is known at the end, and return the warning."""
+        est = self._est
         summary = est.__dict__.pop("_row_summary")
         if summary.X is None:
             summary = replace(summary, X=getattr(est, "candidates_", None))
@@ -57,12 +84,13 @@ class atomic:  # a context manager
             est.status_ = "empty"
         est._is_saturated, est._n_rows, est._advice = is_saturated(summary), summary.n_rows, ""
         if warning := warning_of(est, summary):
-            category, est._advice = warning
-            warnings.warn(est._advice, category, stacklevel=3)
+            est._advice = warning[1]
+        end_fit(est, self._data)
+        return warning
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class Estimator(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn carries no types
+class Estimator(BaseEstimator, ABC, CallbackSupportMixin):  # type: ignore[misc] # scikit-learn carries no types
     """An estimator of this package.
 
     The fields of the classes of an estimator are the arguments of its constructor, except those that a fit

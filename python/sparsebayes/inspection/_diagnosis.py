@@ -287,7 +287,9 @@ def _alternatives(est: Any, X: Any, y: Any, extra: dict[str, Any]) -> Iterator[A
 def _unfitted(est: Any) -> Any:
     """Return an unfitted copy that reports no progress."""
     quiet = {"callback": None, "verbose": 0}
-    return clone(est).set_params(**{key: v for key, v in quiet.items() if key in est.get_params()})
+    twin = clone(est).set_params(**{key: v for key, v in quiet.items() if key in est.get_params()})
+    vars(twin).pop("_skl_callbacks", None)
+    return twin
 
 
 def _is_better(gain: FloatArray) -> bool:
