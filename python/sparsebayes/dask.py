@@ -319,6 +319,7 @@ class _OnDask(Estimator):
 
     #: The class of the estimator in memory.
     _local: ClassVar[type]
+    _public_module = "sparsebayes.dask"
     client: Any
 
     def to_local(self) -> Any:

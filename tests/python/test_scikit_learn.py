@@ -1,6 +1,7 @@
 """The estimators do in scikit-learn's machinery what its own do."""
 
 import re
+from email.message import Message
 
 import numpy as np
 import pandas as pd
@@ -25,6 +26,7 @@ from sparsebayes import (
     SparseBayesRegressor,
     inspection,
 )
+from sparsebayes._estimators import base
 from sparsebayes.kernels import Gaussian, Laplacian, Linear, OnColumns
 
 
@@ -182,6 +184,25 @@ def test_scores_are_monitored_in_a_search(data):
 def test_notebooks_show_the_estimator():
     assert "RVR" in RVR(gamma=0.25)._repr_html_()
     assert "0.25" in RVR(gamma=0.25)._repr_html_()
+
+
+@pytest.mark.parametrize("url", [None, "https://example.org/docs/"])
+def test_the_diagram_links_to_the_documentation(url, monkeypatch):
+    urls = Message()
+    if url is not None:
+        urls["Project-URL"] = "Source, https://example.org/code"
+        urls["Project-URL"] = f"Documentation, {url}"
+    monkeypatch.setattr(base, "metadata", lambda name: urls)
+    base._documentation.cache_clear()
+    try:
+        shown = RVR()._repr_html_()
+        assert ("https://example.org/docs/generated/sparsebayes.RVR.html" in shown) == (url is not None)
+        assert ("Documentation for" in shown) == (url is not None)
+        if url is not None:
+            dask = pytest.importorskip("sparsebayes.dask")
+            assert dask.DaskRVC()._get_doc_link() == f"{url}generated/sparsebayes.dask.DaskRVC.html"
+    finally:
+        base._documentation.cache_clear()
 
 
 LONG = Gaussian([float(1 + k) for k in range(200)]) + Linear() * OnColumns(Laplacian(0.125), [0, 1, 2])

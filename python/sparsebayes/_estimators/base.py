@@ -6,6 +6,8 @@ import os
 import warnings
 from abc import ABC
 from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.metadata import PackageNotFoundError, metadata
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from numpy.typing import NDArray
@@ -28,6 +30,17 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from typing_extensions import Self
+
+
+@cache
+def _documentation() -> str:
+    """Return the address of the documentation in the metadata of the installed package, "" without one."""
+    try:
+        urls = metadata("sparsebayes").get_all("Project-URL") or []
+    except PackageNotFoundError:
+        return ""
+    addresses: dict[str, str] = dict(url.split(", ", 1) for url in urls)
+    return addresses.get("Documentation", "").rstrip("/")
 
 
 class atomic:  # a context manager
@@ -103,6 +116,9 @@ class Estimator(BaseEstimator, ABC, CallbackSupportMixin):  # type: ignore[misc]
 
     #: Whether y holds class labels.
     _labels: ClassVar[bool]
+    #: For the link in scikit-learn's diagram; and the module that the reference has the estimator in.
+    _doc_link_module: ClassVar[str] = "sparsebayes"
+    _public_module: ClassVar[str] = "sparsebayes"
 
     # After a fit; each class documents those that it has.
     n_features_in_: int = field(init=False)
@@ -159,6 +175,12 @@ class Estimator(BaseEstimator, ABC, CallbackSupportMixin):  # type: ignore[misc]
     def __repr__(self, N_CHAR_MAX: int = 100_000) -> str:
         """Return the whole constructor call; scikit-learn would truncate long kernels."""
         return str(super().__repr__(N_CHAR_MAX=N_CHAR_MAX))
+
+    @property
+    def _doc_link_template(self) -> str:
+        """Address of the estimator's page for scikit-learn, "" if the package names no documentation."""
+        site = _documentation()
+        return f"{site}/generated/{self._public_module}.{{estimator_name}}.html" if site else ""
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters, also those of a kernel object: ``kernel__width``.
