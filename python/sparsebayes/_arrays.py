@@ -16,7 +16,7 @@ from sklearn.utils import assert_all_finite, check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ._checks import PLAIN, as_float64, check_real, naming_column, refuse_mask
+from ._checks import PLAIN, as_float64, as_numpy, check_real, naming_column, refuse_mask
 from ._types import FloatArray, IntArray, PerRow
 
 
@@ -154,6 +154,7 @@ def _one_per_row(name: str, values: ArrayLike, n_samples: int, *, least: int = 1
 def _numbers(name: str, values: ArrayLike, least: int = 1) -> FloatArray:
     """Return finite numbers as float64 in C order; ``least``: the smallest number of rows."""
     refuse_mask(name, values)
+    values = as_numpy(name, values)
     found = check_array(values, dtype="numeric", ensure_2d=False, ensure_min_samples=least, input_name=name)
     return as_float64(name, found, PLAIN)
 
@@ -260,6 +261,7 @@ def equal_rows(X: FloatArray) -> tuple[IntArray, IntArray]:
 def _columns(name: str, y: ArrayLike, *, several: bool) -> NDArray[Any]:
     """Return y with one dimension, or with two if it has several columns."""
     refuse_mask(name, y)
+    y = as_numpy(name, y)
     given = np.asarray(y)
     shape = given.shape
     if several and len(shape) == 2 and shape[1] > 1:
@@ -278,6 +280,7 @@ def check_X(estimator: Any, X: ArrayLike, *, reset: bool) -> Any:
     """
     if is_unstored(X):
         return _check_unstored(estimator, X, reset=reset)
+    X = as_numpy("X", X)
     with naming("X"):
         if _is_checked(X, 2):
             if reset:
@@ -379,6 +382,7 @@ def check_sizes(X: FloatArray) -> None:
 
 def check_chunk(name: str, values: ArrayLike, n_columns: int | None = None) -> FloatArray:
     """Return rows of a design, maybe none, as finite float64 in C or Fortran order."""
+    values = as_numpy(name, values)
     with naming(name), naming_column(name, values):
         found = check_array(values, dtype="numeric", ensure_min_samples=0, input_name=name)
         rows = check_finite(name, found, ("ALIGNED", "ENSUREARRAY"))

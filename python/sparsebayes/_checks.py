@@ -204,6 +204,7 @@ PLAIN: tuple[Literal["C", "A", "E"], ...] = ("C", "A", "E")  # C order, aligned,
 
 def real_array(name: str, values: ArrayLike) -> FloatArray:
     """Return ``values`` as float64, a view if possible; neither shape nor finiteness is checked."""
+    values = as_numpy(name, values)
     with naming_column(name, values):
         return as_float64(name, any_array(name, values))
 
@@ -211,6 +212,7 @@ def real_array(name: str, values: ArrayLike) -> FloatArray:
 def any_array(name: str, values: ArrayLike) -> NDArray[Any]:
     """Return ``values``, such as labels, as an array; ValueError if that fails."""
     refuse_mask(name, values)
+    values = as_numpy(name, values)
     try:
         return np.asarray(values)
     except (TypeError, ValueError, OverflowError) as error:  # lists of unequal lengths
@@ -348,6 +350,23 @@ def refuse_mask(name: str, values: Any) -> None:
     """Raise ValueError if some of ``values`` are masked, because NumPy would use the masked values."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise ValueError(f"{name} holds masked values; fill them, or leave their rows out")
+
+
+def as_numpy(name: str, values: Any) -> Any:
+    """Return an array of another library as one of NumPy, other values as they are.
+
+    TypeError if NumPy cannot read it, as on a GPU.
+    """
+    if isinstance(values, (np.ndarray, np.generic)) or not hasattr(values, "__dlpack__"):
+        return values
+    try:
+        return np.asarray(values) if hasattr(values, "__array__") else np.from_dlpack(values)
+    except (TypeError, ValueError, RuntimeError, BufferError) as error:
+        kind = f"{type(values).__module__.split('.')[0]}.{type(values).__name__}"
+        raise TypeError(
+            f"{name} is of the type {kind}, which NumPy cannot read; copy it to the CPU, and detach it from "
+            f"gradients ({error})"
+        ) from None
 
 
 def check_predictions(*parts: FloatArray) -> None:

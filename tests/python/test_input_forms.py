@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from sklearn.base import is_regressor
 
-from sparsebayes import RVC, RVR, SparseBayesClassifier, SparseBayesRegressor
+from sparsebayes import GREVM, MRVM1, RVC, RVR, SparseBayesClassifier, SparseBayesRegressor
 from surface_data import read_only, reversed_view, strided, unaligned
 
 ESTIMATORS = [RVR, RVC, SparseBayesRegressor, SparseBayesClassifier]
@@ -52,6 +53,68 @@ def test_every_form_of_input_gives_the_same_bits(kind, form):
     np.testing.assert_allclose(model.score(X_form, y_form, weights_form), score, rtol=1e-14)
     for given, original in ((X_form, X), (y_form, Y), (weights_form, WEIGHTS)):
         np.testing.assert_array_equal(np.array(given, dtype=float), original)
+
+
+class OnDevice:
+    """An array of another library, which NumPy reads by DLPack, or not at all."""
+
+    def __init__(self, values, error=None):
+        self.values, self.error, self.shape, self.ndim = values, error, values.shape, values.ndim
+
+    def __len__(self):
+        return len(self.values)
+
+    def __getitem__(self, index):
+        return OnDevice(self.values[index], self.error)
+
+    def __dlpack__(self, **options):
+        if self.error is not None:
+            raise self.error
+        return self.values.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.values.__dlpack_device__()
+
+
+@pytest.mark.parametrize("kind", [*ESTIMATORS, MRVM1, GREVM])
+def test_arrays_of_other_libraries_are_read_on_the_cpu(kind):
+    y = Y.astype(np.int64)
+    expected = kind().fit(X, y, WEIGHTS)
+    model = kind().fit(*map(OnDevice, (X, y, WEIGHTS)))
+    rows = OnDevice(X)
+    np.testing.assert_array_equal(model.predict(rows), expected.predict(X))
+    assert type(model.predict(rows)) is np.ndarray
+    if is_regressor(model):  # the score of classes is scikit-learn's
+        assert model.score(*map(OnDevice, (X, y, WEIGHTS))) == expected.score(X, y, WEIGHTS)
+    np.testing.assert_array_equal(model.to_predictor().predict(rows), expected.to_predictor().predict(X))
+
+
+def test_chunks_and_centres_of_other_libraries_are_read():
+    model = RVR(gamma=0.01, candidates=OnDevice(X[:5]))
+    model.fit(
+        [(OnDevice(X[:20]), OnDevice(Y[:20])), (OnDevice(X[20:]), OnDevice(Y[20:]), OnDevice(WEIGHTS[20:]))]
+    )
+    weights = np.append(np.ones(20), WEIGHTS[20:])
+    expected = RVR(gamma=0.01, candidates=X[:5]).fit(X, Y, weights)
+    np.testing.assert_allclose(model.predict(X), expected.predict(X), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "error", [TypeError("on cuda:0"), RuntimeError("on cuda:0"), BufferError("on cuda:0")]
+)
+@pytest.mark.parametrize("kind", ESTIMATORS)
+def test_arrays_on_other_devices_are_refused(kind, error):
+    fitted = kind().fit(X, Y)
+    arrays = {"X": X, "y": Y, "sample_weight": WEIGHTS}
+    for name, values in arrays.items():
+        message = (
+            rf"^{name} is of the type .*OnDevice, which NumPy cannot read; copy it to the CPU.*\(on cuda:0\)$"
+        )
+        with pytest.raises(TypeError, match=message):
+            kind().fit(**arrays | {name: OnDevice(values, error)})
+    for use in (fitted.predict, fitted.to_predictor().predict):
+        with pytest.raises(TypeError, match=r"^X is of the type .*copy it to the CPU"):
+            use(OnDevice(X, error))
 
 
 #: Forms that have names of columns.

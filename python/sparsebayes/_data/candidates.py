@@ -19,7 +19,7 @@ from sklearn.utils import check_array, check_random_state
 
 from .._arrays import Training, check_finite, check_square, distinct_rows, first_of_equal, naming
 from .._cancellable import one_blas_thread
-from .._checks import check_integer, column_names, naming_column
+from .._checks import as_numpy, check_integer, column_names, naming_column
 from .._types import FloatArray, IntArray
 from ..kernels._resolve import is_precomputed
 
@@ -150,6 +150,7 @@ def _number(given: Any) -> int:
 
 
 def _check_centres(estimator: Any, centres: ArrayLike, n_features: int, *, precomputed: bool) -> FloatArray:
+    centres = as_numpy("candidates", centres)
     with naming("candidates"):
         n_dimensions = np.ndim(centres)
     if n_dimensions == 0:

@@ -22,7 +22,7 @@ from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.validation import _get_feature_names
 
 from .._arrays import check_chunk, check_chunk_targets, check_weights, naming
-from .._checks import called, check_file
+from .._checks import as_numpy, called, check_file
 from .._types import FloatArray
 
 
@@ -181,7 +181,7 @@ def are_chunks(X: Any, y: Any) -> bool:
         # A list of tuples may also be a matrix, whose entries are numbers.
         may_be = (isinstance(chunk, (tuple, list)) and len(chunk) in (2, 3) for chunk in X)
         return y is None and len(X) > 0 and all(may_be) and all(len(np.shape(chunk[0])) == 2 for chunk in X)
-    if any(hasattr(X, name) for name in ("__array__", "shape", "__dataframe__", "__array_namespace__")):
+    if any(hasattr(X, name) for name in ("__array__", "shape", "__dataframe__", "__dlpack__")):
         return False
     return (isinstance(X, Iterable) or callable(X)) and not isinstance(X, (dict, set, bytes))
 
@@ -236,7 +236,7 @@ def _unpacked(number: int, chunk: Any) -> tuple[Any, Any, Any]:
         raise TypeError(
             f"chunk {number} of X must be (X, y) or (X, y, sample_weight), got {type(chunk).__name__}"
         )
-    X, y, weights = (*chunk, None)[:3]
+    X, y, weights = map(as_numpy, ("X", "y", "sample_weight"), (*chunk, None)[:3])
     if not hasattr(X, "shape"):
         with naming("X"):
             X = np.asarray(X)
