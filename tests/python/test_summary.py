@@ -7,7 +7,14 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import log_loss, r2_score
 
 from problems import ESTIMATORS
-from sparsebayes import RVC, RVR, OverfitWarning, SparseBayesRegressor, SufficientStatistics
+from sparsebayes import (
+    RVC,
+    RVR,
+    OverfitWarning,
+    SparseBayesClassifier,
+    SparseBayesRegressor,
+    SufficientStatistics,
+)
 
 
 @pytest.fixture
@@ -52,8 +59,29 @@ def test_classes_have_error_and_log_loss(table):
     X, y = table
     model = RVC(gamma="scale").fit(X, y > 0.0)
     line = model.summary().lines["leave-one-out"]
-    assert line.endswith(f"log loss {-model.loo_.mean():.4g}")
+    assert f"log loss {-model.loo_.mean():.4g} (the shares" in line
     assert -model.loo_.mean() > log_loss(y > 0.0, model.predict_proba(X))
+
+
+@pytest.mark.parametrize("kind", [RVC, SparseBayesClassifier])
+def test_scores_of_classes_are_beside_those_of_their_shares(kind, table):
+    X, _ = table
+    y = np.where(X["age"] + X["noise"] > 1.5, "rare", "<usual>")
+    share = np.mean(y == "rare")
+    summary = kind().fit(X, y).summary()
+    assert (
+        summary.lines["classes"]
+        == f"<usual>: {100 - 100 * share:.3g} %, rare: {100 * share:.3g} % of the rows"
+    )
+    loss = log_loss(y, np.tile([1 - share, share], (80, 1)))
+    alone = f"(the shares of the classes alone: {100 * share:.1f} %, {loss:.4g})"
+    assert summary.lines["leave-one-out"].endswith(alone)
+    assert alone in " ".join(str(summary).split())
+    assert "&lt;usual&gt;" in summary._repr_html_()
+    assert alone in summary._repr_html_()
+    balanced = kind(class_weight="balanced").fit(X, y).summary().lines
+    assert balanced["classes"] == "<usual>: 50 %, rare: 50 % of the rows, weighted by class_weight"
+    assert balanced["leave-one-out"].endswith("(the shares of the classes alone: 50.0 %, 0.6931)")
 
 
 def test_a_warning_is_advice(table):

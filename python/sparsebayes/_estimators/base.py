@@ -210,8 +210,9 @@ class Estimator(BaseEstimator, ABC, CallbackSupportMixin):  # type: ignore[misc]
         Returns
         -------
         Summary
-            Prints the number of functions, leave-one-out predictions (see ``loo_``), the relevance of inputs,
-            the noise, the log evidence, the status of the fit, and its advice if it warned.
+            Prints the number of functions, the shares of the classes, leave-one-out predictions (see
+            ``loo_``) beside those of the shares alone, the relevance of inputs, the noise, the log evidence,
+            the status of the fit, and its advice if it warned.
 
         Raises
         ------

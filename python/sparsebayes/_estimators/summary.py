@@ -9,6 +9,7 @@ from html import escape
 from typing import Any, Final
 
 import numpy as np
+from scipy.special import entr
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
@@ -65,13 +66,19 @@ def summary_of(est: Any) -> Summary:
 def _lines(est: Any) -> Iterator[tuple[str, str]]:
     if hasattr(est, "kernel_"):
         yield "kernel", _kernel(est)
+    if hasattr(est, "class_prior_"):
+        shares = zip(est.classes_, est.class_prior_, strict=True)
+        shown = listed([f"{label}: {100.0 * share:.3g} %" for label, share in shares], _MAX_SHOWN)
+        yield "classes", f"{shown} of the rows{_weighted(est)}"
     if getattr(est, "_loo", None) is not None:
         loo = est._loo.scores
         density = f"{loo.mean_log_density:.4g}"
         if is_classifier(est):
+            p = est.class_prior_
             yield (
                 "leave-one-out",
-                f"error {100.0 * (1.0 - loo.score):.1f} %, log loss {-loo.mean_log_density:.4g}",
+                f"error {100.0 * (1.0 - loo.score):.1f} %, log loss {-loo.mean_log_density:.4g} "
+                f"(the shares of the classes alone: {100.0 * (1.0 - p.max()):.1f} %, {entr(p).sum():.4g})",
             )
         else:
             covers = ", ".join(
@@ -104,6 +111,11 @@ def _lines(est: Any) -> Iterator[tuple[str, str]]:
     yield "status", est.status_
     if est._advice:
         yield "advice", est._advice
+
+
+def _weighted(est: Any) -> str:
+    """Return a note about shares that ``class_weight`` has changed."""
+    return "" if getattr(est, "class_weight", None) is None else ", weighted by class_weight"
 
 
 def _at_limit(value: float, limits: tuple[float, float]) -> str:
