@@ -14,7 +14,7 @@ SERVICE := --manifest-path examples/service/rust/Cargo.toml --target-dir target/
 .DEFAULT_GOAL := help
 .PHONY: help install build build-c build-tests lint-and-build-tests header demo examples docs test test-core test-c test-python lint lint-rust format format-check typecheck stubs bench bench-peers bench-grid bench-fastrvm \
 	bench-friedman1 bench-widths bench-likelihoods bench-groups bench-million bench-columns bench-phase bench-tipping2001 bench-schemes bench-search bench-mrvm bench-revm bench-serving bench-dask test-service test-dist \
-	coverage coverage-rust mutants test-cross test-oldest test-clients test-msrv test-free-threaded fuzz faults surface soak sanitize audit wheel lock clean ci
+	coverage coverage-rust mutants test-cross test-oldest test-clients test-msrv test-free-threaded fuzz faults surface proofs soak sanitize audit wheel lock clean ci
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
@@ -290,6 +290,9 @@ surface: EXAMPLES := 2000
 surface: install ## Run each test that draws data or arguments with EXAMPLES random ones, new ones each time
 	PROPTEST_CASES=$(EXAMPLES) cargo test --locked --quiet
 	SURFACE_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -q -m hypothesis tests/python
+
+proofs: install ## Prove in ball arithmetic that fits of the tests' problems are maxima, and print what was proved
+	OPENBLAS_NUM_THREADS=1 PYTHONPATH=tests/python $(BIN)/python tests/golden/proofs.py
 
 soak: SECONDS := 600
 soak: install ## Test both example services under full load for SECONDS each (needs wrk)
