@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from problems import ESTIMATORS
 from sparsebayes import RVC, RVR, NumericalError, OverfitWarning, SparseBayesClassifier, SparseBayesRegressor
 from sparsebayes.inspection import certificate
+from sparsebayes.kernels import Gaussian
 from surface_oracle import attributes
 from torture_problems import Problem, problems
 
@@ -95,3 +96,24 @@ def test_one_positive_in_ten_thousand(est):
     X = rng.normal(size=(10_000, 3))
     labels = (np.arange(10_000) == 17).astype(int)
     assert outcome(est, Problem("one in 10000", X, X[:, 0], labels=labels)) != "refused"
+
+
+@pytest.mark.parametrize("seed", [15, 24, 38, 44, 60, 70, 92, 107, 188, 208])
+def test_exact_targets_beside_nearly_dependent_functions(seed):
+    """Additions that round-off forbids cost functions, not the fit."""
+    rng = np.random.default_rng(seed)
+    n, d = 150, int(rng.integers(1, 12))
+    X = rng.normal(size=(n, d))
+    x = np.exp(rng.uniform(0.5, 1.5) * rng.normal(size=n))
+    X[:, 0] = x = (x - x.mean()) / x.std()
+    y = np.log(x - x.min() + 10.0 ** rng.uniform(-4, -1))
+    y = (y - y.mean()) / y.std()
+    kernel = Gaussian([10.0 ** rng.uniform(-0.7, 0.3), *[1e5] * (d - 1)])
+    for complexity in ("none", "aic", "bic"):
+        for extra_basis in (None, "linear"):
+            for penalize in (False, True):
+                est = RVR(kernel, extra_basis=extra_basis, complexity=complexity, penalize_intercept=penalize)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", ConvergenceWarning)
+                    est.fit(X, y)
+                assert est.score(X, y) > 0.9

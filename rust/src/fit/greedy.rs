@@ -3,7 +3,6 @@
 //! This is section 4 of the paper: S and Q of every candidate are updated at every step ([`Candidates`]) by the formulae of
 //! its appendix. A step on a [`WorkingSet`] costs (members x active functions) and touches no data.
 
-use crate::Error;
 use crate::fit::candidates::{Candidates, Update};
 use crate::fit::model::Model;
 use crate::fit::record::{Action, Recorder, Stop, unless_indefinite};
@@ -137,14 +136,24 @@ impl<'s> LocalFit<'s> {
                     good.clone_from(&self.model);
                 }
             }
-            match outcome {
-                Err(Stop::Failed(Error::NotPositiveDefinite(_))) => {
-                    self.model.clone_from(good);
-                    self.avoid(best, recorder)?;
-                    good.clone_from(&self.model);
-                }
-                outcome => outcome?,
-            }
+            self.go_on(outcome, good, best, recorder)?;
+        }
+        Ok(())
+    }
+
+    /// Goes on after a change; from the `good` model, and without one of its functions, if round-off made the posterior precision
+    /// indefinite.
+    fn go_on(
+        &mut self,
+        outcome: Result<(), Stop>,
+        good: &mut Model,
+        best: Best,
+        recorder: &mut Recorder<'_>,
+    ) -> Result<(), Stop> {
+        if unless_indefinite(outcome)?.is_none() {
+            self.model.clone_from(good);
+            self.avoid(best, recorder)?;
+            good.clone_from(&self.model);
         }
         Ok(())
     }
@@ -197,6 +206,7 @@ impl<'s> LocalFit<'s> {
         limit: usize,
         recorder: &mut Recorder<'_>,
     ) -> Result<usize, Stop> {
+        let mut good = None;
         for added in 0..limit {
             let Some((i, gain)) = self
                 .candidates
@@ -209,7 +219,9 @@ impl<'s> LocalFit<'s> {
                 return Ok(added);
             }
             min_gain = min_gain.max(ratio * gain);
-            self.add(i, recorder)?;
+            let good = good.get_or_insert_with(|| self.model.clone());
+            let outcome = self.add(i, recorder);
+            self.go_on(outcome, good, Best::Addition(i), recorder)?;
         }
         Ok(limit)
     }
@@ -242,18 +254,29 @@ impl<'s> LocalFit<'s> {
     }
 
     /// Goes on after `best` made the posterior precision indefinite, so some functions are linearly dependent up to round-off: deletes
-    /// the function whose deletion costs least and excludes it; in an empty model, excludes the function that was added.
+    /// and excludes the functions whose deletion costs least, one after another, until the rest can be recomputed; in an empty model,
+    /// excludes the function that was added.
     fn avoid(&mut self, best: Best, recorder: &mut Recorder<'_>) -> Result<(), Stop> {
-        let cheapest = self.model.cheapest_deletion();
-        let (i, action) = match (cheapest, best) {
-            (Some(k), _) => (self.model.active[k], Action::Delete(self.model.active[k])),
-            (None, Best::Addition(i)) => (i, Action::Search),
-            (None, Best::Change(_)) => return Ok(()),
-        };
-        self.delete(i);
-        self.candidates.exclude(i);
-        self.recompute()?;
-        recorder.step(action, None, &self.model)
+        loop {
+            let cheapest = self.model.cheapest_deletion();
+            let (i, action) = match (cheapest, best) {
+                (Some(k), _) => (self.model.active[k], Action::Delete(self.model.active[k])),
+                (None, Best::Addition(i)) => (i, Action::Search),
+                (None, Best::Change(_)) => return Ok(()),
+            };
+            self.delete(i);
+            self.candidates.exclude(i);
+            // Its factors are updated in place; a failed recomputation loses them.
+            let rest = self.model.clone();
+            let recomputed = self.recompute();
+            if cheapest.is_none() {
+                recomputed?;
+            } else if unless_indefinite(recomputed)?.is_none() {
+                self.model = rest;
+                continue;
+            }
+            return recorder.step(action, None, &self.model);
+        }
     }
 
     /// Recomputes the posterior and S and Q from scratch.
