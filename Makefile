@@ -13,7 +13,7 @@ SERVICE := --manifest-path examples/service/rust/Cargo.toml --target-dir target/
 
 .DEFAULT_GOAL := help
 .PHONY: help install build build-c build-tests lint-and-build-tests header demo examples docs test test-core test-c test-python lint lint-rust format format-check typecheck stubs bench bench-peers bench-grid bench-fastrvm \
-	bench-friedman1 bench-widths bench-likelihoods bench-groups bench-million bench-columns bench-phase bench-tipping2001 bench-schemes bench-search bench-mrvm bench-revm bench-serving bench-dask test-service test-dist \
+	bench-friedman1 bench-widths bench-public bench-likelihoods bench-groups bench-million bench-columns bench-phase bench-tipping2001 bench-schemes bench-search bench-mrvm bench-revm bench-serving bench-dask test-service test-dist \
 	coverage coverage-rust mutants test-cross test-oldest test-clients test-msrv test-free-threaded fuzz faults surface proofs soak sanitize audit wheel lock clean ci
 
 help: ## List the targets
@@ -180,6 +180,9 @@ bench-columns: install ## Compare fits on columns with the lasso of scikit-learn
 
 bench-widths: install ## Measure learned widths on real and made tables; SPARSEBAYES_DATA is the folder of data files
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python benches/python/bench_widths.py
+
+bench-public: install $(VENV)/docs.stamp ## Measure errors and error bars on some 1700 problems of public tables
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python benches/python/bench_public.py
 
 bench-likelihoods: install ## Measure fits with outliers, and times of all likelihoods; SPARSEBAYES_DATA is the folder of data files
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python benches/python/bench_likelihoods.py

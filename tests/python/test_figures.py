@@ -4,6 +4,7 @@ The results are what commands print; the first lines of a file name the command.
 because they vary with the load of the computer.
 """
 
+import json
 import re
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
 README, BENCHMARKS = ROOT / "README.md", ROOT / "docs" / "benchmarks.md"
+ERROR_BARS = ROOT / "docs" / "guide" / "error-bars.md"
 RESULTS = ROOT / "docs" / "results"
 #: Names of tables in the pages, where they are not those of the files.
 FILES = {
@@ -125,6 +127,33 @@ def test_the_tables_of_the_benchmarks_are_what_bench_widths_prints():
             check(text, stored[FILES.get(label, label), measure, model])
             n += 1
     assert n == 16 * 8 + 9 * 8 + 9 * 6
+
+
+def public():
+    """Return the means that `bench_public.py` printed: of regressions, of classes, and of parts by rows."""
+    text = (RESULTS / "public.txt").read_text()
+    of_numbers = json.loads(re.search(r"mean of all: (\{.*\})", text)[1].replace("'", '"'))
+    labels = re.findall(r"^(RVC|SVC|logistic|shares) +([\d.]+) +([\d.]+)$", text, re.MULTILINE)
+    by_rows = re.findall(r"^(\(\d+, \d+\]) +(.+)$", text, re.MULTILINE)
+    of_labels = {name: (float(wrong), float(loss)) for name, wrong, loss in labels}
+    return of_numbers, of_labels, [row.split() for _, row in by_rows]
+
+
+def test_the_tables_of_public_problems_are_what_bench_public_prints():
+    of_numbers, of_labels, by_rows = public()
+    rows = re.search(r"\n\| RVR \|.*?\n\n", BENCHMARKS.read_text(), re.DOTALL)[0].strip().splitlines()
+    for row, number, label in zip(rows, ("RVR", "SVR", "ridge", "mean"), of_labels, strict=True):
+        _, _, error, _, _, wrong, loss, _ = (cell.strip() for cell in row.split("|"))
+        check(error, of_numbers[number])
+        check(wrong, 100.0 * of_labels[label][0])
+        check(loss, of_labels[label][1])
+    bars = re.findall(r"^\| \d+ to \d+ \| (.+) \|$", ERROR_BARS.read_text(), re.MULTILINE)
+    for row, stored in zip(bars, by_rows, strict=True):
+        n, *quoted_shares = row.split(" | ")
+        assert n == stored[-1]
+        full, plain, low_full, low_plain = (100.0 * float(x) for x in stored[4:8])
+        for text, value in zip(quoted_shares, (plain, full, low_plain, low_full), strict=True):
+            check(text, value)
 
 
 def ratio(tables, models, measure="error"):

@@ -149,7 +149,7 @@ def test_variances_count_fitted_parameters(rows):
         _, cov = several.predict(NEW, return_cov=True)
         rows_ = np.arange(len(NEW))
         assert_allclose(cov[rows_, rows_], several.predict(NEW, return_std=True)[1] ** 2, rtol=1e-9)
-    with pytest.warns(UserWarning):
+    with pytest.warns(UserWarning, match="functions"):
         crowded = RVR(Gaussian(0.1), complexity="none").fit(X, y)
     assert crowded._variance_factor <= 4.0
 

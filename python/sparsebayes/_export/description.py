@@ -186,7 +186,9 @@ def _describe_posterior(est: Any) -> ServedModel:
         covariances, uncertainty = [], "none"
     elif est.sigma_.ndim == 3:
         factors = np.broadcast_to(factor, len(used))
-        covariances = [f * sigma[np.ix_(at, at)] for f, sigma, at in zip(factors, est.sigma_, used, strict=True)]
+        covariances = [
+            f * sigma[np.ix_(at, at)] for f, sigma, at in zip(factors, est.sigma_, used, strict=True)
+        ]
         uncertainty = "each"
     noise = getattr(est, "noise_variance_", getattr(est, "dispersion_", None))
     if (freedom := getattr(est, "degrees_of_freedom_", None)) is not None:
