@@ -96,7 +96,9 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": ["sphinx-version"],
 }
-html_sidebars = {"index": [], "install": [], "tour": [], "questions": [], "references": [], "changelog": []}
+# Pages of no section have no list of its pages beside them.
+_ALONE = "index install tour clients questions benchmarks architecture references changelog"
+html_sidebars = {page: [] for page in _ALONE.split()}
 
 # --- hooks --------------------------------------------------------------------------------------------------
 
