@@ -248,6 +248,8 @@ _MAX_ASCENTS: Final = 4
 _FOLD_ROWS: Final = 600
 _FOLDS: Final = 5
 _TRIAL_CENTRES: Final = 200
+#: Rows up to which lengths of a regression have to pay their cost, compared with equal ones.
+_FEW_ROWS: Final = 60
 #: Trial fits with more rows, if there are more: one of ten, with these limits; and most centres.
 _LARGE_ROWS: Final = (5000, 20_000)
 _ROWS_PER_TRIAL_ROW: Final = 10
@@ -529,6 +531,9 @@ class _Learner:
             if _exceeds(other, ranked[0], _STANDARD_ERRORS):
                 ranked = self._walk(other, directions, folds)
         ranked = _ranked([*ranked, *start])
+        if len(self.data.X) <= _FEW_ROWS and self._has_lengths:
+            equal = self._walk(self._candidate(self._natural, folds), directions, folds)
+            ranked = ranked if ranked[0].score - self._cost_of_lengths > equal[0].score else equal
         if self.data.few_counts is not None:
             # Narrow kernels predict few counts nearly as well as any, and overfit all rows.
             plain = self._walk(self._candidate(self._natural, folds), directions, folds)
@@ -559,22 +564,19 @@ class _Learner:
 
         Starts are equal lengths, in standard deviations or in the units of inputs that may have the same
         unit, the given ones, and the proposal. If final weights are smooth the best gets the best factor of
-        all lengths. Each length of the proposal has to gain half the log of the number of rows (Schwarz
-        1978), as labels say little about lengths.
+        all lengths. Each length of the proposal has to pay its cost, as labels say little about lengths.
         """
         starts = [self._natural]
         for theta in (self._of_one_unit(), all_log_parameters(self.kernels)):
             if not any(np.allclose(theta, other) for other in starts):
                 starts.append(theta)
-        several = any(len(leaf._log_parameters()) > 1 for leaf in self._leaves)
-        if several:
+        if self._has_lengths:
             starts.append(self._proposals()[0])
         kernels = [with_all_log_parameters(self.kernels, theta) for theta in starts]
         found = [self._of_process(one, walks=False) for one in kernels]
         gains = [one.score for one in found]
-        if several:
-            n_rows = self._process_rows.n_observations
-            gains[-1] -= 0.5 * (len(starts[-1]) - 1) * np.log(n_rows) / n_rows
+        if self._has_lengths:
+            gains[-1] -= self._cost_of_lengths
         order = np.argsort(gains)[::-1]
         ranked = [found[i] for i in order]
         if self.data.is_smooth:
@@ -667,6 +669,17 @@ class _Learner:
     @cached_property
     def _leaves(self) -> list[Kernel]:
         return _learned_leaves(self.kernels)
+
+    @property
+    def _has_lengths(self) -> bool:
+        return any(len(leaf._log_parameters()) > 1 for leaf in self._leaves)
+
+    @property
+    def _cost_of_lengths(self) -> float:
+        """Log density per row that lengths have to gain over equal ones: (ln N) / 2 each (Schwarz 1978)."""
+        is_numeric = self.data.likelihood == "gaussian"
+        n = len(self.data.X) if is_numeric else self._process_rows.n_observations
+        return float(0.5 * (len(self._natural) - 1) * np.log(n) / n)
 
     @cached_property
     def _natural(self) -> FloatArray:

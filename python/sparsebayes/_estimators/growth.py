@@ -11,8 +11,9 @@ Cholesky factorisation of K. v makes the mean of v k(x, x) over the training row
 kernel contributes to the fit. Several kernels add up. The cost is independent of the number of rows.
 
 The variance is multiplied by (N - M) / (N - M - P) for N rows, M weights, and P other parameters that were
-fitted to the same rows: the precisions of the weights and the parameters of learned kernels. The noise variance
-of a fit, its residual sum of squares over N - sum_j gamma_j (Tipping & Faul 2003), counts weights only.
+fitted to the same rows: the precisions of the weights and the parameters of learned kernels. The noise
+variance of a fit, its residual sum of squares over N - sum_j gamma_j (Tipping & Faul 2003), counts weights
+only.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def growths(est: Any) -> list[Growth]:
 
 
 def variance_factor(est: Any) -> FloatArray:
-    """Return the factor of the variance of targets for fitted parameters, of each output or of all, (C or 1,)."""
+    """Return the factor of the variance for fitted parameters, of each output or of all, (C or 1,)."""
     return est._variance_factor if check_std(est) else np.ones(1)
 
 

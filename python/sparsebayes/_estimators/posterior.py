@@ -64,8 +64,8 @@ def moments(
 ) -> tuple[FloatArray, FloatArray | None]:
     """Return mean and, if asked for, variance of the linear predictor, each (n, n_outputs).
 
-    ``grows``: whether the variance grows away from the data and counts the fitted parameters, if the estimator
-    is to have that.
+    ``grows``: whether the variance grows away from the data and counts the fitted parameters, if the
+    estimator is to have that.
     """
     grows = variance and grows
     added, factor = growths(est) if grows else [], variance_factor(est) if grows else 1.0
