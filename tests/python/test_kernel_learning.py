@@ -666,6 +666,22 @@ def test_linear_terms_are_part_of_all_that_a_model_tells(tmp_path):
     np.testing.assert_array_equal(twin.predict(X), mean)
 
 
+def test_few_rows_have_widths_of_each_input_only_if_they_pay():
+    """Of 40 rows that all inputs explain alike, widths of each input would be chance."""
+    equal, single = [], []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X = rng.uniform(-1, 1, (40, 5))
+        noise = 0.3 * rng.normal(size=40)
+        alike = RVR(extra_basis=None).fit(X, np.cos(1.5 * np.linalg.norm(X, axis=1)) + 0.3 * noise)
+        one = RVR(extra_basis=None).fit(X, np.sin(4.0 * X[:, 0]) + noise)
+        relative = [np.ptp(np.log(model.kernel_.width) - np.log(X.std(axis=0))) for model in (alike, one)]
+        equal.append(relative[0] < 1e-6)
+        single.append(relative[1] > 1.0)
+    assert sum(equal) >= 5
+    assert sum(single) >= 5
+
+
 def test_wide_tables_have_no_trials_of_each_input(monkeypatch):
     """Two trials or more for each input, of a covariance of all inputs: 80 seconds for 1000 inputs."""
     rng = np.random.default_rng(1)
