@@ -11,7 +11,7 @@ client = pytest.importorskip("pandas")
 
 _RNG = np.random.default_rng(0)
 X = _RNG.integers(-8, 8, (60, 3))
-Y = np.sin(X[:, 0]).round(2) + X[:, 1] / 4.0
+Y = (np.sin(X[:, 0]) + X[:, 1] / 4.0 + 0.1 * _RNG.normal(size=60)).round(2)
 FRAME = client.DataFrame(X, columns=["a", "b", "c"])
 DECIMALS = FRAME.map(lambda value: Decimal(int(value)))
 

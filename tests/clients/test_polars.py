@@ -14,7 +14,7 @@ client = pytest.importorskip("polars")
 
 _RNG = np.random.default_rng(0)
 X = _RNG.integers(-8, 8, (60, 3))
-Y = np.sin(X[:, 0]).round(2) + X[:, 1] / 4.0
+Y = (np.sin(X[:, 0]) + X[:, 1] / 4.0 + 0.1 * _RNG.normal(size=60)).round(2)
 FRAME = client.DataFrame(X, schema=["a", "b", "c"], orient="row")
 
 

@@ -247,3 +247,25 @@ def test_groups_need_rows_and_columns_in_memory():
         with pytest.raises(ValueError, match=r"groups|rescale"):
             fit()
     assert not hasattr(model, "partial_fit")
+
+
+@pytest.mark.parametrize("seed", [4, 7, 9, 12, 39])
+def test_sources_among_similar_neighbours(seed):
+    """Fields of neighbours add up to that of a source, which a penalty on every step prefers."""
+    rng = np.random.default_rng(seed)
+    sensors = rng.normal(size=(60, 3))
+    sensors[:, 2] = abs(sensors[:, 2])
+    sensors *= 1.1 / np.linalg.norm(sensors, axis=1, keepdims=True)
+    grid = np.stack(np.meshgrid(*[np.linspace(-0.6, 0.6, 8)] * 3), axis=-1).reshape(-1, 3)
+    grid = grid[np.linalg.norm(grid, axis=1) < 0.65]
+    away = sensors[:, np.newaxis] - grid
+    fields = (away / np.linalg.norm(away, axis=2, keepdims=True) ** 3).reshape(60, -1)
+    fields -= fields.mean(axis=0)
+    sources, times = rng.choice(len(grid), 2, replace=False), np.arange(40) / 40.0
+    weights = np.zeros((len(grid), 3, 40))
+    weights[sources[0]] = np.outer(rng.normal(size=3), np.sin(6.0 * np.pi * times))
+    weights[sources[1]] = np.outer(rng.normal(size=3), np.cos(10.0 * np.pi * times))
+    y = fields @ weights.reshape(-1, 40)
+    y = 5.0 * y / y.std() + rng.normal(size=y.shape)
+    model = SparseBayesRegressor(fit_intercept=False, groups=3, shared_noise=True).fit(fields, y)
+    assert set(model.active_ // 3) == set(sources)
