@@ -426,7 +426,8 @@ class RVR(Regression):
         Error bars. ``"plain"``: the noise and the uncertainty of the functions in the model (Tipping 2001,
         equation 22), which vanishes far from the data. ``"full"``: they grow there, by the variance of a
         Gaussian process with the same kernel given its values at the relevance vectors and at most 100
-        training rows. Predictions are the same. With ``kernel="precomputed"`` error bars are plain.
+        training rows (not with ``kernel="precomputed"``), and their variance counts the fitted precisions and
+        widths, which matters with few rows. Predictions are the same.
     {fit_parameters}
 
     Attributes
