@@ -257,7 +257,8 @@ class RVC(Classification):
     {kernel_functions}
     alpha_ : ndarray of shape (n_active,) or (n_active, n_classes)
         Prior precisions of the weights; 0 of those with a flat prior. With more than two classes a column for
-        each; inf if a class does not use a function.
+        each; inf if a class does not use a function. With ``landmarks`` the intercept may have 1: its prior
+        mean is the logit of the share of the class.
     mu_ : ndarray of shape (n_active,) or (n_active, n_classes)
         Posterior mode of the weights; 0 if a class does not use a function.
     sigma_ : ndarray of shape (n_active, n_active) or (n_classes, n_active, n_active)
