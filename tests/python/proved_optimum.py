@@ -261,7 +261,7 @@ def enclosure(fit, r, free):
     X = Z - Z * D * Z + (arb_mat(last) if M else Z)
     length = total(map(square, fit.nu)).sqrt()
     change = Z * D * nu + column([between(-rest, rest) * a * length for a in lengths])
-    # The same ball for all x: the elements of Z(x, b) are those of X times e^((x_j + x_k) / 2 - b).
+    # Element jk of Z(x, b) is that of X times e^((x_j + x_k) / 2 - b): one ball of factors for all x and b.
     b = between(-r, r).exp() if free else arb(1)
     half = (between(-r, r) / 2).exp()
     Z_inside = X * (half * half / b)
