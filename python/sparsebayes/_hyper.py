@@ -531,16 +531,15 @@ class _Learner:
             if _exceeds(other, ranked[0], _STANDARD_ERRORS):
                 ranked = self._walk(other, directions, folds)
         ranked = _ranked([*ranked, *start])
-        if len(self.data.X) <= _FEW_ROWS and self._has_lengths:
-            equal = self._walk(self._candidate(self._natural, folds), directions, folds)
-            ranked = ranked if ranked[0].score - self._cost_of_lengths > equal[0].score else equal
-        if self.data.few_counts is not None:
-            # Narrow kernels predict few counts nearly as well as any, and overfit all rows.
-            plain = self._walk(self._candidate(self._natural, folds), directions, folds)
-            ranked = ranked if _exceeds(ranked[0], plain[0], 1.0) else plain
-        if not np.isfinite(ranked[0].score):
-            ranked = self._walk(self._candidate(self._natural, folds), directions, folds)
-        return ranked
+        n_rows, fails = len(self.data.X), not np.isfinite(ranked[0].score)
+        few_rows, few_counts = n_rows <= _FEW_ROWS and self._has_lengths, self.data.few_counts is not None
+        if not (few_rows or few_counts or fails):
+            return ranked
+        equal = self._walk(self._candidate(self._natural, folds), directions, folds)
+        costs = few_rows and not ranked[0].score - self._cost_of_lengths(n_rows) > equal[0].score
+        # Narrow kernels predict few counts nearly as well as any, and overfit all rows.
+        overfits = few_counts and not _exceeds(ranked[0], equal[0], 1.0)
+        return equal if fails or costs or overfits else ranked
 
     def finish(self, ranked: list[_Candidate]) -> list[Learned]:
         """Return the kernels of these candidates, the best first, after comparisons with many rows."""
@@ -576,7 +575,7 @@ class _Learner:
         found = [self._of_process(one, walks=False) for one in kernels]
         gains = [one.score for one in found]
         if self._has_lengths:
-            gains[-1] -= self._cost_of_lengths
+            gains[-1] -= self._cost_of_lengths(self._process_rows.n_observations)
         order = np.argsort(gains)[::-1]
         ranked = [found[i] for i in order]
         if self.data.is_smooth:
@@ -674,12 +673,9 @@ class _Learner:
     def _has_lengths(self) -> bool:
         return any(len(leaf._log_parameters()) > 1 for leaf in self._leaves)
 
-    @property
-    def _cost_of_lengths(self) -> float:
-        """Log density per row that lengths have to gain over equal ones: (ln N) / 2 each (Schwarz 1978)."""
-        is_numeric = self.data.likelihood == "gaussian"
-        n = len(self.data.X) if is_numeric else self._process_rows.n_observations
-        return float(0.5 * (len(self._natural) - 1) * np.log(n) / n)
+    def _cost_of_lengths(self, n_rows: float) -> float:
+        """Return the log density per row that lengths have to gain, (ln N) / 2 each (Schwarz 1978)."""
+        return float(0.5 * (len(self._natural) - 1) * np.log(n_rows) / n_rows)
 
     @cached_property
     def _natural(self) -> FloatArray:

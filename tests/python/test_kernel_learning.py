@@ -667,7 +667,7 @@ def test_linear_terms_are_part_of_all_that_a_model_tells(tmp_path):
 
 
 def test_few_rows_have_widths_of_each_input_only_if_they_pay():
-    """Of 40 rows that all inputs explain alike, widths of each input would be chance."""
+    """Where all inputs matter alike, different widths of 40 rows would be chance."""
     equal, single = [], []
     for seed in range(6):
         rng = np.random.default_rng(seed)

@@ -281,15 +281,16 @@ def publish_one(est: Any, posterior: Any, layout: Layout) -> None:
 
 def _noise_of(est: Any, y_std: PerRow, n_rows: int) -> Any:
     """Return the noise variance of rows with these standard deviations of their targets."""
+    noise = variance_factor(est) * est.noise_variance_
     if est._y_variance is None:
         if y_std is not None:
             raise ValueError(
                 "y_std is for models that were fitted with y_std; this one has the same noise in all rows"
             )
-        return variance_factor(est) * est.noise_variance_
+        return noise
     if y_std is None:
-        return variance_factor(est) * est.noise_variance_ * est._y_variance
-    return variance_factor(est) * est.noise_variance_ * check_y_std(y_std, n_rows) ** 2
+        return noise * est._y_variance
+    return noise * check_y_std(y_std, n_rows) ** 2
 
 
 #: The settings that several outputs, and columns in groups, need.

@@ -146,7 +146,7 @@ class _Functions:
     #: Values in that basis are ``values @ whitening``; functions beside have a flat prior.
     whitening: FloatArray
     is_flat: NDArray[np.bool_]
-    #: The prior precision of the weights for v = 1, one block for each kernel.
+    #: The prior precision of the weights for v = 1, one block for each kernel, but for the intercept.
     precision: FloatArray
     #: The prior precision of the intercept.
     of_intercept: float = 1.0
@@ -412,7 +412,7 @@ class Process:
         return _Functions(basis, every, block_diag(*whitenings), is_flat, block_diag(*precisions))
 
     def _intercept(self) -> _Functions:
-        return _Functions(self._basis, np.array([-1]), np.ones((1, 1)), np.array([False]), np.ones((1, 1)))
+        return _Functions(self._basis, np.array([-1]), np.ones((1, 1)), np.array([False]), np.zeros((1, 1)))
 
     def _at(
         self, rows: _Rows, functions: _Functions, log_variance: float, start: _Point | None = None

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.base import clone, is_classifier
 
 from .. import _core
 from .._arrays import last_step
@@ -257,8 +257,7 @@ def _alternatives(est: Any, X: Any, y: Any, extra: dict[str, Any]) -> Iterator[A
     """Yield the name of each other fit, with its gains, and a sentence if it is better."""
     kernels = est._kernels() if hasattr(est, "kernel_") and est.kernel != "precomputed" else []
     base = est.loo_.reshape(len(est.loo_), -1).sum(axis=1)
-    for name, changes, remedy in _variants(est, kernels):
-        other = changes if isinstance(changes, BaseEstimator) else _unfitted(est).set_params(**changes)
+    for name, other, remedy in _variants(est, kernels):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
@@ -269,7 +268,7 @@ def _alternatives(est: Any, X: Any, y: Any, extra: dict[str, Any]) -> Iterator[A
         gain = gain[np.isfinite(gain)]
         density = float(gain.mean()) if len(gain) else float("nan")
         evidence, text = float("nan"), ""
-        if isinstance(changes, dict) and "search" in changes:
+        if getattr(other, "search", "") != getattr(est, "search", ""):
             evidence = other.log_marginal_likelihood_ - est.log_marginal_likelihood_
             if evidence > _HIGHER and gain.sum() > _HIGHER:
                 text = f"The log evidence is {evidence:.1f} nats higher with {remedy}."
@@ -329,7 +328,11 @@ def _on_columns(est: Any) -> Any:
 
 
 def _variants(est: Any, kernels: list[Any]) -> Iterator[tuple[str, Any, str]]:
-    """Yield a name, other arguments or another estimator, and its name in an advice."""
+    """Yield a name, another unfitted estimator, and its name in an advice."""
+
+    def changed(**changes: Any) -> Any:
+        return _unfitted(est).set_params(**changes)
+
     powers = np.concatenate([np.zeros(0), *(kernel._length_powers() for kernel in kernels)])
     if powers.any():
         theta: FloatArray = all_log_parameters(kernels)
@@ -341,19 +344,19 @@ def _variants(est: Any, kernels: list[Any]) -> Iterator[tuple[str, Any, str]]:
         for name, factor in (("twice the widths", 2.0), ("half the widths", 0.5)):
             scaled = with_all_log_parameters(kernels, theta + np.log(factor) * powers)
             kernel = scaled if isinstance(est.kernel_, list) else scaled[0]
-            yield name, {"kernel": kernel, **fixed}, f"{name} of the kernel ({kernel!r})"
+            yield name, changed(kernel=kernel, **fixed), f"{name} of the kernel ({kernel!r})"
         if isinstance(est.kernel, str) and est.gamma != "ard":
-            yield "learned widths", {"kernel": "rbf", "gamma": "ard"}, "gamma='ard', learned widths"
+            yield "learned widths", changed(kernel="rbf", gamma="ard"), "gamma='ard', learned widths"
         if isinstance(est.kernel, str) and est.kernel != "matern52":
             remedy = "kernel='matern52', for functions that are less smooth"
-            yield "a Matern 5/2 kernel", {"kernel": "matern52", "gamma": "ard"}, remedy
+            yield "a Matern 5/2 kernel", changed(kernel="matern52", gamma="ard"), remedy
         if getattr(est, "extra_basis_", "") is None:
             remedy = "extra_basis='linear', linear terms besides the kernel"
-            yield "linear terms", {"extra_basis": "linear"}, remedy
+            yield "linear terms", changed(extra_basis="linear"), remedy
     elif isinstance(getattr(est, "kernel", None), str) and est.kernel != "precomputed":
         yield (
             "learned widths",
-            {"kernel": "rbf", "gamma": "ard"},
+            changed(kernel="rbf", gamma="ard"),
             "kernel='rbf' and gamma='ard', learned widths",
         )
     if kernels:
@@ -361,4 +364,4 @@ def _variants(est: Any, kernels: list[Any]) -> Iterator[tuple[str, Any, str]]:
         yield "the columns of X", other, f"{type(other).__name__}, whose functions are the columns of X"
     few = len(est.loo_) <= _MAX_EXCHANGE_ROWS and est.mu_.ndim == 1
     if getattr(est, "search", "") == "greedy" and few and est.status_ != "stopped":
-        yield "an exchange search", {"search": "exchange"}, "search='exchange'"
+        yield "an exchange search", changed(search="exchange"), "search='exchange'"
