@@ -224,10 +224,13 @@ def _square(K: FloatArray, pull: Any) -> tuple[FloatArray, Any]:
 
 
 # The constants are measured in docs/notebook/kernel-learning.md.
-#: Rows and L-BFGS iterations of the Gaussian process, and those that go on from there; and those for classes.
+#: Rows and L-BFGS iterations of the Gaussian process, and those that go on from there: of few rows, of more
+#: than `_FOLD_ROWS`, both with linear terms, and for classes.
 _PROCESS: Final = ((300, 40), (450, 10))
+_PROCESS_OF_MANY: Final = ((600, 40), (1000, 10))
+_LINEAR_PROCESS: Final = ((300, 25),)
+_LINEAR_PROCESS_OF_MANY: Final = ((600, 25), (1000, 10))
 _PROCESS_OF_CLASSES: Final = ((200, 30),)
-_PROCESS_WITH_LINEAR_TERMS: Final = ((300, 25),)
 #: The longest of the short lengths of single inputs that are tried, in standard deviations of the input, and
 #: its ratio to the next; so many for all inputs together, but at least so many for each.
 _SHORT, _SHORT_RATIO = 1.2, 2.4
@@ -244,16 +247,16 @@ _MAX_PAIRED: Final = 10
 _LONG: Final = 3.0
 _MIN_GAIN: Final = 4.0
 _MAX_ASCENTS: Final = 4
-#: Rows, divided into folds; most centres of the trial fits.
+#: Up to so many rows are divided into folds; most centres of the trial fits.
 _FOLD_ROWS: Final = 600
 _FOLDS: Final = 5
 _TRIAL_CENTRES: Final = 200
+#: Of more rows one in five, but between these numbers, one fold of which is predicted; and most centres.
+_ROWS_PER_TRIAL_ROW: Final = 5
+_TRIAL_ROWS: Final = (2000, 10_000)
+_CENTRES_OF_MANY: Final = 500
 #: Rows up to which lengths of a regression have to pay their cost, compared with equal ones.
 _FEW_ROWS: Final = 60
-#: Trial fits with more rows, if there are more: one of ten, with these limits; and most centres.
-_LARGE_ROWS: Final = (5000, 20_000)
-_ROWS_PER_TRIAL_ROW: Final = 10
-_LARGE_CENTRES: Final = 1000
 #: Factors of the lengths that are tried: shorter ones, then longer ones if none of those is best.
 _SHORTER: Final = (0.7, 0.5)
 _SHORTER_OF_CLASSES: Final = (0.6,)
@@ -542,14 +545,8 @@ class _Learner:
         return equal if fails or costs or overfits else ranked
 
     def finish(self, ranked: list[_Candidate]) -> list[Learned]:
-        """Return the kernels of these candidates, the best first, after comparisons with many rows."""
-        n_rows, folds = len(self.data.X), self._folds
-        if _FOLD_ROWS < n_rows:
-            # More rows allow narrower kernels.
-            most = int(np.clip(n_rows // _ROWS_PER_TRIAL_ROW, *_LARGE_ROWS))
-            folds = self._splits(self._draw(most), 1, _LARGE_CENTRES)
-            ranked = self._walk(self._predict(ranked[0].kernels, folds), (_SHORTER,), folds)
-        ranked[:0] = self._without_irrelevant(ranked[0], partial(self._predict, folds=folds))
+        """Return the kernels of these candidates, the best first, without inputs that hardly matter."""
+        ranked[:0] = self._without_irrelevant(ranked[0], partial(self._predict, folds=self._folds))
         least = ranked[0].score - _MAX_DENSITY_LOSS
         weight = self.data.weights.sum()
         return [
@@ -650,6 +647,10 @@ class _Learner:
 
     @cached_property
     def _folds(self) -> list[_Split]:
+        n_rows = len(self.data.X)
+        if n_rows > _FOLD_ROWS:
+            most = int(np.clip(n_rows // _ROWS_PER_TRIAL_ROW, *_TRIAL_ROWS))
+            return self._splits(self._draw(most), 1, _CENTRES_OF_MANY)
         rows = self._draw(_FOLD_ROWS)
         # Few rows are divided into folds several times, to predict enough of them.
         return self._splits(rows, int(np.clip(_FOLD_ROWS // len(rows), 1, _FOLDS)), _TRIAL_CENTRES)
@@ -704,9 +705,7 @@ class _Learner:
         kernels = with_all_log_parameters(self.kernels, self._natural)
         x: FloatArray | None = None
         others: list[FloatArray] = []
-        steps = _PROCESS if data.likelihood == "gaussian" else _PROCESS_OF_CLASSES
-        steps = _PROCESS_WITH_LINEAR_TERMS if self.has_linear_terms else steps
-        for n_rows, iterations in steps:
+        for n_rows, iterations in self._stages:
             rows = self._draw(n_rows)
             X, fixed, weights = data.X[rows], data.fixed[rows], data.weights[rows]
             evidence = CovarianceEvidence(kernels, X, fixed, Y[rows], weights, noise)
@@ -716,6 +715,15 @@ class _Learner:
                 break
         assert x is not None
         return [one[: len(self._natural)] for one in (x, *others)]
+
+    @property
+    def _stages(self) -> tuple[tuple[int, int], ...]:
+        """Numbers of rows and of iterations of the Gaussian process."""
+        if self.data.likelihood != "gaussian":
+            return _PROCESS_OF_CLASSES
+        if len(self.data.X) > _FOLD_ROWS:
+            return _LINEAR_PROCESS_OF_MANY if self.has_linear_terms else _PROCESS_OF_MANY
+        return _LINEAR_PROCESS if self.has_linear_terms else _PROCESS
 
     @cached_property
     def _labels(self) -> NDArray[Any] | None:
