@@ -319,6 +319,9 @@ class SufficientStatistics:
         **settings: Unpack[_Settings],
     ) -> Posterior: ...
 
+def covariance_evidence(
+    C: _Reals, Y: _Reals, slope: bool, /
+) -> tuple[float, float, _Reals | None] | None: ...
 def probit_probabilities(
     scores: _Reals, *, n_nodes: int | None = None, n_threads: int | None = None
 ) -> _Reals: ...

@@ -15,22 +15,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import combinations, product
 from typing import Any, Final, TypeAlias
 
 import numpy as np
+from numpy.linalg import LinAlgError
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cho_solve, cholesky
-from scipy.linalg.blas import dsyrk
-from scipy.linalg.lapack import dpotri
 from scipy.optimize import minimize
 
 from . import _core
 from ._arrays import Training, first_of_equal
-from ._cancellable import blas_workers
+from ._cancellable import begin, blas_workers, in_background
 from ._checks import column_means
 from ._data.basis import Basis, flat_columns
 from ._data.design import Design, columns_at, kernel_design
@@ -74,8 +72,10 @@ class CovarianceEvidence:
         Y: FloatArray,
         weights: FloatArray,
         noise_variance: float | None,
+        pulse: Callable[[], None] = lambda: None,
     ) -> None:
-        self._kernels, self._X, self._fixed, self._Y = kernels, X, fixed, Y
+        self._kernels, self._X, self._fixed, self._Y = kernels, X, fixed, np.asfortranarray(Y)
+        self._pulse = pulse
         self._noise, self._excess_weight = 1.0 / weights, float(weights.sum()) - len(weights)
         self._log_noise = None if noise_variance is None else float(np.log(noise_variance))
         self._squared = [not _is_positive_definite(kernel(X, X)) for kernel in kernels]
@@ -89,6 +89,7 @@ class CovarianceEvidence:
 
     def __call__(self, x: FloatArray, *, slope: bool = True) -> tuple[float, FloatArray] | None:
         """Return L and, unless not asked for, its gradient; None where C is not positive definite."""
+        self._pulse()
         estimated = self._log_noise is None
         n_kernels, n_fixed = len(self._kernels), self._fixed.shape[1]
         n_theta = len(x) - n_kernels - n_fixed - estimated
@@ -101,19 +102,15 @@ class CovarianceEvidence:
             C += a * K
         n, n_outputs = self._Y.shape
         C[np.diag_indices(n)] += noise
-        try:
-            factor = cholesky(C.T, lower=True, overwrite_a=True)
-        except (LinAlgError, ValueError):  # ValueError: not finite
+        found = _core.covariance_evidence(C, self._Y, slope)
+        if found is None:
             return None
-        A = cho_solve((factor, True), self._Y)
-        log_det = 2.0 * float(np.log(np.diag(factor)).sum()) + self._excess_weight * log_noise
-        value = -0.5 * (float(np.sum(self._Y * A)) + n_outputs * (log_det + n * np.log(2.0 * np.pi)))
-        if not slope:
+        square, log_det, G = found
+        log_det += self._excess_weight * log_noise
+        value = -0.5 * (square + n_outputs * (log_det + n * np.log(2.0 * np.pi)))
+        if G is None:
             return value, np.empty(0)
-        # dL/dC, but with the sums of opposite elements in the lower triangle: C is symmetric.
-        inverse = dpotri(factor, lower=1, overwrite_c=True)[0]
-        G = dsyrk(1.0, A, beta=-n_outputs, c=inverse, lower=1, overwrite_c=True).T
-        G[np.diag_indices(n)] *= 0.5
+        G *= 0.5
         a = np.exp(log_a)
         slopes = [a_k * pull(G) for a_k, (_, pull) in zip(a, parts, strict=True)]
         slopes.append([a_k * np.vdot(G, K) for a_k, (K, _) in zip(a, parts, strict=True)])
@@ -212,8 +209,8 @@ class CovarianceEvidence:
 
 def _is_positive_definite(K: FloatArray) -> bool:
     try:
-        cholesky(K + _JITTER * np.abs(np.diag(K)).max() * np.eye(len(K)))
-    except (LinAlgError, ValueError):
+        np.linalg.cholesky(K + _JITTER * np.abs(np.diag(K)).max() * np.eye(len(K)))
+    except LinAlgError:
         return False
     return bool(np.allclose(K, K.T))
 
@@ -227,9 +224,9 @@ def _square(K: FloatArray, pull: Any) -> tuple[FloatArray, Any]:
 #: Rows and L-BFGS iterations of the Gaussian process, and those that go on from there: of few rows, of more
 #: than `_FOLD_ROWS`, both with linear terms, and for classes.
 _PROCESS: Final = ((300, 40), (450, 10))
-_PROCESS_OF_MANY: Final = ((600, 40), (1000, 10))
+_PROCESS_OF_MANY: Final = ((450, 40), (1000, 8))
 _LINEAR_PROCESS: Final = ((300, 25),)
-_LINEAR_PROCESS_OF_MANY: Final = ((600, 25), (1000, 10))
+_LINEAR_PROCESS_OF_MANY: Final = ((450, 25), (1000, 8))
 _PROCESS_OF_CLASSES: Final = ((200, 30),)
 #: The longest of the short lengths of single inputs that are tried, in standard deviations of the input, and
 #: its ratio to the next; so many for all inputs together, but at least so many for each.
@@ -442,20 +439,25 @@ def learn(
     few = len(first_of_equal(data.X)) < 2 * _FOLDS
     if not varies or few or len(data.centres) == 0:
         return [Learned(kernels)]
-    # The matrices are too small for several threads of BLAS.
-    with blas_workers(settings.n_threads) as pool:
-        learner = _Learner(kernels, data, settings, pool)
-        if proposes:
-            return learner.propose()
-        if data.likelihood != "gaussian":
-            return learner.of_classes()
-        ranked = learner.compare()
-        if linear is not None:
-            other = _Learner(kernels, linear, settings, pool, has_linear_terms=True)
-            found = other.compare()
-            if _exceeds(found[0], ranked[0], _LINEAR_ERRORS):
-                return [replace(one, has_linear_terms=True) for one in other.finish(found)]
-        return learner.finish(ranked)
+
+    def work(pulse: Callable[[], None]) -> list[Learned]:
+        # The matrices are too small for several threads of BLAS.
+        with blas_workers(settings.n_threads) as pool:
+            learner = _Learner(kernels, data, settings, pool, pulse)
+            if proposes:
+                return learner.propose()
+            if data.likelihood != "gaussian":
+                return learner.of_classes()
+            other = None if linear is None else replace(learner, data=linear, has_linear_terms=True)
+            proposals = [begin(pool, one.proposals) for one in (learner, other) if one is not None]
+            ranked = learner.compare(proposals[0].result())
+            if other is not None:
+                found = other.compare(proposals[1].result())
+                if _exceeds(found[0], ranked[0], _LINEAR_ERRORS):
+                    return [replace(one, has_linear_terms=True) for one in other.finish(found)]
+            return learner.finish(ranked)
+
+    return in_background(work)
 
 
 def natural(kernels: list[Kernel], X: FloatArray, weights: FloatArray | None) -> list[Kernel] | None:
@@ -508,11 +510,13 @@ class _Learner:
     data: LearningData
     settings: Settings
     pool: ThreadPoolExecutor
+    #: To be called often: it raises if the result is no longer needed.
+    pulse: Callable[[], None]
     has_linear_terms: bool = False
 
     def propose(self) -> list[Learned]:
         """Return the kernels that the Gaussian process proposes."""
-        return [Learned(with_all_log_parameters(self.kernels, self._proposals()[0]))]
+        return [Learned(with_all_log_parameters(self.kernels, self.proposals()[0]))]
 
     def of_classes(self) -> list[Learned]:
         """Return the kernels that predict classes of rows left out, the best first."""
@@ -523,12 +527,12 @@ class _Learner:
         directions = (_SHORTER_OF_CLASSES, _LONGER)
         return self.finish(self._walk(self._candidate(theta, self._folds), directions, self._folds))
 
-    def compare(self) -> list[_Candidate]:
-        """Propose parameters and compare variants on held-out rows; return these, the best first."""
+    def compare(self, proposals: list[FloatArray]) -> list[_Candidate]:
+        """Compare variants of the proposals on held-out rows; return these, the best first."""
         directions, folds = (_SHORTER, _LONGER), self._folds
         given = all_log_parameters(self.kernels)
         start = [] if np.allclose(given, self._natural) else [self._candidate(given, folds)]
-        proposal, *others = (self._candidate(theta, folds) for theta in self._proposals())
+        proposal, *others = (self._candidate(theta, folds) for theta in proposals)
         ranked = self._walk(proposal, directions, folds)
         for other in others:
             if _exceeds(other, ranked[0], _STANDARD_ERRORS):
@@ -567,7 +571,7 @@ class _Learner:
             if not any(np.allclose(theta, other) for other in starts):
                 starts.append(theta)
         if self._has_lengths:
-            starts.append(self._proposals()[0])
+            starts.append(self.proposals()[0])
         kernels = [with_all_log_parameters(self.kernels, theta) for theta in starts]
         found = [self._of_process(one, walks=False) for one in kernels]
         gains = [one.score for one in found]
@@ -594,7 +598,9 @@ class _Learner:
         )
         beside = len(kernels) * m + np.arange(n_columns)
         with np.errstate(all="ignore"):
-            process = Process(basis, beside, self._process_rows, LANDMARKS, self.settings, self.pool)
+            process = Process(
+                basis, beside, self._process_rows, LANDMARKS, self.settings, self.pool, self.pulse
+            )
             try:
                 return _Candidate(*process.with_lengths(walks=walks), -np.inf)
             except LinAlgError:
@@ -692,7 +698,7 @@ class _Learner:
                 theta[lengths] = 0.5 * np.log(np.mean(np.exp(2.0 * theta[lengths])))
         return theta
 
-    def _proposals(self) -> list[FloatArray]:
+    def proposals(self) -> list[FloatArray]:
         """Return log parameters that maximise the evidence of a Gaussian process.
 
         If short lengths were tried with success, those before the trials follow.
@@ -708,7 +714,7 @@ class _Learner:
         for n_rows, iterations in self._stages:
             rows = self._draw(n_rows)
             X, fixed, weights = data.X[rows], data.fixed[rows], data.weights[rows]
-            evidence = CovarianceEvidence(kernels, X, fixed, Y[rows], weights, noise)
+            evidence = CovarianceEvidence(kernels, X, fixed, Y[rows], weights, noise, self.pulse)
             x, *more = evidence.maximise(data.X, x, iterations)
             others += more
             if len(rows) == len(data.X):
@@ -796,6 +802,7 @@ class _Learner:
 
         def fit(design: Design, data: LearningData, target: FloatArray) -> _core.Posterior | None:
             def is_abandoned(*step: Any) -> bool:
+                self.pulse()
                 return bool(step[5] > _MAX_ACTIVE_FRACTION * len(data.X)) or abandoned.is_set()
 
             try:
@@ -810,21 +817,13 @@ class _Learner:
                 return None
             return posterior
 
-        def begin(*arguments: Any) -> Future[_core.Posterior | None]:
-            try:
-                return self.pool.submit(fit, *arguments)
-            except RuntimeError:  # no memory for another thread
-                done = Future[_core.Posterior | None]()
-                done.set_result(fit(*arguments))
-                return done
-
         try:
             fits = [
-                [begin(design, data, target) for target in data.targets]
+                [begin(self.pool, fit, design, data, target) for target in data.targets]
                 for data, design in ((data, _design(kernels, data, settings)) for data in parts)
             ]
             found: Any = [[one.result() for one in outputs] for outputs in fits]
-        except BaseException:  # Ctrl-C
+        except BaseException:
             abandoned.set()
             raise
         # The event decides alone: which fits it ended depends on the clock.

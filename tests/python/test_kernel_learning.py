@@ -17,7 +17,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import sparsebayes
 from problems import PAPERS, assert_certified, named
-from sparsebayes import MRVM1, RVC, RVR
+from sparsebayes import MRVM1, RVC, RVR, _core
 from sparsebayes._estimators.likelihoods import Numbers
 from sparsebayes._estimators.run import Task
 from sparsebayes._estimators.status import RowSummary
@@ -97,6 +97,17 @@ def test_gradients_agree_with_central_differences(kernel, likelihood):
     _, gradient = evidence(x)
     expected = derivatives(lambda x: evidence(x)[0], x)
     np.testing.assert_allclose(gradient, expected, rtol=1e-5, atol=1e-7 * np.abs(gradient).max())
+
+
+def test_the_core_has_no_evidence_of_covariances_that_are_not_positive_definite():
+    Y = np.ones((2, 1), order="F")
+    for C in (np.ones((2, 2)), -np.eye(2), np.full((2, 2), np.nan), np.diag([1.0, np.inf])):
+        found = _core.covariance_evidence(C, Y, True)
+        assert found is None or not np.isfinite(found[:2]).all()
+    with pytest.raises(ValueError, match="square"):
+        _core.covariance_evidence(np.eye(3), Y, False)
+    with pytest.raises(ValueError, match="order"):
+        _core.covariance_evidence(np.eye(2), np.ones((2, 3)), False)
 
 
 def test_a_given_noise_level_has_no_gradient():
@@ -680,6 +691,18 @@ def test_few_rows_have_widths_of_each_input_only_if_they_pay():
         single.append(relative[1] > 1.0)
     assert sum(equal) >= 5
     assert sum(single) >= 5
+
+
+def test_more_rows_find_inputs_that_few_rows_miss():
+    """Two of four inputs matter little; each draw of 600 rows misses one or both."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.5, 1.5, (3000, 20))
+    y = np.sin(1.5 * X[:, 0]) * (1.0 + 0.6 * X[:, 1]) * (1.0 + 0.25 * X[:, 2]) * (1.0 + 0.25 * X[:, 3])
+    noise = 0.5 * y.std() * rng.normal(size=len(y))
+    model = RVR().fit(X[:1200], (y + noise)[:1200])
+    assert model.status_ == "converged"
+    assert set(list(model.inputs_)[:4]) == {0, 1, 2, 3}
+    assert 1.0 - np.mean((model.predict(X[1200:]) - y[1200:]) ** 2) / y.var() > 0.98
 
 
 def test_wide_tables_have_no_trials_of_each_input(monkeypatch):

@@ -280,7 +280,7 @@ class Process:
         n_landmarks: int,
         settings: Settings,
         pool: ThreadPoolExecutor,
-        pulse: Callable[[], None] = lambda: None,
+        pulse: Callable[[], None],
     ) -> None:
         self._basis, self._active, self._n_landmarks = basis, active, n_landmarks
         self._given, self._settings, self._pool, self._pulse = given, settings, pool, pulse

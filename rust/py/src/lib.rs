@@ -2,6 +2,7 @@
 
 mod arrays;
 mod blocks;
+mod covariance;
 mod dictionary;
 mod errors;
 mod fit;
@@ -24,6 +25,8 @@ mod _core {
 
     #[pymodule_export]
     use crate::blocks::fit_kernel_in_blocks;
+    #[pymodule_export]
+    use crate::covariance::covariance_evidence;
     #[pymodule_export]
     use crate::errors::NumericalError;
     #[pymodule_export]
