@@ -64,6 +64,11 @@ def check_n_jobs(n_jobs: object) -> int | None:
     return min(check_integer("n_jobs", n_jobs, least=1, remedy="; None or -1: all cores"), _MAX_THREADS)
 
 
+def is_auto(given: object) -> bool:
+    """Tell whether an argument leaves the choice to the fit."""
+    return isinstance(given, str) and given == "auto"
+
+
 def check_flag(name: str, value: object) -> bool:
     """Return ``value`` as a bool; TypeError if it is neither a bool nor an integer."""
     if isinstance(value, np.timedelta64) or not isinstance(value, (bool, np.bool_, numbers.Integral)):

@@ -35,8 +35,8 @@ Data: TypeAlias = "ArrayLike | Iterable[Any] | Callable[[], Iterable[Any]] | os.
 Target: TypeAlias = "ArrayLike | str | None"
 #: ``sample_weight``, ``y_std`` and ``exposure`` for rows in memory: a number for each, or one for all.
 PerRow: TypeAlias = "ArrayLike | None"
-#: ``candidates``: a number of training rows, or centres; None: every row.
-Candidates: TypeAlias = "int | ArrayLike | None"
+#: ``candidates``: a number of training rows, "auto" for one that suits, or centres; None: every row.
+Candidates: TypeAlias = "int | str | ArrayLike | None"
 
 
 @dataclass(frozen=True, slots=True)

@@ -314,7 +314,7 @@ class RVC(Classification):
     optimize_kernel: bool = False
     extra_basis: ExtraBasis = None
     unpenalized: Unpenalized = None
-    candidates: Candidates = None
+    candidates: Candidates = "auto"
     landmarks: int | str | None = "auto"
     random_state: int | np.random.RandomState | None = None
     checkpoint: str | os.PathLike[str] | None = None

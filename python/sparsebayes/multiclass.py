@@ -56,7 +56,7 @@ class ProbitModel(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit-le
     coef0: float = 0.0
     min_iter_factor: float = 1
     n_quadrature: int | None = None
-    candidates: Candidates = None
+    candidates: Candidates = "auto"
     random_state: int | np.random.RandomState | None = None
     tol: float = 1e-6
     max_iter: int = 100_000

@@ -499,7 +499,7 @@ class RVR(Regression):
     optimize_kernel: bool = False
     extra_basis: ExtraBasis = "auto"
     unpenalized: Unpenalized = None
-    candidates: Candidates = None
+    candidates: Candidates = "auto"
     random_state: int | np.random.RandomState | None = None
     std: Literal["plain", "full"] = "full"
 

@@ -146,8 +146,8 @@ ARGUMENTS = {
         [(-1.0, 1.0), (np.nan, 0.0), (1e300, 1e300), (0.0, 1e300), (1e300, 0.0), (None, 0.0)],
     ),
     "candidates": (
-        [None, None, 1, 3, 50, np.int64(2), np.zeros((1, 2)), [[0.5, 1.0]], pd.DataFrame(np.eye(2))],
-        [0, 2.0, np.zeros((0, 2)), np.full((2, 2), np.nan), [1, 2], [["a", "b"]], 1e300 * np.eye(2)],
+        ["auto", None, 1, 3, 50, np.int64(2), np.zeros((1, 2)), [[0.5, 1.0]], pd.DataFrame(np.eye(2))],
+        [0, 2.0, "all", np.zeros((0, 2)), np.full((2, 2), np.nan), [1, 2], [["a", "b"]], 1e300 * np.eye(2)],
     ),
     "random_state": ([None, 0, 1, np.int64(7), np.random.RandomState(0), np.random], [-1, 2**33, "abc"]),
     "memory_limit": (

@@ -422,6 +422,38 @@ def test_callbacks_number_functions_like_active_(surface):
     assert named <= {-1, *model.candidate_rows_}
 
 
+# --- as many as suit ------------------------------------------------------------------------------
+
+
+def test_up_to_2000_rows_are_all_candidates(surface):
+    X, y = surface
+    model = RVR(WIDE).fit(X, y)
+    assert not hasattr(model, "candidate_rows_")
+    np.testing.assert_array_equal(model.predict(X), RVR(WIDE, candidates=None).fit(X, y).predict(X))
+
+
+@pytest.mark.parametrize(("n", "expected"), [(2001, 2000), (4000, 2000), (8000, 1250), (12_000, 1000)])
+def test_of_many_rows_some_are_candidates(n, expected):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3.0, 3.0, (n, 2))
+    y = np.sin(X[:, 0]) * X[:, 1] + 0.3 * rng.normal(size=n)
+    model = RVR(WIDE).fit(X, y)
+    assert len(np.unique(model.candidate_rows_)) == expected
+    np.testing.assert_array_equal(model.candidates_, X[model.candidate_rows_])
+    assert_certified(model, X, y)
+    # Neither the order of the rows nor copies of them change the draw.
+    order = rng.permutation(n)
+    again = RVR(WIDE, random_state=7).fit(X[order], y[order])
+    np.testing.assert_array_equal(np.sort(order[again.candidate_rows_]), model.candidate_rows_)
+
+
+def test_all_columns_of_a_precomputed_kernel_are_candidates():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3.0, 3.0, (2100, 1))
+    model = RVR("precomputed").fit(WIDE(X, X), np.sin(X[:, 0]) + 0.1 * rng.normal(size=2100))
+    assert not hasattr(model, "candidate_rows_")
+
+
 # --- refusals -------------------------------------------------------------------------------------
 
 
@@ -429,10 +461,10 @@ def test_callbacks_number_functions_like_active_(surface):
 @pytest.mark.parametrize(
     ("candidates", "error", "message"),
     [
-        (0, ValueError, "candidates must be None .* at least 1 .* got 0"),
-        (True, TypeError, "candidates must be None .* got True"),
-        (10.0, TypeError, "candidates must be None .* got 10.0"),
-        ("all", TypeError, "candidates must be None .* got 'all'"),
+        (0, ValueError, "candidates must be 'auto', None .* at least 1 .* got 0"),
+        (True, TypeError, "candidates must be 'auto', None .* got True"),
+        (10.0, TypeError, "candidates must be 'auto', None .* got 10.0"),
+        ("all", TypeError, "candidates must be 'auto', None .* got 'all'"),
         ([], ValueError, r"candidates must have the shape \(n_candidates, n_features\)"),
         ([3, 5, 7], ValueError, r"candidates must have the shape .* X\[rows\]"),
         (np.ones((2, 2, 2)), ValueError, "candidates must have the shape .* got 3 dimensions"),

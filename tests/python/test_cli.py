@@ -306,15 +306,9 @@ def test_widths_are_learned_unless_gamma_is_given(kernel, said, waves, tmp_path,
     np.testing.assert_allclose(sparsebayes.load(path).predict(X), expected.predict(X), rtol=1e-9)
 
 
-def test_fits_of_many_rows_use_candidates(waves, capsys, monkeypatch):
-    monkeypatch.setattr(cli_fit, "_MANY_ROWS", 79)
-    monkeypatch.setattr(cli_fit, "_CANDIDATES", 9)
-    fit(waves, *WAVES)
-    said = capsys.readouterr().out
-    assert "functions about 9 of 80 rows" in said
-    assert re.search(r": [1-9] of 9 functions", said)
-    fit(waves, *WAVES, "--candidates", "80")
-    assert "functions about" not in capsys.readouterr().out
+def test_the_number_of_candidates_can_be_given(waves, capsys):
+    fit(waves, *WAVES, "--candidates", "9")
+    assert re.search(r": [1-9] of 9 functions", capsys.readouterr().out)
 
 
 def test_of_many_rows_a_fifth_is_left_out(waves, capsys, monkeypatch):

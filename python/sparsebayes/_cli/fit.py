@@ -23,9 +23,6 @@ from .tables import TableError
 DONE: Final = 0
 _DOUBTFUL: Final = 3
 _KERNELS: Final = (*NAMED, "linear")
-#: Above `_MANY_ROWS` rows, this number of rows are the candidate centres.
-_MANY_ROWS: Final = 5000
-_CANDIDATES: Final = 500
 #: Seconds between two lines of progress.
 _LINE_SECONDS: Final = 10.0
 
@@ -36,7 +33,7 @@ def add_arguments(fit: argparse.ArgumentParser) -> None:
     add("--kernel", choices=_KERNELS, default="rbf")
     gamma = "as in Python: a number, scale, learn, or ard (a width for each input, learned: default)"
     add("--gamma", help=gamma)
-    centres = f"number of rows that are kernel centres; {_CANDIDATES} by default above {_MANY_ROWS} rows"
+    centres = "number of rows that are kernel centres; by default every row, or up to 2000 of many rows"
     add("--candidates", type=int, metavar="N", help=centres)
     add("-o", "--output", required=True, help="the model file to write (.safetensors); - is stdout")
     add("--report", metavar="FILE", help="also write a page with pictures (.html); needs matplotlib")
@@ -60,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     table = _tables.read(options.data)
     X, y, features, exposure = training.training_rows(options, table)
     per_row = {} if exposure is None else {"exposure": exposure}
-    estimator = _estimator(options, y, table.notes)
+    estimator = _estimator(options, y)
     begin = progress(quiet=options.quiet)
     begin("all rows")
     with warnings.catch_warnings(record=True) as caught:
@@ -117,17 +114,14 @@ def progress(*, quiet: bool) -> Callable[[str], None]:
     return begin
 
 
-def _estimator(options: argparse.Namespace, y: NDArray[Any], notes: list[str]) -> Any:
+def _estimator(options: argparse.Namespace, y: NDArray[Any]) -> Any:
     """Return the estimator before its fit: targets that are not floats are classes."""
     from sparsebayes import RVC, RVR
 
     gamma = options.gamma or "ard"
     with suppress(ValueError):  # a name; the estimator checks it
         gamma = float(gamma)
-    candidates = options.candidates
-    if candidates is None and len(y) > _MANY_ROWS:
-        candidates = _CANDIDATES
-        notes.append(f"functions about {candidates} of {len(y)} rows; --candidates sets the number")
+    candidates = "auto" if options.candidates is None else options.candidates
     arguments: dict[str, Any] = {"gamma": gamma, "candidates": candidates, "random_state": 0}
     if y.dtype.kind != "f":
         return RVC(options.kernel, **arguments)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from .._arrays import Training, check_sizes, check_square, distinct_rows, is_operator, naming
-from .._checks import PLAIN, any_array, check_flag, check_integer, check_n_jobs, column_means
+from .._checks import PLAIN, any_array, check_flag, check_integer, check_n_jobs, column_means, is_auto
 from .._types import FloatArray, IntArray
 from ..kernels import Kernel, Linear
 from ..kernels._columns import check_columns, positions
@@ -368,10 +368,10 @@ def check_without_rows(est: Any, doing: str) -> None:
         return
     if is_precomputed(est.kernel):
         raise ValueError(f"kernel='precomputed' has a column for each row and is not possible for {doing}")
-    if est.candidates is None:
+    if est.candidates is None or is_auto(est.candidates):
         raise ValueError(
-            f"candidates must be an integer or an array for {doing}: with None each row adds a function; "
-            "an integer chooses that many rows"
+            f"candidates must be an integer or an array for {doing}, got {est.candidates!r}: with None each "
+            "row adds a function; an integer, such as 1000, chooses that many rows"
         )
     if not isinstance(landmarks := getattr(est, "landmarks", None), (str, type(None))):
         raise ValueError(f"landmarks must be 'auto' or None for {doing}, got {landmarks!r}")

@@ -1,8 +1,8 @@
 """The centres of the kernel functions: what `candidates=` takes, and how ``active_`` numbers centres.
 
 - None: every training row is a centre; ``active_`` numbers training rows.
-- An int: some rows, in `candidate_rows_` (and `candidates_` unless the kernel is precomputed); ``active_``
-  numbers training rows.
+- An int, or "auto" if there are many rows: some rows, in `candidate_rows_` (and `candidates_` unless the
+  kernel is precomputed); ``active_`` numbers training rows.
 - An array: its rows are the centres, in `candidates_`; ``active_`` numbers its rows.
 """
 
@@ -19,7 +19,7 @@ from sklearn.utils import check_array, check_random_state
 
 from .._arrays import Training, check_finite, check_square, distinct_rows, first_of_equal, naming
 from .._cancellable import one_blas_thread
-from .._checks import as_numpy, check_integer, column_names, naming_column
+from .._checks import as_numpy, check_integer, column_names, is_auto, naming_column
 from .._types import FloatArray, IntArray
 from ..kernels._resolve import is_precomputed
 
@@ -27,9 +27,12 @@ if TYPE_CHECKING:
     from .chunks import Rows
 
 _KINDS: Final = (
-    "None (every training row), an integer of at least 1 (that many training rows), or an array of centres, "
-    "(n_candidates, n_features)"
+    "'auto', None (every training row), an integer of at least 1 (that many training rows), or an array of "
+    "centres, (n_candidates, n_features)"
 )
+#: "auto": every row up to `_MOST` rows; of more, so many that the functions have `_MOST_VALUES` values at the
+#: rows, but at least `_LEAST` and at most `_MOST`. Measured: docs/notebook/large-data.md.
+_LEAST, _MOST, _MOST_VALUES = 1000, 2000, 10**7
 #: Sample that centres are chosen from: at least so many rows, and so many for each centre. Measured:
 #: docs/notebook/large-data.md.
 _ROWS: Final = 1 << 15
@@ -43,6 +46,13 @@ def place(estimator: Any, training: Training) -> None:
     given, precomputed = estimator.candidates, is_precomputed(estimator.kernel)
     with naming("random_state"):
         random_state = check_random_state(estimator.random_state)
+    if is_auto(given):
+        rows = training.rows if precomputed else distinct_rows(training)
+        n = min(_MOST, max(_LEAST, _MOST_VALUES // training.n_samples))
+        if not precomputed and n < len(rows):
+            estimator.candidate_rows_ = _sample(training, rows, n, 0)
+            estimator.candidates_ = training.at(estimator.candidate_rows_)
+        return
     if given is None:
         return
     if not is_number(given):
@@ -65,6 +75,8 @@ def number(given: Any, n_samples: int) -> int:
     """Return the number of centres, for estimates, without checks."""
     if is_number(given):
         return min(int(given), n_samples)
+    if is_auto(given):
+        return min(_MOST, n_samples)
     if isinstance(given, (list, tuple)):
         return len(given)
     shape = getattr(given, "shape", None)
@@ -121,11 +133,9 @@ def _choose(
     size = sample_size(n)
     if size < len(rows):
         if precomputed:
-            sample = random_state.choice(len(rows), size, replace=False)
+            rows = rows[np.sort(random_state.choice(len(rows), size, replace=False))]
         else:
-            # Keys depend on the values of a row alone: a fit that reads chunks draws this sample too.
-            sample = np.argpartition(keys(training.at(rows), seed_of(random_state)), size)[:size]
-        rows = rows[np.sort(sample)]
+            rows = _sample(training, rows, size, seed_of(random_state))
     X = training.at(rows)[:, training.rows] if precomputed else training.at(rows)
     # Without its mean, and with a largest entry near 1, so that squares neither overflow nor cancel.
     X = X / (float(np.abs(X).max()) or 1.0)
@@ -140,6 +150,15 @@ def _choose(
         chosen = np.union1d(chosen, random_state.choice(others, n - len(chosen), replace=False))
     picked: IntArray = rows[chosen]
     return picked
+
+
+def _sample(training: Training, rows: IntArray, size: int, seed: int) -> IntArray:
+    """Draw distinct rows, ascending.
+
+    The draw depends on the values of the rows alone: a fit that reads chunks draws the same.
+    """
+    drawn: IntArray = rows[np.sort(np.argpartition(keys(training.at(rows), seed), size)[:size])]
+    return drawn
 
 
 def _number(given: Any) -> int:

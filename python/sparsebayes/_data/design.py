@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from .. import _core
 from .._arrays import check_chunk
-from .._checks import PLAIN, called
+from .._checks import PLAIN, called, is_auto
 from .._types import FloatArray, IntArray, Likelihood, Settings
 from ..kernels import Kernel, OnColumns
 from ..kernels._base import Combination
@@ -281,11 +281,6 @@ def check_extra_basis(extra_basis: Any, kernel: object, name: str = "extra_basis
             f"{name} must be {_EXTRA_KINDS}; got {got}. If no function of X gives the columns, append "
             "them to X, and put the kernels on the other columns with kernels.OnColumns"
         )
-
-
-def is_auto(extra_basis: Any) -> bool:
-    """Tell whether linear terms are ``extra_basis`` if a kernel is learned that predicts better with them."""
-    return isinstance(extra_basis, str) and extra_basis == "auto"
 
 
 def is_given(extra_basis: Any) -> bool:

@@ -193,10 +193,12 @@ the last.""",
     the log density of each :math:`\ln \alpha_j` in the model relative to its peak.""",
     "noise_prior": r"""noise_prior : (shape, rate), default=(0.0, 0.0)
     Gamma prior of :math:`\beta`; (0, 0) is uniform in :math:`\ln \beta`.""",
-    "candidates": r"""candidates : int or array-like of shape (n_candidates, n_features), optional
-    Centres of the kernel functions. None: every training row. An int: that many distinct rows, chosen by
-    k-means++ (inputs should have comparable scales); time and memory then grow with N instead of N^2. An
-    array: its rows. With ``kernel="precomputed"`` an int chooses columns of X; an array is an error.""",
+    "candidates": r"""candidates : "auto", int, array-like (n_candidates, n_features) or None, default="auto"
+    Centres of the kernel functions. ``"auto"``: up to 2000 rows every training row; of more rows 1000 to 2000
+    that are drawn at random, the same ones in each fit. None: every training row; time and memory then grow
+    with N^2. An int: that many distinct rows, chosen by k-means++ (inputs should have comparable scales). An
+    array: its rows. With ``kernel="precomputed"`` an int chooses columns of X, ``"auto"`` all; an array is
+    an error.""",
     "landmarks": r"""landmarks : int, "auto" or None, default="auto"
     The sparse fits, of each class against the rest, choose relevance vectors. Then the weights of all
     classes are estimated anew, together, with one Gaussian process as the prior of their functions, which
@@ -209,7 +211,7 @@ the last.""",
     ``penalize_intercept=True``, ``fit_intercept=False``, ``multi_class="softmax"`` or another scheme than
     ``"sequential"``.""",
     "random_state": r"""random_state : int, RandomState instance or None, default=None
-    Seed for choosing an integer number of ``candidates``; nothing else is random.""",
+    Seed for choosing an integer number of ``candidates``; nothing else depends on it.""",
     "memory_limit": r"""memory_limit : int or str, optional
     Bytes that a fit may use besides the data: a number or a text such as ``"2GiB"``. None: half of the memory
     of the computer or container.""",
@@ -287,7 +289,7 @@ inputs_ : dict of {str or int: float}
     The centres; only with ``candidates``, not with ``kernel="precomputed"``. If they were given, ``active_``
     and ``relevance_`` count rows of this array.
 candidate_rows_ : ndarray of shape (n_candidates,), int
-    The chosen training rows, ascending; only if ``candidates`` is an int.""",
+    The chosen training rows, ascending; only if ``candidates`` is an int, or chose some of the rows.""",
     "X_offset_": r"""X_offset_ : ndarray of shape (n_features,)
     Weighted means subtracted from the columns, 0 with ``fit_intercept=False``; ``mu_`` and ``sigma_`` refer
     to centred columns.

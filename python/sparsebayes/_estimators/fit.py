@@ -27,7 +27,7 @@ from .._arrays import (
     naming,
 )
 from .._cancellable import one_blas_thread
-from .._checks import any_array, check_flag, check_integer, check_n_jobs, check_settings
+from .._checks import any_array, check_flag, check_integer, check_n_jobs, check_settings, is_auto
 from .._data import candidates as _candidates
 from .._data.basis import (
     Basis,
@@ -44,7 +44,7 @@ from .._data.basis import (
 )
 from .._data.checkpoint import Checkpoint, check_path, digest, open_checkpoint
 from .._data.chunks import Chunks, Rows, are_chunks, check_rows, located, open_chunks
-from .._data.design import core_kernels, is_auto, is_given
+from .._data.design import core_kernels, is_given
 from .._data.out_of_core import Survey, basis_after, gather
 from .._data.statistics import SufficientStatistics, check_memory_limit, check_room, in_words
 from .._data.unstored import ColumnStatistics

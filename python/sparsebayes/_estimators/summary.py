@@ -13,9 +13,8 @@ from scipy.special import entr
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from .._checks import counted, listed
+from .._checks import counted, is_auto, listed
 from .._data.basis import learns_kernel
-from .._data.design import is_auto
 from .._row_likelihoods import DISPERSIONS, FREEDOMS
 from ..kernels._resolve import is_precomputed
 from .status import functions_of, number_of_functions

@@ -14,8 +14,7 @@ from sklearn.base import clone, is_classifier
 
 from .. import _core
 from .._arrays import last_step
-from .._checks import counted
-from .._data.design import is_auto
+from .._checks import counted, is_auto
 from .._estimators.process import LANDMARKS
 from .._estimators.status import functions_of, number_of_functions
 from .._types import FloatArray, PerRow
