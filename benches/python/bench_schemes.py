@@ -37,8 +37,8 @@ def main():
 
 def method(task, scheme):
     if task.name == "regression":
-        return Method(scheme, lambda: RVR(gamma=peers.SURFACE_GAMMA, scheme=scheme, **peers.PAPERS))
-    return Method(scheme, lambda: RVC(gamma=peers.MIXTURE_GAMMA, scheme=scheme, **peers.PAPERS))
+        return Method(scheme, lambda: RVR(gamma=peers.SURFACE_GAMMA, scheme=scheme, **peers.EVERY_ROW))
+    return Method(scheme, lambda: RVC(gamma=peers.MIXTURE_GAMMA, scheme=scheme, **peers.EVERY_ROW))
 
 
 def compare(task, n, seeds):

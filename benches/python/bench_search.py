@@ -15,7 +15,7 @@ import warnings
 import numpy as np
 import report
 from all_subsets import KINDS, best_of_all, problem
-from peers import PAPERS
+from peers import EVERY_ROW, PAPERS
 from report import Table, milliseconds, number
 from runs import progress
 from sets2001 import friedman, sinc
@@ -70,7 +70,7 @@ def surface(n_rows):
         rng = np.random.default_rng(seed)
         X = rng.uniform(-10, 10, (n_rows, 2))
         y = np.sinc(np.linalg.norm(X, axis=1) / np.pi) + 0.1 * rng.normal(size=n_rows)
-        return RVR(Gaussian(2.5), **PAPERS), X, y
+        return RVR(Gaussian(2.5), **EVERY_ROW), X, y
 
     return make
 

@@ -43,9 +43,9 @@ def probable(gamma):
 
 
 PAIRS = {
-    "RVR / SVR": (surface, RVR(gamma=0.16, n_jobs=1), SVR(gamma=0.16)),
-    "RVC / SVC": (mixture, RVC(gamma=4.0, n_jobs=1), SVC(gamma=4.0)),
-    "RVC / SVC with probabilities": (mixture, RVC(gamma=4.0, n_jobs=1), probable(4.0)),
+    "RVR / SVR": (surface, RVR(gamma=0.16, candidates=None, n_jobs=1), SVR(gamma=0.16)),
+    "RVC / SVC": (mixture, RVC(gamma=4.0, candidates=None, n_jobs=1), SVC(gamma=4.0)),
+    "RVC / SVC with probabilities": (mixture, RVC(gamma=4.0, candidates=None, n_jobs=1), probable(4.0)),
 }
 
 # %%

@@ -221,13 +221,14 @@ def _square(K: FloatArray, pull: Any) -> tuple[FloatArray, Any]:
 
 
 # The constants are measured in docs/notebook/kernel-learning.md.
-#: Rows and L-BFGS iterations of the Gaussian process, and those that go on from there: of few rows, of more
-#: than `_FOLD_ROWS`, both with linear terms, and for classes.
+#: Rows and L-BFGS iterations of the Gaussian process, and those that go on from there; with linear terms, and
+#: for classes.
 _PROCESS: Final = ((300, 40), (450, 10))
-_PROCESS_OF_MANY: Final = ((450, 40), (1000, 8))
 _LINEAR_PROCESS: Final = ((300, 25),)
-_LINEAR_PROCESS_OF_MANY: Final = ((450, 25), (1000, 8))
 _PROCESS_OF_CLASSES: Final = ((200, 30),)
+#: Of more than `_FOLD_ROWS` rows first one in five, but between these numbers, then the larger of them.
+_PROCESS_ROWS: Final = (450, 1000)
+_LAST_ITERATIONS: Final = 8
 #: The longest of the short lengths of single inputs that are tried, in standard deviations of the input, and
 #: its ratio to the next; so many for all inputs together, but at least so many for each.
 _SHORT, _SHORT_RATIO = 1.2, 2.4
@@ -249,7 +250,7 @@ _FOLD_ROWS: Final = 600
 _FOLDS: Final = 5
 _TRIAL_CENTRES: Final = 200
 #: Of more rows one in five, but between these numbers, one fold of which is predicted; and most centres.
-_ROWS_PER_TRIAL_ROW: Final = 5
+_ROWS_PER_DRAWN_ROW: Final = 5
 _TRIAL_ROWS: Final = (2000, 10_000)
 _CENTRES_OF_MANY: Final = 500
 #: Rows up to which lengths of a regression have to pay their cost, compared with equal ones.
@@ -655,7 +656,7 @@ class _Learner:
     def _folds(self) -> list[_Split]:
         n_rows = len(self.data.X)
         if n_rows > _FOLD_ROWS:
-            most = int(np.clip(n_rows // _ROWS_PER_TRIAL_ROW, *_TRIAL_ROWS))
+            most = int(np.clip(n_rows // _ROWS_PER_DRAWN_ROW, *_TRIAL_ROWS))
             return self._splits(self._draw(most), 1, _CENTRES_OF_MANY)
         rows = self._draw(_FOLD_ROWS)
         # Few rows are divided into folds several times, to predict enough of them.
@@ -727,9 +728,11 @@ class _Learner:
         """Numbers of rows and of iterations of the Gaussian process."""
         if self.data.likelihood != "gaussian":
             return _PROCESS_OF_CLASSES
-        if len(self.data.X) > _FOLD_ROWS:
-            return _LINEAR_PROCESS_OF_MANY if self.has_linear_terms else _PROCESS_OF_MANY
-        return _LINEAR_PROCESS if self.has_linear_terms else _PROCESS
+        stages = _LINEAR_PROCESS if self.has_linear_terms else _PROCESS
+        if len(self.data.X) <= _FOLD_ROWS:
+            return stages
+        n_first = int(np.clip(len(self.data.X) // _ROWS_PER_DRAWN_ROW, *_PROCESS_ROWS))
+        return (n_first, stages[0][1]), (_PROCESS_ROWS[1], _LAST_ITERATIONS)
 
     @cached_property
     def _labels(self) -> NDArray[Any] | None:

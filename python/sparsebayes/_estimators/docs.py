@@ -356,8 +356,8 @@ n_relevance_path_ : ndarray of shape (n_iter_ + 1,), int
 {n_features_in_}""",
     # Notes and references.
     "learning_notes": r"""
-To learn a kernel, a Gaussian process on at most 450 rows proposes parameters, and rows left out, of at most
-600, choose between these and shorter or longer lengths, for classes also equal ones. The evidence, which
+To learn a kernel, a Gaussian process on at most 1000 rows proposes parameters, and rows left out, of at most
+10,000, choose between these and shorter or longer lengths, for classes also equal ones. The evidence, which
 overfits narrow kernels, may fall. Widths start at 2 sqrt(n_features) times the standard deviation of each
 input; those of inputs that do not matter become large or infinite. All classes and outputs share one kernel.
 If rows are read in chunks, or come through ``partial_fit``, the kernel is learned from at most 2000 of them,
