@@ -226,7 +226,7 @@ def _square(K: FloatArray, pull: Any) -> tuple[FloatArray, Any]:
 _PROCESS: Final = ((300, 40), (450, 10))
 _LINEAR_PROCESS: Final = ((300, 25),)
 _PROCESS_OF_CLASSES: Final = ((200, 30),)
-#: Of more than `_FOLD_ROWS` rows first one in five, but between these numbers, then the larger of them.
+#: Of more than `_FOLD_ROWS` rows first one in five, then all but one in five, but between these numbers.
 _PROCESS_ROWS: Final = (450, 1000)
 _LAST_ITERATIONS: Final = 8
 #: The longest of the short lengths of single inputs that are tried, in standard deviations of the input, and
@@ -729,10 +729,12 @@ class _Learner:
         if self.data.likelihood != "gaussian":
             return _PROCESS_OF_CLASSES
         stages = _LINEAR_PROCESS if self.has_linear_terms else _PROCESS
-        if len(self.data.X) <= _FOLD_ROWS:
+        n_rows = len(self.data.X)
+        if n_rows <= _FOLD_ROWS:
             return stages
-        n_first = int(np.clip(len(self.data.X) // _ROWS_PER_DRAWN_ROW, *_PROCESS_ROWS))
-        return (n_first, stages[0][1]), (_PROCESS_ROWS[1], _LAST_ITERATIONS)
+        one_in_five = n_rows // _ROWS_PER_DRAWN_ROW
+        first, last = np.clip([one_in_five, n_rows - one_in_five], *_PROCESS_ROWS)
+        return (int(first), stages[0][1]), (int(last), _LAST_ITERATIONS)
 
     @cached_property
     def _labels(self) -> NDArray[Any] | None:
