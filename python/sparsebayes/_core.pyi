@@ -20,6 +20,7 @@ __all__ = [
     "SufficientStatistics",
     "TopDownFit",
     "__version__",
+    "covariance_evidence",
     "fit_dense",
     "fit_dense_outputs",
     "fit_kernel",
@@ -319,9 +320,7 @@ class SufficientStatistics:
         **settings: Unpack[_Settings],
     ) -> Posterior: ...
 
-def covariance_evidence(
-    C: _Reals, Y: _Reals, slope: bool, /
-) -> tuple[float, float, _Reals | None] | None: ...
+def covariance_evidence(C: _Reals, Y: _Reals, slope: bool) -> tuple[float, float, _Reals | None] | None: ...
 def probit_probabilities(
     scores: _Reals, *, n_nodes: int | None = None, n_threads: int | None = None
 ) -> _Reals: ...
