@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import combinations, product
+from math import isqrt
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -32,6 +33,7 @@ from ._cancellable import begin, blas_workers, in_background
 from ._checks import column_means
 from ._data.basis import Basis, flat_columns
 from ._data.design import Design, columns_at, kernel_design
+from ._data.statistics import check_memory_limit
 from ._estimators.likelihoods import Numbers
 from ._estimators.posterior import log_normalised, moderated_logits
 from ._estimators.process import LANDMARKS, Process, ProcessRows
@@ -228,6 +230,8 @@ _LINEAR_PROCESS: Final = ((300, 25),)
 _PROCESS_OF_CLASSES: Final = ((200, 30),)
 #: Of more than `_FOLD_ROWS` rows first one in five, then all but one in five, but between these numbers.
 _PROCESS_ROWS: Final = (450, 1000)
+#: Bytes for each pair of rows: twenty numbers, for two processes at a time.
+_PROCESS_BYTES: Final = 160
 _LAST_ITERATIONS: Final = 8
 #: The longest of the short lengths of single inputs that are tried, in standard deviations of the input, and
 #: its ratio to the next; so many for all inputs together, but at least so many for each.
@@ -324,6 +328,8 @@ class LearningData:
     #: Whether the weights of the final model have a Gaussian process as their prior.
     is_smooth: bool = False
     few_counts: FewCounts | None = None
+    #: Bytes that a fit may use.
+    memory_limit: int = 1 << 40
 
     @classmethod
     def of(
@@ -367,6 +373,7 @@ class LearningData:
             centre_rows=centre_rows,
             is_smooth=is_smooth,
             few_counts=few_counts,
+            memory_limit=check_memory_limit(est.memory_limit),
         )
 
     def with_linear_terms(self) -> LearningData:
@@ -733,7 +740,9 @@ class _Learner:
         if n_rows <= _FOLD_ROWS:
             return stages
         one_in_five = n_rows // _ROWS_PER_DRAWN_ROW
-        first, last = np.clip([one_in_five, n_rows - one_in_five], *_PROCESS_ROWS)
+        least, most = _PROCESS_ROWS
+        most = max(least, min(most, isqrt(self.data.memory_limit // _PROCESS_BYTES)))
+        first, last = np.clip([one_in_five, n_rows - one_in_five], least, most)
         return (int(first), stages[0][1]), (int(last), _LAST_ITERATIONS)
 
     @cached_property
