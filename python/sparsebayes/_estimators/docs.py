@@ -289,7 +289,7 @@ inputs_ : dict of {str or int: float}
     The centres; only with ``candidates``, not with ``kernel="precomputed"``. If they were given, ``active_``
     and ``relevance_`` count rows of this array.
 candidate_rows_ : ndarray of shape (n_candidates,), int
-    The chosen training rows, ascending; only if ``candidates`` is an int, or chose some of the rows.""",
+    The chosen training rows, ascending; only if ``candidates`` is an int, or ``"auto"`` of many rows.""",
     "X_offset_": r"""X_offset_ : ndarray of shape (n_features,)
     Weighted means subtracted from the columns, 0 with ``fit_intercept=False``; ``mu_`` and ``sigma_`` refer
     to centred columns.
