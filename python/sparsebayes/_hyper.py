@@ -25,6 +25,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.linalg import LinAlgError
 from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
 from . import _core
@@ -34,6 +35,7 @@ from ._checks import column_means
 from ._data.basis import Basis, flat_columns
 from ._data.design import Design, columns_at, kernel_design
 from ._data.statistics import check_memory_limit
+from ._estimators.growth import diagonal
 from ._estimators.likelihoods import Numbers
 from ._estimators.posterior import log_normalised, moderated_logits
 from ._estimators.process import LANDMARKS, Process, ProcessRows
@@ -120,6 +122,33 @@ class CovarianceEvidence:
         if estimated:
             slopes.append([noise @ np.diag(G) - 0.5 * n_outputs * self._excess_weight])
         return value, np.concatenate(slopes)
+
+    def predict(
+        self, x: FloatArray, X: FloatArray, fixed: FloatArray
+    ) -> tuple[FloatArray, FloatArray] | None:
+        """Return mean and variance of the first output at other rows, with noise; None as above."""
+        n_fixed, estimated = self._fixed.shape[1], self._log_noise is None
+        n_theta = len(x) - len(self._kernels) - n_fixed - estimated
+        theta, a, v, rest = np.split(np.exp(x), np.cumsum([n_theta, len(self._kernels), n_fixed]))
+        noise = float(rest[0]) if self._log_noise is None else np.exp(self._log_noise)
+        kernels = with_all_log_parameters(self._kernels, np.log(theta))
+
+        def covariance(X: FloatArray, Z: FloatArray, F: FloatArray, G: FloatArray) -> FloatArray:
+            found: FloatArray = (F * v) @ G.T
+            for a_k, kernel in zip(a, kernels, strict=True):
+                found += a_k * kernel(X, Z)
+            return found
+
+        C = covariance(self._X, self._X, self._fixed, self._fixed)
+        C[np.diag_indices(len(C))] += noise * self._noise
+        across = covariance(self._X, X, self._fixed, fixed)
+        try:
+            root = np.linalg.cholesky(C)
+        except LinAlgError:
+            return None
+        across, y = (solve_triangular(root, part, lower=True) for part in (across, self._Y[:, :1]))
+        own = sum(a_k * diagonal(kernel, X) for a_k, kernel in zip(a, kernels, strict=True))
+        return (across.T @ y)[:, 0], own + fixed**2 @ v + noise - np.sum(across**2, axis=0)
 
     def _covariances(self, kernels: list[Kernel]) -> list[tuple[FloatArray, Any]]:
         """Return the covariance of each kernel, and the function from dL/dK to dL/d(log parameters)."""
@@ -257,6 +286,10 @@ _TRIAL_CENTRES: Final = 200
 _ROWS_PER_DRAWN_ROW: Final = 5
 _TRIAL_ROWS: Final = (2000, 10_000)
 _CENTRES_OF_MANY: Final = 500
+#: Most rows of the Gaussian process that predicts rows left out, and the gain in log density per row that it
+#: needs to be the prior of the final weights.
+_MAX_PROCESS_ROWS: Final = 1600
+_MIN_PROCESS_GAIN: Final = 0.1
 #: Rows up to which lengths of a regression have to pay their cost, compared with equal ones.
 _FEW_ROWS: Final = 60
 #: Factors of the lengths that are tried: shorter ones, then longer ones if none of those is best.
@@ -424,6 +457,10 @@ class Learned:
     kernels: list[Kernel]
     least_evidence: float = -np.inf
     has_linear_terms: bool = False
+    #: Those of a Gaussian process that may be the prior of the final weights of a regression, and whether it
+    #: predicts rows left out better.
+    of_process: list[Kernel] | None = None
+    prefers_process: bool = False
 
 
 def learn(
@@ -458,12 +495,14 @@ def learn(
                 return learner.of_classes()
             other = None if linear is None else replace(learner, data=linear, has_linear_terms=True)
             proposals = [begin(pool, one.proposals) for one in (learner, other) if one is not None]
-            ranked = learner.compare(proposals[0].result())
+            first = proposals[0].result()
+            ranked = learner.compare(first)
             if other is not None:
-                found = other.compare(proposals[1].result())
+                second = proposals[1].result()
+                found = other.compare(second)
                 if _exceeds(found[0], ranked[0], _LINEAR_ERRORS):
-                    return [replace(one, has_linear_terms=True) for one in other.finish(found)]
-            return learner.finish(ranked)
+                    return [replace(one, has_linear_terms=True) for one in other.finish(found, second[0])]
+            return learner.finish(ranked, first[0])
 
     return in_background(work)
 
@@ -524,7 +563,7 @@ class _Learner:
 
     def propose(self) -> list[Learned]:
         """Return the kernels that the Gaussian process proposes."""
-        return [Learned(with_all_log_parameters(self.kernels, self.proposals()[0]))]
+        return [Learned(with_all_log_parameters(self.kernels, self._theta(self.proposals()[0])))]
 
     def of_classes(self) -> list[Learned]:
         """Return the kernels that predict classes of rows left out, the best first."""
@@ -540,7 +579,7 @@ class _Learner:
         directions, folds = (_SHORTER, _LONGER), self._folds
         given = all_log_parameters(self.kernels)
         start = [] if np.allclose(given, self._natural) else [self._candidate(given, folds)]
-        proposal, *others = (self._candidate(theta, folds) for theta in proposals)
+        proposal, *others = (self._candidate(self._theta(x), folds) for x in proposals)
         ranked = self._walk(proposal, directions, folds)
         for other in others:
             if _exceeds(other, ranked[0], _STANDARD_ERRORS):
@@ -556,16 +595,49 @@ class _Learner:
         overfits = few_counts and not _exceeds(ranked[0], equal[0], 1.0)
         return equal if fails or costs or overfits else ranked
 
-    def finish(self, ranked: list[_Candidate]) -> list[Learned]:
-        """Return the kernels of these candidates, the best first, without inputs that hardly matter."""
+    def finish(self, ranked: list[_Candidate], proposal: FloatArray | None = None) -> list[Learned]:
+        """Return the kernels of these candidates, the best first, without inputs that hardly matter.
+
+        ``proposal``: the maximum of the evidence of the process, if there is one.
+        """
         ranked[:0] = self._without_irrelevant(ranked[0], partial(self._predict, folds=self._folds))
         least = ranked[0].score - _MAX_DENSITY_LOSS
         weight = self.data.weights.sum()
-        return [
+        learned = [
             Learned(one.kernels, weight * (one.log_evidence - _MAX_DENSITY_LOSS))
             for one in ranked
             if one.score >= least
         ]
+        if proposal is None or not self.data.is_smooth:
+            return learned
+        prefers, kernels = self._is_better(proposal, ranked[0]), partial(self._of_proposal, proposal=proposal)
+        return [replace(one, of_process=kernels(one.kernels), prefers_process=prefers) for one in learned]
+
+    def _of_proposal(self, kernels: list[Kernel], proposal: FloatArray) -> list[Kernel]:
+        """Return the kernels that the process proposes, without the inputs that these do not have."""
+        theta = all_log_parameters(kernels)
+        return with_all_log_parameters(kernels, np.where(np.isfinite(theta), self._theta(proposal), theta))
+
+    def _is_better(self, proposal: FloatArray, best: _Candidate) -> bool:
+        """Tell whether the Gaussian process predicts rows left out far better than the best trial fits."""
+        (target,), (std,) = self.data.centred()
+        mean = self.data.targets[0][0] - target[0]
+        densities = []
+        for kept, out in self._folds:
+            rows = _draw(len(kept.X), _MAX_PROCESS_ROWS)
+            kept = kept.at(rows, np.arange(0))
+            noise = None if kept.noise_variance is None else kept.noise_variance / std**2
+            Y = (kept.targets[0] - mean)[:, np.newaxis] / std
+            process = CovarianceEvidence(self.kernels, kept.X, kept.fixed, Y, kept.weights, noise, self.pulse)
+            found = process.predict(proposal, out.X, out.fixed)
+            if found is None:
+                return False
+            z = (out.targets[0] - mean) / std - found[0]
+            log_p = -0.5 * (np.log(2.0 * np.pi * std**2 * found[1]) + z**2 / found[1])
+            densities.append(out.weights * log_p)
+        process_itself = _Candidate([], np.concatenate(densities), 0.0)
+        gains = process_itself.score > best.score + _MIN_PROCESS_GAIN
+        return gains and _exceeds(process_itself, best, 1.0)
 
     def _of_classes(self) -> tuple[FloatArray, list[_Candidate]]:
         """Return the log parameters of the best start, and a candidate of each, the best first.
@@ -579,7 +651,7 @@ class _Learner:
             if not any(np.allclose(theta, other) for other in starts):
                 starts.append(theta)
         if self._has_lengths:
-            starts.append(self.proposals()[0])
+            starts.append(self._theta(self.proposals()[0]))
         kernels = [with_all_log_parameters(self.kernels, theta) for theta in starts]
         found = [self._of_process(one, walks=False) for one in kernels]
         gains = [one.score for one in found]
@@ -692,6 +764,10 @@ class _Learner:
         """Return the log density per row that lengths have to gain, (ln N) / 2 each (Schwarz 1978)."""
         return float(0.5 * (len(self._natural) - 1) * np.log(n_rows) / n_rows)
 
+    def _theta(self, x: FloatArray) -> FloatArray:
+        """Return the log parameters of the kernels in the vector that the evidence depends on."""
+        return x[: len(self._natural)]
+
     @cached_property
     def _natural(self) -> FloatArray:
         return _natural_parameters(self._leaves, self.data.X, self.data.weights)
@@ -707,7 +783,7 @@ class _Learner:
         return theta
 
     def proposals(self) -> list[FloatArray]:
-        """Return log parameters that maximise the evidence of a Gaussian process.
+        """Return vectors that maximise the evidence of a Gaussian process.
 
         If short lengths were tried with success, those before the trials follow.
         """
@@ -728,7 +804,7 @@ class _Learner:
             if len(rows) == len(data.X):
                 break
         assert x is not None
-        return [one[: len(self._natural)] for one in (x, *others)]
+        return [x, *others]
 
     @property
     def _stages(self) -> tuple[tuple[int, int], ...]:

@@ -225,7 +225,7 @@ class OutputsProblem(_DenseModel):
 
 @dataclass(frozen=True, kw_only=True)
 class WeightsProblem:
-    """Weights of all classes with one prior, as dense arrays, from which their certificate is computed."""
+    """Weights of all classes, or of a regression, with one prior, as dense arrays for their certificate."""
 
     #: Functions at the rows, N x M; targets, N x C, of two classes N x 1; weights of the rows.
     Phi: FloatArray
@@ -237,3 +237,5 @@ class WeightsProblem:
     #: Weights and their prior mean, M x C.
     mu: FloatArray
     prior_mean: FloatArray
+    #: Of a regression.
+    noise_variance: float | None = None

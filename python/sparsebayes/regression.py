@@ -417,10 +417,14 @@ class RVR(Regression):
     equation 7). At the maximum most :math:`\alpha_j` are infinite, which deletes their functions. The rows
     whose functions remain are the relevance vectors.
 
+    Where a Gaussian process predicts rows left out far better than such a model, as where there is little
+    noise, it becomes the prior of the weights, of up to some hundred functions: see ``landmarks``.
+
     Parameters
     ----------
     {kernel_parameters}
     {centre_parameters}
+    {landmarks_of_numbers}
     {noise_parameters}
     std : {"full", "plain"}, default="full"
         Error bars. ``"plain"``: the noise and the uncertainty of the functions in the model (Tipping 2001,
@@ -442,6 +446,10 @@ class RVR(Regression):
     beta_, noise_variance_ : float
         Noise precision and its inverse; after a fit with ``y_std`` in units of ``y_std**2``. Only with
         ``"gaussian"`` and ``"student_t"``.
+    process_variance_ : float
+        Only with weights under a Gaussian process (``landmarks``): its variance v. The prior covariance of
+        the weights is :math:`v K^{-1}`, and ``alpha_`` holds the diagonal of :math:`K / v`. ``status_``,
+        ``n_iter_`` and the log evidence are those of the sparse fit.
     {likelihood_attributes}
     {loo_}
     {fit_attributes}
@@ -500,6 +508,7 @@ class RVR(Regression):
     extra_basis: ExtraBasis = "auto"
     unpenalized: Unpenalized = None
     candidates: Candidates = "auto"
+    landmarks: int | str | None = "auto"
     random_state: int | np.random.RandomState | None = None
     std: Literal["plain", "full"] = "full"
 

@@ -175,7 +175,6 @@ def test_error_bars_cover_new_rows(arguments):
     for seed in range(8):
         X, y, X_test, y_test = noisy_sine(seed, 100, 6)
         model = RVR(**arguments).fit(X, y)
-        assert len(model.active_) < 34
         mean, std = model.predict(X_test, return_std=True)
         covered.append(np.mean(np.abs(y_test - mean) < 1.96 * std))
     # The error bars ignore the uncertainty of widths learned from 100 rows.
@@ -649,8 +648,8 @@ def planes(n, kind, seed=0, d=10):
 @pytest.mark.parametrize("seed", [0, 2, 3])
 def test_functions_beside_a_plane_are_found(kind, seed):
     X, y, truth = planes(700, kind, seed)
-    model = RVR().fit(X[:200], y[:200])
-    assert r2_score(truth[200:], model.predict(X[200:])) > (0.98 if kind == "wave" else 0.995)
+    for model in (RVR().fit(X[:200], y[:200]), RVR(landmarks=None).fit(X[:200], y[:200])):
+        assert r2_score(truth[200:], model.predict(X[200:])) > (0.98 if kind == "wave" else 0.995)
     assert np.sum(model.active_ >= 0) < 30
 
 

@@ -210,6 +210,17 @@ the last.""",
     `kernels.Matern52` or ``"laplacian"``; else None. None too with ``complexity="none"``,
     ``penalize_intercept=True``, ``fit_intercept=False``, ``multi_class="softmax"`` or another scheme than
     ``"sequential"``.""",
+    "landmarks_of_numbers": r"""landmarks : int, "auto" or None, default="auto"
+    Where y has little noise a few functions cannot follow it. The weights are then estimated anew with one
+    Gaussian process as the prior of the function, which is a sum of kernels at the relevance vectors and at
+    up to ``landmarks`` other candidates, spread over the data (chosen from at most 1000 of them); fewer
+    where these leave much less than the noise. ``None``: the sparse model, often with some ten to a hundred
+    functions, small and fast to serve. ``"auto"``: such weights if the process predicts rows left out better
+    than the sparse model by 0.1 nats each, with up to 1000 landmarks, if there are at most 10,000 rows, the
+    kernel is learned and falls with the distance, such as ``"rbf"`` or `kernels.Matern52`, y has one column
+    of Gaussian noise, without ``y_std``, ``noise_basis`` or ``noise_prior``, and the rows are in memory. Else
+    the sparse model, as with ``complexity="none"``, ``penalize_intercept=True``, ``fit_intercept=False`` or
+    another scheme than ``"sequential"``.""",
     "random_state": r"""random_state : int, RandomState instance or None, default=None
     Seed for choosing an integer number of ``candidates``; nothing else depends on it.""",
     "memory_limit": r"""memory_limit : int or str, optional

@@ -53,6 +53,7 @@ from .._progress import ReadReporter
 from .._row_likelihoods import DISPERSED, ROW_LIKELIHOODS
 from .._types import FloatArray, Settings
 from .._types import Likelihood as Name
+from ..kernels import Kernel
 from ..kernels._base import all_log_parameters
 from ..kernels._resolve import is_precomputed, measures_inputs
 from ..providers import PyStatistics, RowPart, SummedStatistics, add
@@ -267,11 +268,13 @@ def _in_memory(
         if start is not None:
             same = replace(basis_of(est, rows), kernels=start.basis.kernels)
             has_more = start.basis.n_columns > same.n_columns
-            bases = iter([(with_linear_terms(same, rows) if has_more else same, None)])
-        for basis, least_evidence in bases:
+            bases = iter([_Dictionary(with_linear_terms(same, rows) if has_more else same)])
+        for basis, least_evidence, of_process in bases:
             if learning.likelihood is not likelihood and least_evidence is not None:
                 least_evidence = -np.inf  # another likelihood has another evidence
-            n_landmarks = number_of_landmarks(est, basis, likelihood, settings, len(training.y))
+            n_landmarks = number_of_landmarks(est, basis, training, settings)
+            if of_process is None and not est._labels and is_auto(getattr(est, "landmarks", None)):
+                n_landmarks = None
             design = basis.design(rows, settings.n_threads)
             own = with_unpenalized(est, basis, settings, likelihood)
             parameters: DispersionFit | StudentFit | None = None
@@ -304,8 +307,17 @@ def _in_memory(
                 ]
             of_rows = (design.n_basis, summary, training, shift)
             options: Any = {"least_evidence": least_evidence, "n_landmarks": n_landmarks}
-            options["parameters"] = parameters
+            options |= {"parameters": parameters, "of_process": of_process}
             yield Task(basis, likelihood, own, fits, *of_rows, **options)
+
+
+class _Dictionary(NamedTuple):
+    """A dictionary; of learned kernels also the log evidence below which a fit has failed."""
+
+    basis: Basis
+    least_evidence: float | None = None
+    #: Kernels of the Gaussian process that is to be the prior of the final weights of a regression.
+    of_process: list[Kernel] | None = None
 
 
 class _Learning(NamedTuple):
@@ -460,19 +472,19 @@ def _offset_of(
 
 def _bases(
     est: Any, learning: _Learning, settings: Settings, *, proposes: bool = False
-) -> Iterator[tuple[Basis, float | None]]:
-    """Yield the basis, or those of learned kernels and the log evidence below which a fit has failed.
+) -> Iterator[_Dictionary]:
+    """Yield the dictionary, or those of learned kernels, the best first.
 
     ``proposes``: without a comparison of several kernels.
     """
     training, likelihood = learning.rows, learning.likelihood
     basis = basis_of(est, training)
     if not learns_kernel(est):
-        yield basis, None
+        yield _Dictionary(basis)
         return
     given = _candidates.are_given(est)
     centre_rows = None if given else np.searchsorted(training.rows, basis.kept)
-    is_smooth = number_of_landmarks(est, basis, likelihood, settings, len(training.y)) is not None
+    is_smooth = number_of_landmarks(est, basis, training, settings) is not None
     options: Any = {"is_smooth": is_smooth, "few_counts": learning.few_counts}
     data = LearningData.of(est, basis, training, likelihood, settings, centre_rows, **options)
     tries_linear = (
@@ -488,7 +500,10 @@ def _bases(
         # Other schemes have other optima.
         least = learned.least_evidence if settings.scheme == "sequential" else -np.inf
         chosen = with_linear_terms(basis, training) if learned.has_linear_terms else basis
-        yield replace(chosen, kernels=learned.kernels), least
+        is_process = learned.prefers_process or not is_auto(getattr(est, "landmarks", None))
+        yield _Dictionary(
+            replace(chosen, kernels=learned.kernels), least, learned.of_process if is_process else None
+        )
 
 
 # --- classifications of rows in chunks, which are read again at each step of the fit -------------------

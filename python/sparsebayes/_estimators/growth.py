@@ -8,12 +8,14 @@ covariance v k, given its values at centres Z, has at x the variance
 0 at Z and v k(x, x) far away. 1e-6 of k(x, x) is subtracted, as it may be rounding. Z are the relevance
 vectors and the training rows, at most 100, that this variance is largest at, one after another: a pivoted
 Cholesky factorisation of K. v makes the mean of v k(x, x) over the training rows the variance of what the
-kernel contributes to the fit. Several kernels add up. The cost is independent of the number of rows.
+kernel contributes to the fit. Several kernels add up. Weights with a Gaussian process as their prior have
+that of the process, without further landmarks: v is known. The cost is independent of the number of rows.
 
 The variance is multiplied by (N - M) / (N - M - P) for N rows, M weights, and P other parameters that were
 fitted to the same rows: the precisions of the weights and the parameters of learned kernels. The noise
 variance of a fit, its residual sum of squares over N - sum_j gamma_j (Tipping & Faul 2003), counts weights
-only.
+only. Under a Gaussian process M are the weights of flat prior, and v is one parameter: all other rows
+determine the scale of the targets.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ _MAX_LANDMARKS: Final = 100
 _MAX_POOL: Final = 500
 #: Variances relative to k(x, x): one below the first may be rounding, in single precision; landmarks end
 #: at the second.
-MIN_VARIANCE, _MIN_LANDMARK = 1e-6, 1e-3
+MIN_VARIANCE, MIN_LANDMARK = 1e-6, 1e-3
 #: Rows at a time for computing k(x, x) from k(X, X).
 _DIAGONAL_ROWS: Final = 64
 #: Largest factor of the variance.
@@ -105,6 +107,8 @@ def variance_factor_of(est: Any, n_rows: float | None) -> FloatArray:
     alpha = np.atleast_2d(est.alpha_.T)
     n_weights = np.isfinite(alpha).sum(axis=1)
     n_others = (np.isfinite(alpha) & (alpha > 0.0)).sum(axis=1)
+    if has_process(est):  # all rows determine the scale of the process and the noise
+        n_weights, n_others = (alpha == 0.0).sum(axis=1), np.ones(1)
     if np.ndim(est.noise_variance_) == 0:  # the outputs share it
         n_weights, n_others = n_weights.mean(keepdims=True), n_others.mean(keepdims=True)
     if learns_kernel(est):
@@ -126,27 +130,48 @@ def growths_of(est: Any, training: Training | None) -> list[Growth] | None:
     if len(pool) > _MAX_POOL:
         chosen = np.linspace(0, len(pool) - 1, _MAX_POOL).astype(np.intp)
         pool, counts = pool[chosen], None if counts is None else counts[chosen]
+    if has_process(est):
+        pool, counts = pool[:0], None
     block, row = np.divmod(est.active_, est._basis.size)
     weights, n_threads = output_weights(est), check_n_jobs(est.n_jobs)
     for p, kernel in enumerate(est._basis.kernels):
         if not (inside := block == p).any():
             continue
         centres = est.relevance_vectors_[np.searchsorted(est.relevance_, row[inside])]
-        own = diagonal(kernel, pool)
-        contribution = evaluate(kernel, pool, centres, n_threads) @ weights[:, inside].T
-        if est._basis.bias:  # the intercept holds the mean
-            contribution = contribution - np.average(contribution, axis=0, weights=counts)
-        square, height = np.average(contribution**2, axis=0, weights=counts), np.average(own, weights=counts)
-        if height > 0.0:
-            at, factor = pivoted(kernel, centres, pool, n_threads, _MAX_LANDMARKS)
-            found.append(Growth(kernel, np.vstack([centres, pool])[at], factor, square / height))
+        if has_process(est):
+            scale = np.array([est.process_variance_])
+        else:
+            own = diagonal(kernel, pool)
+            contribution = evaluate(kernel, pool, centres, n_threads) @ weights[:, inside].T
+            if est._basis.bias:  # the intercept holds the mean
+                contribution = contribution - np.average(contribution, axis=0, weights=counts)
+            square = np.average(contribution**2, axis=0, weights=counts)
+            height = np.average(own, weights=counts)
+            if not height > 0.0:
+                continue
+            scale = square / height
+        at, factor = pivoted(kernel, centres, pool, n_threads, _MAX_LANDMARKS)
+        found.append(Growth(kernel, np.vstack([centres, pool])[at], factor, scale))
     return found
 
 
+def has_process(est: Any) -> bool:
+    """Tell whether the weights of a regression have a Gaussian process as their prior."""
+    return hasattr(est, "process_variance_") and est._likelihood.name == "gaussian"
+
+
 def pivoted(
-    kernel: Kernel, centres: FloatArray, pool: FloatArray, n_threads: int | None, most: int
+    kernel: Kernel,
+    centres: FloatArray,
+    pool: FloatArray,
+    n_threads: int | None,
+    most: int,
+    least: float = MIN_LANDMARK,
 ) -> tuple[list[int], FloatArray]:
-    """Return centres and at most so many landmarks, numbered as stacked, and the Cholesky factor of K."""
+    """Return centres and at most so many landmarks, numbered as stacked, and the Cholesky factor of K.
+
+    Landmarks end where the variance of all others given them is at most ``least`` times k(x, x).
+    """
     points, n = np.vstack([centres, pool]), len(centres)
     K = evaluate(kernel, points, points, n_threads)
     own = np.diag(K).copy()
@@ -165,7 +190,7 @@ def pivoted(
             add(j)
     for _ in range(min(most, len(pool))):
         j = n + int(np.argmax(rest[n:]))
-        if not rest[j] > _MIN_LANDMARK * abs(own[j]):
+        if not rest[j] > least * abs(own[j]):
             break
         add(j)
     return pivots, np.ascontiguousarray(rows[: len(pivots), pivots].T)

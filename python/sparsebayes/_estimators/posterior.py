@@ -281,7 +281,8 @@ def weights_problem(est: Any, X: ArrayLike, y: ArrayLike, sample_weight: PerRow 
     prior_mean = np.zeros((len(names), targets.shape[1]))
     intercept = np.flatnonzero(names == -1)
     precision[intercept, intercept] = alpha[intercept]
-    prior_mean[intercept] = logits_of_shares(targets, weights)
+    if est._labels:
+        prior_mean[intercept] = logits_of_shares(targets, weights)
     return WeightsProblem(
         Phi=Phi,
         targets=targets,
@@ -290,6 +291,7 @@ def weights_problem(est: Any, X: ArrayLike, y: ArrayLike, sample_weight: PerRow 
         is_flat=is_flat,
         mu=np.atleast_2d(est.mu_.T).T,
         prior_mean=prior_mean,
+        noise_variance=None if est._labels else est.noise_variance_,
     )
 
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,16 +43,18 @@ from .._types import FloatArray, IntArray, Settings
 from ..kernels import Kernel, Laplacian, OnColumns
 from ..kernels._base import all_log_parameters, with_all_log_parameters
 from ..kernels._stationary import Radial
-from .growth import diagonal, pivoted
+from .growth import MIN_LANDMARK, pivoted
 from .leave_one_out import cavity
 from .posterior import logits_of_shares
-
-if TYPE_CHECKING:
-    from .likelihoods import Likelihood
 
 #: Landmarks of ``landmarks="auto"`` and of learning, and most rows that they are chosen from.
 LANDMARKS: Final = 150
 _MAX_POOL: Final = 1000
+#: Landmarks of ``landmarks="auto"`` for a regression, most rows with which it has them, and bytes for each
+#: pair of landmarks.
+_LANDMARKS_OF_NUMBERS: Final = 1000
+_MAX_ROWS_OF_NUMBERS: Final = 10_000
+_SQUARE_BYTES: Final = 64
 #: Bytes of a row: four numbers for each function, of which some hundred may be relevance vectors.
 _ROW_BYTES: Final = 32 * (LANDMARKS + 100)
 #: Most rows that v and lengths are chosen by.
@@ -61,7 +63,7 @@ _MAX_ROWS: Final = 1500
 _LOGIT_STD: Final = 2.5
 #: Standard errors by which a flat prior of the intercept must predict rows left out better.
 _FLAT_ERRORS: Final = 2.0
-#: The first ln v tried, relative to the mean of k(x, x), steps, and how far.
+#: The first ln v tried, steps, and how far.
 _FIRST, _STEP, _RANGE = 6.0, 2.0, 10.0
 #: ln v above which the approximation of rows left out is checked by folds, their number, and the accuracy of
 #: their weights in posterior standard deviations.
@@ -81,28 +83,46 @@ _MIN_REST: Final = 1e-3
 _JITTER: Final = 1e-10
 
 
-def number_of_landmarks(
-    est: Any, basis: Basis, likelihood: Likelihood, settings: Settings, n_rows: int
-) -> int | None:
-    """Return how many landmarks the final weights need, None if they are those of the selection."""
-    given = getattr(est, "landmarks", None)
+def number_of_landmarks(est: Any, basis: Basis, training: Training, settings: Settings) -> int | None:
+    """Return how many landmarks the final weights may have, None if they are those of the selection."""
+    given, n_rows = getattr(est, "landmarks", None), len(training.X)
     if given is None:
         return None
     if isinstance(given, str):
         if given != "auto":
             raise ValueError(f"landmarks must be 'auto', None or an integer of at least 0, got {given!r}")
         suits = not settings.is_papers_model and learns_kernel(est) and _is_bounded(basis.kernels)
-        suits = suits and _ROW_BYTES * n_rows <= check_memory_limit(est.memory_limit)
-        return LANDMARKS if suits and likelihood.name == "bernoulli" else None
+        suits = suits and _what_forbids(est, training, settings) is None
+        limit = check_memory_limit(est.memory_limit)
+        if not est._labels:
+            suits = suits and n_rows <= _MAX_ROWS_OF_NUMBERS
+            most = min(_LANDMARKS_OF_NUMBERS, n_rows)
+            return most if suits and _SQUARE_BYTES * most**2 <= limit else None
+        return LANDMARKS if suits and _ROW_BYTES * n_rows <= limit else None
     number = check_integer("landmarks", given, least=0, remedy="; or 'auto', or None")
     if basis.precomputed:
         raise ValueError("landmarks must be None with kernel='precomputed'; or give the kernel as an object")
-    if likelihood.name != "bernoulli":
-        raise ValueError(f"landmarks must be None with multi_class='softmax', got {given!r}")
+    if (option := _what_forbids(est, training, settings)) is not None:
+        raise ValueError(f"landmarks must be None with {option}, got {given!r}")
     return number
 
 
-def _are_of_kernels(basis: Basis, names: IntArray) -> NDArray[np.bool_]:
+def _what_forbids(est: Any, training: Training, settings: Settings) -> str | None:
+    """Return the options without weights under the prior of a process, None if there are none."""
+    if est._labels:
+        is_softmax = est._likelihood_of(training.y, training.weights).name == "multinomial"
+        return "multi_class='softmax'" if is_softmax else None
+    forbidden = {
+        f"likelihood={est.likelihood!r}": est.likelihood != "gaussian",
+        "y of several columns": training.y.ndim == 2,
+        "noise_basis": est.noise_basis is not None,
+        "y_std": training.noise is not None,
+        "noise_prior": settings.noise_prior != (0.0, 0.0),
+    }
+    return next((option for option, is_given in forbidden.items() if is_given), None)
+
+
+def are_of_kernels(basis: Basis, names: IntArray) -> NDArray[np.bool_]:
     """Tell which functions have a kernel; the others are the intercept and columns."""
     return (names >= 0) & (names < basis.n_blocks * basis.size)
 
@@ -138,7 +158,7 @@ class _Rows(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Functions:
+class Functions:
     """Functions of the dictionary, by name, and the basis where their prior is spherical."""
 
     basis: Basis
@@ -161,7 +181,7 @@ class _Functions:
 class _Weights:
     """Weights, (m, C), their covariance for each class, (C, m, m), and ln v."""
 
-    functions: _Functions
+    functions: Functions
     mean: FloatArray
     covariance: FloatArray
     log_variance: float
@@ -180,7 +200,7 @@ def estimate_weights(
     huge weights of rows, make the mode unreachable; then the status is "stalled".
     """
     can_gain = n_landmarks > 0 and basis.bias and basis.kernels
-    if not can_gain and not _are_of_kernels(basis, est.active_).any():
+    if not can_gain and not are_of_kernels(basis, est.active_).any():
         return basis, None
     t = np.column_stack(est._likelihood.targets(training.y))
     w = np.ones(len(t)) if training.weights is None else training.weights
@@ -295,7 +315,7 @@ class Process:
         if self._basis.bias:
             functions, best = self._with_prior_of_intercept(functions, best)
         if self._basis.bias and not self._explains(best):
-            if not _are_of_kernels(self._basis, self._active).any():
+            if not are_of_kernels(self._basis, self._active).any():
                 return None
             if np.all(self._active < self._basis.n_blocks * self._basis.size):
                 functions = self._intercept()
@@ -330,7 +350,7 @@ class Process:
             total += float(rows.w[out] @ log_p[out])
         return total / float(rows.w.sum())
 
-    def _with_prior_of_intercept(self, functions: _Functions, best: _Point) -> tuple[_Functions, _Point]:
+    def _with_prior_of_intercept(self, functions: Functions, best: _Point) -> tuple[Functions, _Point]:
         """Return these, with a flat prior of the intercept if rows left out tell that it is better."""
         flat = replace(functions, of_intercept=0.0)
         point = self._at(self._rows(flat, self._given.some), flat, best.log_variance, best)
@@ -345,7 +365,7 @@ class Process:
         shares = np.average(both, axis=0, weights=w)
         return bool(point.densities.mean() > np.average(np.log(both @ shares), weights=w))
 
-    def _choose(self, *, walks: bool) -> tuple[_Functions, _Point]:
+    def _choose(self, *, walks: bool) -> tuple[Functions, _Point]:
         functions = self._functions(self._basis)
         best, chosen = self._along_v(functions, _FIRST), 1.0
         powers = np.concatenate([kernel._length_powers() for kernel in self._basis.kernels])
@@ -364,7 +384,7 @@ class Process:
                 return functions, self._along_v(functions, best.log_variance)
         return functions, best
 
-    def _rows(self, functions: _Functions, at: IntArray | slice) -> _Rows:
+    def _rows(self, functions: Functions, at: IntArray | slice) -> _Rows:
         given = self._given
         extra = None if given.columns is None else given.columns[at]
         phi = functions.basis.functions(functions.names, given.X[at], self._settings.n_threads, extra)
@@ -373,49 +393,16 @@ class Process:
         prior_mean[functions.names == -1] = logits_of_shares(t, w)
         return _Rows(phi @ functions.whitening, t, w, given.unit[at], prior_mean)
 
-    def _functions(self, basis: Basis) -> _Functions:
-        """Return the functions in the order of their names; all kernels if there are no relevance vectors."""
-        active, n_threads = self._active, self._settings.n_threads
-        names, whitenings, precisions = [], [], []
-        if basis.bias:
-            names, whitenings, precisions = [np.array([-1])], [np.ones((1, 1))], [np.zeros((1, 1))]
-        block, row = np.divmod(active, basis.size)
-        some_have_rows = _are_of_kernels(basis, active).any()
-        pool = np.unique(np.linspace(0, len(basis.kept) - 1, _MAX_POOL).astype(np.intp))
-        for p, kernel in enumerate(basis.kernels):
-            own = np.searchsorted(basis.kept, row[block == p])
-            if len(own) == 0 and some_have_rows:
-                continue
-            centres, others = basis.centres[own], basis.centres[pool]
-            at, factor_of_K = pivoted(kernel, centres, others, n_threads, self._n_landmarks)
-            if len(at) == 0:
-                raise np.linalg.LinAlgError
-            chosen = np.concatenate([own, pool])[at]
-            order = np.argsort(chosen)
-            # The mean of k(z, z) becomes 1.
-            height = float(diagonal(kernel, basis.centres[chosen]).mean())
-            inverse = solve_triangular(factor_of_K, np.eye(len(at)), lower=True)
-            names.append(p * basis.size + basis.kept[chosen[order]])
-            whitenings.append(inverse.T[order] * np.sqrt(height))
-            precisions.append((factor_of_K @ factor_of_K.T)[np.ix_(order, order)] / height)
-        if len(beside := active[active >= basis.n_blocks * basis.size]) > 0:
-            values = basis.functions(beside, self._given.X, n_threads, self._given.columns)
-            squares = np.average(values**2, axis=0, weights=self._given.w)
-            squares = np.where(squares > 0.0, squares, 1.0)
-            names.append(beside)
-            whitenings.append(np.diag(1.0 / np.sqrt(squares)))
-            precisions.append(np.diag(squares))
-        every = np.concatenate(names)
-        flat = [column for column in self._settings.unpenalized if column != 0 or not basis.bias]
-        flat_names = basis.layout.names(np.array(flat, dtype=np.intp))
-        is_flat = np.isin(every, flat_names)
-        return _Functions(basis, every, block_diag(*whitenings), is_flat, block_diag(*precisions))
+    def _functions(self, basis: Basis) -> Functions:
+        given = self._given
+        rows = given.X, given.columns, given.w
+        return functions_about(basis, self._active, *rows, self._n_landmarks, self._settings)
 
-    def _intercept(self) -> _Functions:
-        return _Functions(self._basis, np.array([-1]), np.ones((1, 1)), np.array([False]), np.zeros((1, 1)))
+    def _intercept(self) -> Functions:
+        return Functions(self._basis, np.array([-1]), np.ones((1, 1)), np.array([False]), np.zeros((1, 1)))
 
     def _at(
-        self, rows: _Rows, functions: _Functions, log_variance: float, start: _Point | None = None
+        self, rows: _Rows, functions: Functions, log_variance: float, start: _Point | None = None
     ) -> _Point:
         precision = functions.precisions(log_variance)
         if start is None:
@@ -438,7 +425,7 @@ class Process:
         score = mean + float(prior) / self._given.n_observations
         return _Point(densities, score, log_variance, W, roots)
 
-    def _along_v(self, functions: _Functions, first: float) -> _Point:
+    def _along_v(self, functions: Functions, first: float) -> _Point:
         """Return the best v, the vertex of a parabola through three points, with the score of the middle."""
         rows = self._rows(functions, self._given.some)
         last = self._at(rows, functions, first)
@@ -459,6 +446,56 @@ class Process:
         if middle >= max(low, high) and bend > 0.0:
             vertex = x + 0.5 * _STEP * (high - low) / bend
         return replace(points[x], log_variance=vertex)
+
+
+def functions_about(
+    basis: Basis,
+    active: IntArray,
+    X: FloatArray,
+    columns: FloatArray | None,
+    w: FloatArray,
+    n_landmarks: int,
+    settings: Settings,
+    least: float = MIN_LANDMARK,
+) -> Functions:
+    """Return these functions of the dictionary and kernels at landmarks, in the order of their names.
+
+    Without relevance vectors all kernels get landmarks. ``X``, ``columns``, ``w``: rows, their columns
+    besides the kernels, and their weights. ``least``: as in `pivoted`.
+    """
+    n_threads = settings.n_threads
+    names, whitenings, precisions = [], [], []
+    if basis.bias:
+        names, whitenings, precisions = [np.array([-1])], [np.ones((1, 1))], [np.zeros((1, 1))]
+    block, row = np.divmod(active, basis.size)
+    some_have_rows = are_of_kernels(basis, active).any()
+    pool = np.unique(np.linspace(0, len(basis.kept) - 1, _MAX_POOL).astype(np.intp))
+    for p, kernel in enumerate(basis.kernels):
+        own = np.searchsorted(basis.kept, row[block == p])
+        if len(own) == 0 and some_have_rows:
+            continue
+        centres, others = basis.centres[own], basis.centres[pool]
+        at, factor_of_K = pivoted(kernel, centres, others, n_threads, n_landmarks, least)
+        if len(at) == 0:
+            raise np.linalg.LinAlgError
+        chosen = np.concatenate([own, pool])[at]
+        order = np.argsort(chosen)
+        inverse = solve_triangular(factor_of_K, np.eye(len(at)), lower=True)
+        names.append(p * basis.size + basis.kept[chosen[order]])
+        whitenings.append(inverse.T[order])
+        precisions.append((factor_of_K @ factor_of_K.T)[np.ix_(order, order)])
+    if len(beside := active[active >= basis.n_blocks * basis.size]) > 0:
+        values = basis.functions(beside, X, n_threads, columns)
+        squares = np.average(values**2, axis=0, weights=w)
+        squares = np.where(squares > 0.0, squares, 1.0)
+        names.append(beside)
+        whitenings.append(np.diag(1.0 / np.sqrt(squares)))
+        precisions.append(np.diag(squares))
+    every = np.concatenate(names)
+    flat = [column for column in settings.unpenalized if column != 0 or not basis.bias]
+    flat_names = basis.layout.names(np.array(flat, dtype=np.intp))
+    is_flat = np.isin(every, flat_names)
+    return Functions(basis, every, block_diag(*whitenings), is_flat, block_diag(*precisions))
 
 
 def _are_observations(X: FloatArray, w: FloatArray) -> bool:

@@ -14,11 +14,13 @@ from .._data.basis import Basis
 from .._data.checkpoint import Checkpoint
 from .._progress import FitReporter
 from .._types import FloatArray, Settings
-from .growth import growths_of, variance_factor_of
+from ..kernels import Kernel
+from .growth import growths_of, has_process, variance_factor_of
 from .leave_one_out import leave_one_out
 from .likelihoods import Likelihood, Numbers
 from .noise_parameters import DispersionFit, StudentFit
 from .process import estimate_weights
+from .process_regression import estimate_regression
 from .status import REMEDIES, RowSummary
 
 
@@ -47,6 +49,8 @@ class Task:
     checkpoint: Checkpoint | None = None
     #: Number of landmarks of the final weights; None: the weights of the selection.
     n_landmarks: int | None = None
+    #: Kernels of the Gaussian process that is the prior of these weights, if not those of the basis.
+    of_process: list[Kernel] | None = None
     #: The fit, if it estimates parameters of the likelihood.
     parameters: DispersionFit | StudentFit | None = None
 
@@ -114,9 +118,13 @@ def publish(est: Any, task: Task, posteriors: list[Any]) -> None:
     at_rows: tuple[FloatArray, FloatArray] | None = None
     est.__dict__.pop("process_variance_", None)  # left by an earlier fit
     if task.n_landmarks is not None and task.training is not None and est.status_ != "stopped":
-        basis, at_rows = estimate_weights(est, basis, task.training, task.n_landmarks, task.settings)
+        of_rows: Any = (task.training, task.n_landmarks, task.settings)
+        if est._labels:
+            basis, at_rows = estimate_weights(est, basis, *of_rows)
+        else:
+            basis, at_rows = estimate_regression(est, basis, task.of_process or basis.kernels, *of_rows)
     n_effective = _effective_parameters(posteriors, likelihood, task.n_basis)
-    est._row_summary = replace(task.summary, n_effective=n_effective)
+    est._row_summary = replace(task.summary, n_effective=None if has_process(est) else n_effective)
     if task.training is not None and (noise := task.training.noise) is not None:
         est._y_variance = noise.variance
         est.beta_ *= noise.variance

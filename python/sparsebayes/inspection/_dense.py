@@ -542,11 +542,15 @@ def error_of_weights(problem: WeightsProblem) -> float:
         [problem.mu[flat], roots[:, np.newaxis] * (axes.T @ (problem.mu - problem.prior_mean)[~flat])]
     )
     eta, w = problem.Phi @ problem.mu, problem.weights[:, np.newaxis]
-    both = np.hstack([np.zeros_like(eta), eta]) if eta.shape[1] == 1 else eta
-    p = softmax(both, axis=1)[:, -eta.shape[1] :]
-    gradients = F.T @ (w * (problem.targets - p)) - prior[:, np.newaxis] * W
+    if problem.noise_variance is None:
+        both = np.hstack([np.zeros_like(eta), eta]) if eta.shape[1] == 1 else eta
+        p = softmax(both, axis=1)[:, -eta.shape[1] :]
+        slope, curvature = w * (problem.targets - p), w * p * (1.0 - p)
+    else:
+        slope, curvature = w * (problem.targets - eta) / problem.noise_variance, w / problem.noise_variance
+    gradients = F.T @ slope - prior[:, np.newaxis] * W
     error = 0.0
-    for gradient, b in zip(gradients.T, (w * p * (1.0 - p)).T, strict=True):
+    for gradient, b in zip(gradients.T, curvature.T, strict=True):
         factor = np.linalg.cholesky((F.T * b) @ F + np.diag(prior))
         error = max(error, float(np.abs(solve_triangular(factor, gradient, lower=True)).max()))
     return error

@@ -15,6 +15,7 @@ from sklearn.base import clone, is_classifier
 from .. import _core
 from .._arrays import last_step
 from .._checks import counted, is_auto
+from .._estimators.leave_one_out import LeaveOneOut, cavity
 from .._estimators.process import LANDMARKS
 from .._estimators.status import functions_of, number_of_functions
 from .._types import FloatArray, PerRow
@@ -199,8 +200,8 @@ def _residuals(est: Any) -> tuple[tuple[float, ...], int]:
     # A pickled model has scores only.
     if is_classifier(est) or est.mu_.ndim > 1 or not hasattr(loo, "m") or len(loo.t) < _MIN_ROWS:
         return (), 0
-    _, inside, mean = loo._of_numbers()
-    far = int(np.sum(np.abs(_standardised(loo, mean)) > _FAR)) if est._likelihood.name == "gaussian" else 0
+    _, inside, _ = loo._of_numbers()
+    far = int(np.sum(np.abs(_standardised(loo)) > _FAR)) if est._likelihood.name == "gaussian" else 0
     if number_of_functions(est) == 0:
         return (), far
     # By the prediction with the row: those without it depend on the target.
@@ -208,10 +209,12 @@ def _residuals(est: Any) -> tuple[tuple[float, ...], int]:
     return tuple(float(np.mean(inside[part])) for part in parts), far
 
 
-def _standardised(loo: Any, mean: FloatArray) -> FloatArray:
-    """Return the residuals of rows left out in standard deviations of the noise."""
-    noise = np.asarray(loo.noise)
-    z: FloatArray = (loo.t - mean) / np.sqrt(noise.reshape(loo.t.shape) if noise.size > 1 else noise)
+def _standardised(loo: LeaveOneOut) -> FloatArray:
+    """Return the residuals of rows left out in their predictive standard deviations."""
+    w = np.ones(len(loo.m)) if loo.counts is None else loo.counts
+    noise, w, residuals = np.asarray(loo.noise), w[:, np.newaxis], loo.t.reshape(loo.m.shape) - loo.m
+    mean, variance, _ = cavity(loo.m, loo.v, w * residuals / noise, w / noise)
+    z: FloatArray = (loo.t.reshape(mean.shape) - mean) / np.sqrt(variance + noise)
     return z
 
 
@@ -283,8 +286,10 @@ def _alternatives(est: Any, X: Any, y: Any, extra: dict[str, Any]) -> Iterator[A
 
 
 def _unfitted(est: Any) -> Any:
-    """Return an unfitted copy that reports no progress."""
+    """Return an unfitted copy that reports no progress, and has as many landmarks."""
     quiet = {"callback": None, "verbose": 0}
+    if est.__dict__.get("_selection") is not None:
+        quiet["landmarks"] = LANDMARKS if is_classifier(est) else len(est.relevance_)
     twin = clone(est).set_params(**{key: v for key, v in quiet.items() if key in est.get_params()})
     vars(twin).pop("_skl_callbacks", None)
     return twin
@@ -338,8 +343,8 @@ def _variants(est: Any, kernels: list[Any]) -> Iterator[tuple[str, Any, str]]:
         fixed: dict[str, Any] = {"optimize_kernel": False}
         if is_auto(getattr(est, "extra_basis", None)):
             fixed["extra_basis"] = est.extra_basis_
-        if "landmarks" in est.get_params():
-            fixed["landmarks"] = None if est.__dict__.get("_selection") is None else LANDMARKS
+        if "landmarks" in est.get_params() and est.__dict__.get("_selection") is None:
+            fixed["landmarks"] = None
         for name, factor in (("twice the widths", 2.0), ("half the widths", 0.5)):
             scaled = with_all_log_parameters(kernels, theta + np.log(factor) * powers)
             kernel = scaled if isinstance(est.kernel_, list) else scaled[0]

@@ -1,0 +1,190 @@
+r"""Weights of a regression under the prior of a Gaussian process.
+
+Where noise is small, many functions are needed, and one smooth prior of all of them predicts better than few
+with a precision each. About Z, the relevance vectors and landmarks among the candidates, the mean of y is
+
+    b + h(x)^T c + k(x, Z) w,    w ~ N(0, v K_ZZ^-1),    c_j ~ N(0, v),
+
+with a flat prior of b and columns h of mean square 1. v and the noise variance s^2 maximise the evidence. In
+the basis F = k(x, Z) L^-T, K_ZZ = L L^T, beside the columns, and without what the functions of flat prior
+explain, F^T F = V diag(l) V^T, and with g = v / s^2 and u = V^T F^T y
+
+    -2 ln p(y) = n ln s^2 + sum_j ln(1 + g l_j) + (y^T y - sum_j g u_j^2 / (1 + g l_j)) / s^2 + const,
+
+whose maximum over s^2 is known: one number is left to be found. A row of weight w counts like w equal rows.
+Landmarks end where further ones raise the variational bound of the evidence by little: where the sum over the
+rows of v (k(x, x) - k(x, Z) K_ZZ^-1 k(Z, x)) / (2 s^2) is at most 1 (Titsias 2009, equation 9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve, eigh
+from scipy.optimize import minimize_scalar
+
+from .._arrays import Training
+from .._cancellable import begin, blas_workers, in_background
+from .._data.basis import Basis, as_given
+from .._types import FloatArray, IntArray, Settings
+from ..kernels import Kernel
+from .growth import MIN_LANDMARK, MIN_VARIANCE
+from .process import Functions, functions_about
+
+#: Rows at a time.
+_ROWS: Final = 4096
+#: Values of ln g that are tried first; the best is sought between the neighbours of the best of them.
+_LOG_RATIOS: Final = np.arange(-12.0, 25.0, 0.5)
+
+
+class _Fit(NamedTuple):
+    """Weights in the basis of some functions, their covariance, v, and the noise variance."""
+
+    functions: Functions
+    mean: FloatArray
+    covariance: FloatArray
+    variance: float
+    noise: float
+
+
+def estimate_regression(
+    est: Any, basis: Basis, kernels: list[Kernel], training: Training, n_landmarks: int, settings: Settings
+) -> tuple[Basis, tuple[FloatArray, FloatArray] | None]:
+    """Replace the published posterior of a selection by that under the prior of a Gaussian process.
+
+    ``kernels``: of the process. Return the basis and the moments of the mean at the rows; None if the
+    selection remains, as numbers near their limits leave no Cholesky factor.
+    """
+
+    def work(pulse: Callable[[], None]) -> tuple[_Fit, float, FloatArray, FloatArray]:
+        with blas_workers(settings.n_threads) as pool, np.errstate(all="ignore"):
+            rows = _Rows(replace(basis, kernels=kernels), training, settings, pool, pulse)
+            fit = rows.fit(rows.functions(est.active_, n_landmarks, MIN_VARIANCE))
+            least = 2.0 * fit.noise / (rows.weights.sum() * fit.variance)
+            if least > MIN_VARIANCE:
+                fit = rows.fit(rows.functions(est.active_, n_landmarks, min(least, MIN_LANDMARK)))
+            return fit, rows.shift, *rows.moments(fit)
+
+    try:
+        fit, shift, *at_rows = in_background(work)
+    except np.linalg.LinAlgError:
+        return basis, None
+    names, whitening = fit.functions.names, fit.functions.whitening
+    kept = ("active_", "alpha_", "mu_", "sigma_", "beta_", "noise_variance_")
+    est._selection = {name: getattr(est, name) for name in kept}
+    est._selection["kernel_"] = as_given(est, basis.kernels)
+    est.active_, est.process_variance_ = names, fit.variance
+    est.mu_, est.sigma_ = whitening @ fit.mean, whitening @ fit.covariance @ whitening.T
+    est.mu_[names == -1] += shift
+    precisions = np.diag(fit.functions.precision) / fit.variance
+    est.alpha_ = np.where(_have_flat_prior(fit.functions), 0.0, precisions)
+    est.noise_variance_, est.beta_ = fit.noise, 1.0 / fit.noise
+    return fit.functions.basis, (at_rows[0][:, np.newaxis], at_rows[1][:, np.newaxis])
+
+
+def _have_flat_prior(functions: Functions) -> NDArray[np.bool_]:
+    flat: NDArray[np.bool_] = functions.is_flat | (functions.names == -1)
+    return flat
+
+
+class _Rows:
+    """The rows of a fit, by blocks."""
+
+    def __init__(
+        self,
+        basis: Basis,
+        training: Training,
+        settings: Settings,
+        pool: ThreadPoolExecutor,
+        pulse: Callable[[], None],
+    ) -> None:
+        self._basis, self._settings, self._pool, self._pulse = basis, settings, pool, pulse
+        self._X, self._y = training.X, training.y
+        self.weights = np.ones(len(self._y)) if training.weights is None else training.weights
+        #: Subtracted from y, to keep its digits; the intercept holds it.
+        self.shift = float(np.average(self._y, weights=self.weights)) if basis.bias else 0.0
+
+    def functions(self, active: IntArray, n_landmarks: int, least: float) -> Functions:
+        """Return these functions and those about landmarks."""
+        rows = self._X, self._basis.columns, self.weights
+        return functions_about(self._basis, active, *rows, n_landmarks, self._settings, least)
+
+    def fit(self, functions: Functions) -> _Fit:
+        """Return the posterior at the v and the noise of largest evidence."""
+        m, flat = len(functions.names), _have_flat_prior(functions)
+        sums = np.zeros((m + 1, m + 1))
+        for part in self._of_blocks(self._products, functions):
+            sums += part
+        (G, b), square, weight = (sums[:m, :m], sums[:m, m]), sums[m, m], float(self.weights.sum())
+        # Without what the functions of flat prior explain.
+        A, C, d = np.zeros((0, m - flat.sum())), G[np.ix_(~flat, ~flat)], b[~flat]
+        root = cho_factor(G[np.ix_(flat, flat)], lower=True) if flat.any() else None
+        if root is not None:
+            A = cho_solve(root, G[np.ix_(flat, ~flat)])
+            C = C - G[np.ix_(~flat, flat)] @ A
+            d, square = d - A.T @ b[flat], square - b[flat] @ cho_solve(root, b[flat])
+        self._pulse()
+        eigenvalues, V = eigh(C)
+        eigenvalues, u = np.maximum(eigenvalues, 0.0), V.T @ d
+        n, given = weight - flat.sum(), self._settings.noise_variance
+
+        def noise_and_cost(log_ratio: float) -> tuple[float, float]:
+            """Return s^2, and -2 ln p(y) but for constants."""
+            g = np.exp(log_ratio)
+            spread = 1.0 + g * eigenvalues
+            rest = square - float(np.sum(g * u**2 / spread))
+            noise = rest / n if given is None else given
+            return noise, n * np.log(noise) + float(np.log(spread).sum()) + rest / noise
+
+        first = np.array([noise_and_cost(x)[1] for x in _LOG_RATIOS])
+        x = _LOG_RATIOS[int(np.argmin(np.where(np.isfinite(first), first, np.inf)))]
+        step = _LOG_RATIOS[1] - _LOG_RATIOS[0]
+        options = {"bounds": (x - step, x + step), "method": "bounded"}
+        x = minimize_scalar(lambda at: noise_and_cost(at)[1], **options).x
+        noise = noise_and_cost(x)[0]
+        if not 0.0 < noise < np.inf:
+            raise np.linalg.LinAlgError
+        spread = eigenvalues + np.exp(-x)
+        mean, covariance = np.empty(m), np.empty((m, m))
+        mean[~flat] = V @ (u / spread)
+        S = (V * (noise / spread)) @ V.T
+        covariance[np.ix_(~flat, ~flat)] = S
+        if root is not None:
+            mean[flat] = cho_solve(root, b[flat]) - A @ mean[~flat]
+            covariance[np.ix_(flat, ~flat)] = across = -A @ S
+            covariance[np.ix_(~flat, flat)] = across.T
+            own = noise * cho_solve(root, np.eye(int(flat.sum())))
+            covariance[np.ix_(flat, flat)] = own + A @ S @ A.T
+        return _Fit(functions, mean, covariance, float(noise * np.exp(x)), float(noise))
+
+    def moments(self, fit: _Fit) -> tuple[FloatArray, FloatArray]:
+        """Return the mean of y at the rows, and its variance."""
+        means, variances = zip(*self._of_blocks(self._moments, fit), strict=True)
+        return np.concatenate(means), np.concatenate(variances)
+
+    def _of_blocks(self, work: Callable[..., Any], *arguments: Any) -> Iterator[Any]:
+        """Return the results of blocks of rows, in their order."""
+        blocks = [slice(at, at + _ROWS) for at in range(0, len(self._y), _ROWS)]
+        return (call.result() for call in [begin(self._pool, work, block, *arguments) for block in blocks])
+
+    def _values(self, block: slice, functions: Functions) -> FloatArray:
+        self._pulse()
+        columns, n_threads = self._basis.columns, self._settings.n_threads
+        own = None if columns is None else columns[block]
+        phi = functions.basis.functions(functions.names, self._X[block], n_threads, own)
+        return phi @ functions.whitening
+
+    def _products(self, block: slice, functions: Functions) -> FloatArray:
+        both = np.column_stack([self._values(block, functions), self._y[block] - self.shift])
+        both *= np.sqrt(self.weights[block, np.newaxis])
+        return both.T @ both
+
+    def _moments(self, block: slice, fit: _Fit) -> tuple[FloatArray, FloatArray]:
+        F = self._values(block, fit.functions)
+        variance = np.maximum(np.sum((F @ fit.covariance) * F, axis=1), 0.0)
+        return F @ fit.mean + self.shift, variance

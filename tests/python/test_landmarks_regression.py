@@ -1,0 +1,271 @@
+"""Weights of a regression under a Gaussian process prior: posterior, evidence, choice, bars, arguments."""
+
+import pickle
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.linalg import null_space
+
+from reference import gaussian, kernel_matrix
+from sparsebayes import RVR, SparseBayesRegressor, inspection, kernels, load
+
+
+def waves(n=150, noise=0.05, seed=0):
+    """Waves in two inputs, which need many functions, beside a third input."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, (n, 3))
+    truth = np.sin(3.0 * X[:, 0]) + np.cos(2.5 * X[:, 1] + X[:, 0])
+    return X, truth + noise * rng.normal(size=n), truth
+
+
+class Dense:
+    """The model as dense matrices, from the kernel and v of a fitted model with one Gaussian kernel."""
+
+    def __init__(self, model, X, weights=None):
+        self.model, self.weights = model, np.ones(len(X)) if weights is None else weights
+        self.Phi = self.functions(X)
+        K = self.covariance(model.relevance_vectors_, model.relevance_vectors_)
+        self.precision = np.zeros((len(K) + 1, len(K) + 1))
+        self.precision[1:, 1:] = K
+
+    def covariance(self, X, Z):
+        width = np.broadcast_to(self.model.kernel_.width, X.shape[1])
+        return kernel_matrix(lambda x, z: gaussian(x / width, z / width, 1.0), X, Z)
+
+    def functions(self, X):
+        return np.hstack([np.ones((len(X), 1)), self.covariance(X, self.model.relevance_vectors_)])
+
+    def posterior(self, y, v, noise):
+        H = self.Phi.T @ (self.weights[:, np.newaxis] * self.Phi) / noise + self.precision / v
+        return np.linalg.solve(H, self.Phi.T @ (self.weights * y)) / noise, np.linalg.inv(H)
+
+    def log_evidence(self, y, v, noise):
+        """That of the part of y that a constant does not explain."""
+        K, F = self.precision[1:, 1:], self.Phi[:, 1:]
+        P = null_space(np.ones((1, len(y))))
+        C = P.T @ (v * F @ np.linalg.solve(K, F.T) + noise * np.eye(len(y))) @ P
+        z = P.T @ y
+        return -0.5 * (np.linalg.slogdet(C)[1] + z @ np.linalg.solve(C, z))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_posterior(weighted):
+    X, y, _ = waves()
+    weights = np.random.default_rng(1).integers(1, 4, len(y)) if weighted else None
+    model = RVR(landmarks=40, extra_basis=None).fit(X, y + 100.0, sample_weight=weights)
+    dense = Dense(model, X, weights)
+    mu, sigma = dense.posterior(y, model.process_variance_, model.noise_variance_)
+    assert_array_equal(model.active_, [-1, *model.relevance_])
+    phi = dense.functions(X)
+    assert_allclose(model.predict(X), 100.0 + phi @ mu, atol=1e-6)
+    found, expected = (np.sum((phi @ part) * phi, axis=1) for part in (model.sigma_, sigma))
+    assert_allclose(found, expected, rtol=1e-5)
+    assert_allclose(model.alpha_[1:], np.diag(dense.precision)[1:] / model.process_variance_)
+    assert model.alpha_[0] == 0.0
+    assert model.beta_ == pytest.approx(1.0 / model.noise_variance_)
+
+
+def test_variances_of_largest_evidence():
+    X, y, _ = waves()
+    model = RVR(landmarks=40).fit(X, y)
+    dense, v, noise = Dense(model, X), model.process_variance_, model.noise_variance_
+    best = dense.log_evidence(y, v, noise)
+    for a, b in [(1.1, 1.0), (0.9, 1.0), (1.0, 1.1), (1.0, 0.9), (0.1, 1.0), (1.0, 3.0)]:
+        assert dense.log_evidence(y, a * v, b * noise) < best
+
+
+def test_noise_that_is_given():
+    X, y, _ = waves()
+    model = RVR(landmarks=40, noise_variance=0.01).fit(X, y)
+    dense, v = Dense(model, X), model.process_variance_
+    assert model.noise_variance_ == 0.01
+    best = dense.log_evidence(y, v, 0.01)
+    assert max(dense.log_evidence(y, a * v, 0.01) for a in (0.9, 1.1)) < best
+
+
+def test_rows_as_functions_are_the_gaussian_process():
+    """With every row as a function mean and error bars are those of the process, far from the data too."""
+    X, y, _ = waves(80, noise=0.2)
+    model = RVR(kernels.Gaussian(0.8), landmarks=80).fit(X, y)
+    assert len(model.relevance_) == 80
+    dense, v, noise = Dense(model, X), model.process_variance_, model.noise_variance_
+    new = np.random.default_rng(1).uniform(-4, 4, (50, 3))
+    C = v * dense.covariance(X, X) + noise * np.eye(80)
+    k, one = v * dense.covariance(X, new), np.ones(80)
+    b = one @ np.linalg.solve(C, y) / (one @ np.linalg.solve(C, one))
+    mean, std = model.predict(new, return_std=True)
+    assert_allclose(mean, b + k.T @ np.linalg.solve(C, y - b), atol=1e-6)
+    lacks = 1.0 - one @ np.linalg.solve(C, k)
+    variance = v - np.sum(k * np.linalg.solve(C, k), axis=0) + lacks**2 / (one @ np.linalg.solve(C, one))
+    assert_allclose(std**2, model._variance_factor[0] * (variance + noise), rtol=1e-4, atol=1e-6 * v)
+    assert model._variance_factor[0] >= 1.0
+    cov = model.predict(new, return_cov=True)[1]
+    assert_allclose(np.sqrt(np.diag(cov)), std)
+
+
+def test_left_out_rows():
+    X, y, _ = waves(60)
+    model = RVR(landmarks=20).fit(X, y)
+    v, noise = model.process_variance_, model.noise_variance_
+    for n in (0, 17, 59):
+        weights = np.where(np.arange(60) == n, 0.0, 1.0)
+        dense = Dense(model, X, weights)
+        mu, sigma = dense.posterior(y, v, noise)
+        phi = dense.Phi[n]
+        variance = phi @ sigma @ phi + noise
+        expected = -0.5 * (np.log(2.0 * np.pi * variance) + (y[n] - phi @ mu) ** 2 / variance)
+        assert model.loo_[n] == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("unpenalized", [None, [1]])
+def test_certificate(unpenalized):
+    X, y, _ = waves()
+    model = RVR(landmarks=40, extra_basis="linear", unpenalized=unpenalized).fit(X, y + X[:, 2])
+    found = inspection.certificate(model, X, y + X[:, 2])
+    assert found.max_mean_error < 1e-6
+    assert found.max_log_alpha_change < 1e-5
+    assert found.max_gain_outside < 1e-6
+    flat = [-1, *([151] if unpenalized else [])]
+    assert_array_equal(model.active_[model.alpha_ == 0.0], flat)
+    model.mu_ = model.mu_ + 1e-3 * np.abs(model.mu_).max()
+    assert inspection.certificate(model, X, y + X[:, 2]).max_mean_error > 1e-3
+
+
+def test_chosen_where_rows_left_out_are_predicted_better():
+    X, y, truth = waves(900, noise=0.02)
+    model, sparse = (RVR(landmarks=k).fit(X[:400], y[:400]) for k in ("auto", None))
+    assert model.process_variance_ > 0.0
+    assert not hasattr(sparse, "process_variance_")
+    errors = [np.sqrt(np.mean((one.predict(X[400:]) - truth[400:]) ** 2)) for one in (model, sparse)]
+    assert errors[0] < 0.7 * errors[1]
+    low, high = model.predict_interval(X[400:])
+    assert 0.88 < np.mean((low <= y[400:]) & (y[400:] <= high)) < 0.99
+    assert model.loo_.mean() > sparse.loo_.mean()
+
+
+def test_few_functions_where_these_suffice():
+    X, y, _ = waves(400, noise=1.0)
+    model = RVR().fit(X, y)
+    assert not hasattr(model, "process_variance_")
+    assert len(model.relevance_) < 25
+
+
+def test_landmarks_end_where_the_rest_is_far_below_the_noise():
+    X, y, _ = waves(300, noise=0.5)
+    model = RVR(landmarks=300).fit(X, y)
+    assert len(model.relevance_) < 150
+    dense = Dense(model, X)
+    F = dense.Phi[:, 1:] @ np.linalg.inv(np.linalg.cholesky(dense.precision[1:, 1:])).T
+    rest = model.process_variance_ * (1.0 - np.sum(F**2, axis=1))
+    assert rest.sum() / (2.0 * model.noise_variance_) < 1.5
+
+
+@pytest.mark.parametrize("landmarks", ["auto", 30])
+def test_weights_count_rows(landmarks):
+    X, y, _ = waves(120)
+    copies = np.random.default_rng(1).integers(0, 3, len(y))
+    weighted = RVR(kernels.Gaussian(1.5), landmarks=landmarks).fit(X, y, sample_weight=copies)
+    repeated = RVR(kernels.Gaussian(1.5), landmarks=landmarks).fit(
+        np.repeat(X, copies, axis=0), np.repeat(y, copies)
+    )
+    assert_allclose(*(one.predict(X) for one in (weighted, repeated)), rtol=1e-5)
+    assert_allclose(weighted.noise_variance_, repeated.noise_variance_, rtol=1e-5)
+
+
+def test_scale_and_shift_of_y():
+    X, y, _ = waves()
+    model, other = (RVR(landmarks=40).fit(X, a + b * y) for a, b in [(0.0, 1.0), (1e6, 1e3)])
+    assert_allclose(other.predict(X), 1e6 + 1e3 * model.predict(X), rtol=1e-7)
+    assert other.process_variance_ == pytest.approx(1e6 * model.process_variance_, rel=1e-3)
+
+
+def test_same_bits_for_any_number_of_threads():
+    X, y, _ = waves(400, noise=0.02)
+    one, four = (RVR(n_jobs=n).fit(X, y) for n in (1, 4))
+    assert_array_equal(one.mu_, four.mu_)
+    assert_array_equal(one.sigma_, four.sigma_)
+    copy = pickle.loads(pickle.dumps(one))
+    for found, expected in zip(copy.predict(X, True), one.predict(X, True), strict=True):
+        assert_array_equal(found, expected)
+
+
+def test_served(tmp_path):
+    X, y, _ = waves(300, noise=0.02)
+    model = RVR().fit(X, y)
+    model.save(tmp_path / "model")
+    new = np.random.default_rng(1).uniform(-3, 3, (40, 3))
+    mean, std = model.predict(new, return_std=True)
+    for predictor in (model.to_predictor(), load(tmp_path / "model")):
+        found = predictor.predict_std(new)
+        assert_allclose(found[0], mean, atol=1e-9)
+        assert_allclose(found[1], std, atol=2e-6)
+    assert model.sample_y(new, 2, random_state=0).shape == (40, 2)
+
+
+def test_another_fit_of_the_same_estimator():
+    X, y, _ = waves(300, noise=0.02)
+    model = RVR().fit(X, y)
+    assert hasattr(model, "process_variance_")
+    model.set_params(landmarks=None).fit(X, y)
+    assert not hasattr(model, "process_variance_")
+    assert_array_equal(model.predict(X), RVR(landmarks=None).fit(X, y).predict(X))
+
+
+@pytest.mark.parametrize(
+    "options", [{"complexity": "none"}, {"penalize_intercept": True}, {"scheme": "em"}, {"gamma": 0.5}]
+)
+def test_auto_leaves_the_papers_models(options):
+    X, y, _ = waves(100, noise=0.02)
+    assert not hasattr(RVR(**options).fit(X, y), "process_variance_")
+
+
+def test_without_an_intercept():
+    X, y, _ = waves()
+    model = RVR(kernels.Gaussian(1.5), landmarks=40, fit_intercept=False).fit(X, y)
+    assert_array_equal(model.active_, model.relevance_)
+    assert model.score(X, y) > 0.9
+    assert inspection.certificate(model, X, y).max_mean_error < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("options", "fit", "message"),
+    [
+        ({"landmarks": "all"}, {}, "landmarks must be 'auto', None or an integer"),
+        ({"landmarks": -1}, {}, "landmarks must be an integer of at least 0"),
+        ({"landmarks": 5, "likelihood": "gamma"}, {}, "landmarks must be None with likelihood='gamma'"),
+        ({"landmarks": 5, "noise_prior": (1.0, 1.0)}, {}, "landmarks must be None with noise_prior"),
+        ({"landmarks": 5}, {"y_std": np.full(150, 0.1)}, "landmarks must be None with y_std"),
+        ({"landmarks": 5, "noise_basis": "linear"}, {}, "landmarks must be None with noise_basis"),
+    ],
+)
+def test_invalid(options, fit, message):
+    X, y, _ = waves()
+    with pytest.raises(ValueError, match=message):
+        RVR(**options).fit(X, np.abs(y) + 1.0, **fit)
+
+
+def test_several_outputs_are_sparse():
+    X, y, truth = waves(150, noise=0.02)
+    Y = np.column_stack([y, truth])
+    assert not hasattr(RVR().fit(X, Y), "process_variance_")
+    with pytest.raises(ValueError, match="landmarks must be None with y of several columns"):
+        RVR(landmarks=5).fit(X, Y)
+
+
+def test_columns_have_no_landmarks():
+    assert "landmarks" not in SparseBayesRegressor().get_params()
+
+
+def test_a_small_memory_limit_leaves_the_sparse_model():
+    X, y, _ = waves(400, noise=0.02)
+    assert not hasattr(RVR(memory_limit="6MB").fit(X, y), "process_variance_")
+
+
+def test_diagnosis_compares_with_as_many_functions():
+    X, y, _ = waves(250, noise=0.02)
+    model = RVR().fit(X, y)
+    assert hasattr(model, "process_variance_")
+    found = inspection.diagnose(model, X, y)
+    assert not any("standard deviations" in text for text in found.advice)
+    assert not any("overfitted" in text for text in found.advice)
