@@ -610,34 +610,43 @@ class _Learner:
         ]
         if proposal is None or not self.data.is_smooth:
             return learned
-        prefers, kernels = self._is_better(proposal, ranked[0]), partial(self._of_proposal, proposal=proposal)
-        return [replace(one, of_process=kernels(one.kernels), prefers_process=prefers) for one in learned]
+        prefers = self._prefers_process(proposal, ranked[0])
+        return [
+            replace(one, of_process=self._proposed(one, proposal), prefers_process=prefers) for one in learned
+        ]
 
-    def _of_proposal(self, kernels: list[Kernel], proposal: FloatArray) -> list[Kernel]:
+    def _proposed(self, one: Learned, proposal: FloatArray) -> list[Kernel]:
         """Return the kernels that the process proposes, without the inputs that these do not have."""
-        theta = all_log_parameters(kernels)
-        return with_all_log_parameters(kernels, np.where(np.isfinite(theta), self._theta(proposal), theta))
+        theta = all_log_parameters(one.kernels)
+        theta = np.where(np.isfinite(theta), self._theta(proposal), theta)
+        return with_all_log_parameters(one.kernels, theta)
 
-    def _is_better(self, proposal: FloatArray, best: _Candidate) -> bool:
-        """Tell whether the Gaussian process predicts rows left out far better than the best trial fits."""
+    def _of_proposal(self, proposal: FloatArray) -> _Candidate:
+        """Return how well the Gaussian process predicts rows left out, from others."""
         (target,), (std,) = self.data.centred()
         mean = self.data.targets[0][0] - target[0]
         densities = []
         for kept, out in self._folds:
-            rows = _draw(len(kept.X), _MAX_PROCESS_ROWS)
-            kept = kept.at(rows, np.arange(0))
+            kept = kept.at(_draw(len(kept.X), _MAX_PROCESS_ROWS), np.arange(0))
             noise = None if kept.noise_variance is None else kept.noise_variance / std**2
             Y = (kept.targets[0] - mean)[:, np.newaxis] / std
             process = CovarianceEvidence(self.kernels, kept.X, kept.fixed, Y, kept.weights, noise, self.pulse)
             found = process.predict(proposal, out.X, out.fixed)
             if found is None:
-                return False
-            z = (out.targets[0] - mean) / std - found[0]
-            log_p = -0.5 * (np.log(2.0 * np.pi * std**2 * found[1]) + z**2 / found[1])
-            densities.append(out.weights * log_p)
-        process_itself = _Candidate([], np.concatenate(densities), 0.0)
-        gains = process_itself.score > best.score + _MIN_PROCESS_GAIN
-        return gains and _exceeds(process_itself, best, 1.0)
+                return _Candidate([], np.full(1, -np.inf), -np.inf)
+            densities.append(_log_normal(out, mean + std * found[0], std**2 * found[1]))
+        return _Candidate([], np.concatenate(densities), 0.0)
+
+    def _prefers_process(self, proposal: FloatArray, best: _Candidate) -> bool:
+        """Tell whether the Gaussian process predicts rows left out far better than the best trial fits.
+
+        Each of its lengths has to pay its cost, as they were learned from these rows too.
+        """
+        if (n_rows := len(self.data.X)) <= _FEW_ROWS:
+            return False
+        process = self._of_proposal(proposal)
+        process.densities -= self._cost_of_lengths(n_rows)
+        return process.score > best.score + _MIN_PROCESS_GAIN and _exceeds(process, best, 1.0)
 
     def _of_classes(self) -> tuple[FloatArray, list[_Candidate]]:
         """Return the log parameters of the best start, and a candidate of each, the best first.
@@ -970,6 +979,12 @@ def _log_density(kernels: list[Kernel], data: LearningData, posteriors: list[_co
         log_p = log_normalised(logits)[np.arange(len(targets)), classes]
     weighted: FloatArray = data.weights * log_p
     return weighted
+
+
+def _log_normal(data: LearningData, mean: FloatArray | float, variance: FloatArray | float) -> FloatArray:
+    """Return the log density of the first target of each row, times its weight."""
+    log_p = -0.5 * (np.log(2.0 * np.pi * variance) + (data.targets[0] - mean) ** 2 / variance)
+    return np.asarray(data.weights * log_p)
 
 
 def _functions(kernels: list[Kernel], data: LearningData, active: NDArray[np.int64]) -> FloatArray:

@@ -501,9 +501,8 @@ def _bases(
         least = learned.least_evidence if settings.scheme == "sequential" else -np.inf
         chosen = with_linear_terms(basis, training) if learned.has_linear_terms else basis
         is_process = learned.prefers_process or not is_auto(getattr(est, "landmarks", None))
-        yield _Dictionary(
-            replace(chosen, kernels=learned.kernels), least, learned.of_process if is_process else None
-        )
+        of_process = learned.of_process if is_process else None
+        yield _Dictionary(replace(chosen, kernels=learned.kernels), least, of_process)
 
 
 # --- classifications of rows in chunks, which are read again at each step of the fit -------------------

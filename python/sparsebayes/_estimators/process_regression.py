@@ -30,16 +30,22 @@ from scipy.optimize import minimize_scalar
 
 from .._arrays import Training
 from .._cancellable import begin, blas_workers, in_background
+from .._checks import is_auto
 from .._data.basis import Basis, as_given
 from .._types import FloatArray, IntArray, Settings
 from ..kernels import Kernel
+from ..kernels._base import column_stds
 from .growth import MIN_LANDMARK, MIN_VARIANCE
 from .process import Functions, functions_about
 
 #: Rows at a time.
 _ROWS: Final = 4096
-#: Values of ln g that are tried first; the best is sought between the neighbours of the best of them.
-_LOG_RATIOS: Final = np.arange(-12.0, 25.0, 0.5)
+#: Values of ln g that are tried first, up to that of the variance which may be rounding; the best is sought
+#: between the neighbours of the best of them.
+_LOG_RATIOS: Final = np.arange(-12.0, -np.log(MIN_VARIANCE), 0.5)
+#: Largest v of ``landmarks="auto"`` relative to the variance of y: large ones, with long lengths, imitate
+#: polynomials, and beyond the rows few functions and linear terms predict better.
+_MAX_VARIANCE: Final = 10.0
 
 
 class _Fit(NamedTuple):
@@ -58,7 +64,7 @@ def estimate_regression(
     """Replace the published posterior of a selection by that under the prior of a Gaussian process.
 
     ``kernels``: of the process. Return the basis and the moments of the mean at the rows; None if the
-    selection remains, as numbers near their limits leave no Cholesky factor.
+    selection remains, as v is large or numbers near their limits leave no Cholesky factor.
     """
 
     def work(pulse: Callable[[], None]) -> tuple[_Fit, float, FloatArray, FloatArray]:
@@ -73,6 +79,9 @@ def estimate_regression(
     try:
         fit, shift, *at_rows = in_background(work)
     except np.linalg.LinAlgError:
+        return basis, None
+    (std,) = column_stds(training.y[:, np.newaxis], training.weights)
+    if is_auto(est.landmarks) and fit.variance > _MAX_VARIANCE * std**2:
         return basis, None
     names, whitening = fit.functions.names, fit.functions.whitening
     kept = ("active_", "alpha_", "mu_", "sigma_", "beta_", "noise_variance_")
