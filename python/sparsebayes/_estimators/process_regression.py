@@ -73,7 +73,8 @@ def estimate_regression(
             fit = rows.fit(rows.functions(est.active_, n_landmarks, MIN_VARIANCE))
             least = 2.0 * fit.noise / (rows.weights.sum() * fit.variance)
             if least > MIN_VARIANCE:
-                fit = rows.fit(rows.functions(est.active_, n_landmarks, min(least, MIN_LANDMARK)))
+                fewer = rows.functions(est.active_, n_landmarks, min(least, MIN_LANDMARK))
+                fit = rows.fit(fewer) if len(fewer.names) < len(fit.functions.names) else fit
             return fit, rows.shift, *rows.moments(fit)
 
     try:
