@@ -286,10 +286,10 @@ _TRIAL_CENTRES: Final = 200
 _ROWS_PER_DRAWN_ROW: Final = 5
 _TRIAL_ROWS: Final = (2000, 10_000)
 _CENTRES_OF_MANY: Final = 500
-#: Most rows of the Gaussian process that predicts rows left out, and the gain in log density per row that it
-#: needs to be the prior of the final weights.
+#: Most rows of the Gaussian process that predicts rows left out, and the standard errors by which it has to
+#: be better to be the prior of the final weights.
 _MAX_PROCESS_ROWS: Final = 1600
-_MIN_PROCESS_GAIN: Final = 0.1
+_PROCESS_ERRORS: Final = 1.0
 #: Rows up to which lengths of a regression have to pay their cost, compared with equal ones.
 _FEW_ROWS: Final = 60
 #: Factors of the lengths that are tried: shorter ones, then longer ones if none of those is best.
@@ -638,7 +638,7 @@ class _Learner:
         return _Candidate([], np.concatenate(densities), 0.0)
 
     def _prefers_process(self, proposal: FloatArray, best: _Candidate) -> bool:
-        """Tell whether the Gaussian process predicts rows left out far better than the best trial fits.
+        """Tell whether the Gaussian process predicts rows left out better than the best trial fits.
 
         Each of its lengths has to pay its cost, as they were learned from these rows too.
         """
@@ -646,7 +646,7 @@ class _Learner:
             return False
         process = self._of_proposal(proposal)
         process.densities -= self._cost_of_lengths(n_rows)
-        return process.score > best.score + _MIN_PROCESS_GAIN and _exceeds(process, best, 1.0)
+        return _exceeds(process, best, _PROCESS_ERRORS)
 
     def _of_classes(self) -> tuple[FloatArray, list[_Candidate]]:
         """Return the log parameters of the best start, and a candidate of each, the best first.

@@ -216,11 +216,11 @@ the last.""",
     up to ``landmarks`` other candidates, spread over the data (chosen from at most 1000 of them); fewer
     where these leave much less than the noise. ``None``: the sparse model, often with some ten to a hundred
     functions, small and fast to serve. ``"auto"``: up to 1000 landmarks where the process predicts rows left
-    out far better, by 0.1 nats each and a standard error more than its widths cost. That is tried with 61 to
-    10,000 rows in memory, one column of y with Gaussian noise, without ``y_std``, ``noise_basis`` and
-    ``noise_prior``, and a learned kernel that falls with the distance, such as ``"rbf"`` or
-    `kernels.Matern52`; not with ``complexity="none"``, ``penalize_intercept=True``, ``fit_intercept=False``
-    or another scheme than ``"sequential"``.""",
+    out better, by a standard error more than its widths cost. That is tried with 61 to 10,000 rows in memory,
+    one column of y with Gaussian noise, without ``y_std``, ``noise_basis`` and ``noise_prior``, and a learned
+    kernel that falls with the distance, such as ``"rbf"`` or `kernels.Matern52`; not with
+    ``complexity="none"``, ``penalize_intercept=True``, ``fit_intercept=False`` or another scheme than
+    ``"sequential"``.""",
     "random_state": r"""random_state : int, RandomState instance or None, default=None
     Seed for choosing an integer number of ``candidates``; nothing else depends on it.""",
     "memory_limit": r"""memory_limit : int or str, optional
