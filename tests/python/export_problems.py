@@ -65,6 +65,7 @@ REGRESSORS = [
     RVR(gamma=0.3, scheme="variational"),
     RVR(gamma=0.3, fit_intercept=False),
     RVR(gamma=0.3, extra_basis="linear", std="full"),
+    RVR([Gaussian(2.0), Laplacian(0.5)], extra_basis="linear", landmarks=20),
     SparseBayesRegressor(fit_intercept=False),
     GREVMRegressor(gamma=0.3),
     GREVMRegressor(Linear(), fit_intercept=False),
