@@ -634,7 +634,8 @@ class _Learner:
             found = process.predict(proposal, out.X, out.fixed)
             if found is None:
                 return _Candidate([], np.full(1, -np.inf), -np.inf)
-            densities.append(_log_normal(out, mean + std * found[0], std**2 * found[1]))
+            log_p = _log_normal(out.targets[0], mean + std * found[0], std**2 * found[1])
+            densities.append(out.weights * log_p)
         return _Candidate([], np.concatenate(densities), 0.0)
 
     def _prefers_process(self, proposal: FloatArray, best: _Candidate) -> bool:
@@ -969,8 +970,7 @@ def _log_density(kernels: list[Kernel], data: LearningData, posteriors: list[_co
     if data.likelihood == "gaussian":
         log_p = np.zeros(len(data.X))
         for (mean, variance), target, posterior in zip(moments, data.targets, posteriors, strict=True):
-            total = variance + 1.0 / posterior.beta
-            log_p -= 0.5 * (np.log(2.0 * np.pi * total) + (target - mean) ** 2 / total)
+            log_p += _log_normal(target, mean, variance + 1.0 / posterior.beta)
     else:
         logits = np.column_stack([moderated_logits(mean, variance) for mean, variance in moments])
         # With two classes the one column is the logit of the second.
@@ -981,10 +981,8 @@ def _log_density(kernels: list[Kernel], data: LearningData, posteriors: list[_co
     return weighted
 
 
-def _log_normal(data: LearningData, mean: FloatArray | float, variance: FloatArray | float) -> FloatArray:
-    """Return the log density of the first target of each row, times its weight."""
-    log_p = -0.5 * (np.log(2.0 * np.pi * variance) + (data.targets[0] - mean) ** 2 / variance)
-    return np.asarray(data.weights * log_p)
+def _log_normal(target: FloatArray, mean: FloatArray, variance: FloatArray) -> FloatArray:
+    return np.asarray(-0.5 * (np.log(2.0 * np.pi * variance) + (target - mean) ** 2 / variance))
 
 
 def _functions(kernels: list[Kernel], data: LearningData, active: NDArray[np.int64]) -> FloatArray:

@@ -417,8 +417,8 @@ class RVR(Regression):
     equation 7). At the maximum most :math:`\alpha_j` are infinite, which deletes their functions. The rows
     whose functions remain are the relevance vectors.
 
-    Where a Gaussian process predicts rows left out far better than such a model, as where there is little
-    noise, it becomes the prior of the weights, of up to some hundred functions: see ``landmarks``.
+    Where a Gaussian process predicts rows left out clearly better than such a model, as where there is little
+    noise, it becomes the prior of the weights, of a hundred to a thousand functions: see ``landmarks``.
 
     Parameters
     ----------

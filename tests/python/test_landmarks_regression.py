@@ -41,7 +41,7 @@ class Dense:
         return np.linalg.solve(H, self.Phi.T @ (self.weights * y)) / noise, np.linalg.inv(H)
 
     def log_evidence(self, y, v, noise):
-        """That of the part of y that a constant does not explain."""
+        """Return the log evidence of y less its mean, as the constant has a flat prior."""
         K, F = self.precision[1:, 1:], self.Phi[:, 1:]
         P = null_space(np.ones((1, len(y))))
         C = P.T @ (v * F @ np.linalg.solve(K, F.T) + noise * np.eye(len(y))) @ P

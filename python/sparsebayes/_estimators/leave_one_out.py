@@ -132,14 +132,20 @@ class LeaveOneOut:
         )
         return float(np.mean(1.0 - error / total))
 
+    def gaussian(self) -> tuple[FloatArray, FloatArray]:
+        """Return mean and standard deviation of each target given the other rows, (n, n_outputs)."""
+        w = _column(self.counts)
+        e, b = w * (self.t.reshape(self.m.shape) - self.m) / self.noise, w / self.noise
+        mean, variance, _ = cavity(self.m, self.v, e, b)
+        return mean, np.sqrt(variance + self.noise)
+
     def _of_numbers(self) -> tuple[FloatArray, NDArray[np.bool_], FloatArray]:
         """Return log density, whether the target is in its interval, and prediction of each row."""
         m, v, w, row = self.m, self.v, _column(self.counts), self.row
         t = self.t.reshape(m.shape)
         e, b = w * (t - m) / self.noise, w / self.noise
         if row.targets is None:
-            mean, variance, _ = cavity(m, v, e, b)
-            std = np.sqrt(variance + self.noise)
+            mean, std = self.gaussian()
             z = (t - mean) / std
             density, inside = -0.5 * z**2 - np.log(std) - 0.5 * np.log(2.0 * np.pi), np.abs(z) <= _Z95
         else:

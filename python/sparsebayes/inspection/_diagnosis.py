@@ -15,7 +15,7 @@ from sklearn.base import clone, is_classifier
 from .. import _core
 from .._arrays import last_step
 from .._checks import counted, is_auto
-from .._estimators.leave_one_out import LeaveOneOut, cavity
+from .._estimators.leave_one_out import LeaveOneOut
 from .._estimators.process import LANDMARKS
 from .._estimators.status import functions_of, number_of_functions
 from .._types import FloatArray, PerRow
@@ -211,11 +211,8 @@ def _residuals(est: Any) -> tuple[tuple[float, ...], int]:
 
 def _standardised(loo: LeaveOneOut) -> FloatArray:
     """Return the residuals of rows left out in their predictive standard deviations."""
-    w = np.ones(len(loo.m)) if loo.counts is None else loo.counts
-    noise, w, residuals = np.asarray(loo.noise), w[:, np.newaxis], loo.t.reshape(loo.m.shape) - loo.m
-    mean, variance, _ = cavity(loo.m, loo.v, w * residuals / noise, w / noise)
-    z: FloatArray = (loo.t.reshape(mean.shape) - mean) / np.sqrt(variance + noise)
-    return z
+    mean, std = loo.gaussian()
+    return (loo.t.reshape(mean.shape) - mean) / std
 
 
 def _about_bars(
