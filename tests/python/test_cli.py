@@ -455,9 +455,10 @@ def test_what_diagnose_finds_is_a_warning(tmp_path, capsys):
     x = rng.normal(size=300)
     rows = [[a, float(b)] for a, b in zip(x, np.exp(10.0 + x + 0.5 * rng.normal(size=300)), strict=True)]
     fit(write_csv(tmp_path / "t.csv", ["x", "income"], rows), "--target", "income", gamma="ard")
-    assert re.search(
-        "^warning +Error bars do not fit everywhere: .*fit log", capsys.readouterr().out, re.MULTILINE
-    )
+    said = re.search("^warning +Error bars do not fit everywhere: (.*)", capsys.readouterr().out, re.MULTILINE)
+    assert said is not None
+    # With the options of the command, where there are such.
+    assert "--likelihood gamma" in said[1] and said[1].endswith("(noise_basis: only in Python)")
 
 
 def test_counts_have_a_note(tmp_path, capsys):

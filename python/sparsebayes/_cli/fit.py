@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import time
 import warnings
@@ -68,6 +69,7 @@ def run(options: argparse.Namespace) -> int:
     if measures and len(y) <= left_out.MAX_ROWS_OF_FOLDS:
         begin("all rows with other kernels, to see whether they are better")
         problems += [one for one in diagnose(model, X, y, **per_row).advice if one not in problems]
+    problems = [_as_options(one) for one in problems]
     model.feature_names_in_ = np.array(features, dtype=object)
     offset = None if exposure is None else _tables.log_exposure(options.exposure)
     predictor = to_predictor(model, offset)
@@ -91,6 +93,13 @@ def run(options: argparse.Namespace) -> int:
             lines.append(f"report        {options.report}")
         (sys.stderr if options.output == "-" else sys.stdout).write("\n".join(lines) + "\n")
     return _DOUBTFUL if any(issubclass(one.category, ConvergenceWarning) for one in caught) else DONE
+
+
+def _as_options(advice: str) -> str:
+    """Return an advice with options of the command in place of arguments of Python, where there are such."""
+    advice = re.sub(r"\b(likelihood|kernel|gamma)='(\w+)'", r"--\1 \2", advice)
+    others = dict.fromkeys(re.findall(r"\b(\w+)=", advice))
+    return f"{advice} ({', '.join(others)}: only in Python)" if others else advice
 
 
 def _refuse_unwritable(what: str, path: str) -> None:

@@ -248,7 +248,7 @@ def _about_bars(
             f"Error bars do not fit everywhere: 95 % intervals hold {100.0 * thirds[low]:.0f} % of the rows "
             f"whose prediction is {where}, and up to {100.0 * max(thirds):.0f} % elsewhere. The noise "
             "depends on the inputs: give noise_basis='linear', fit log(y) if y is positive, or give "
-            "likelihood='gamma', or 'poisson' for counts."
+            "likelihood='gamma', or likelihood='poisson' for counts."
         )
 
 
