@@ -286,10 +286,8 @@ _TRIAL_CENTRES: Final = 200
 _ROWS_PER_DRAWN_ROW: Final = 5
 _TRIAL_ROWS: Final = (2000, 10_000)
 _CENTRES_OF_MANY: Final = 500
-#: Most rows of the Gaussian process that predicts rows left out, and the standard errors by which it has to
-#: be better to be the prior of the final weights.
+#: Most rows of the Gaussian process that predicts rows left out.
 _MAX_PROCESS_ROWS: Final = 1600
-_PROCESS_ERRORS: Final = 1.0
 #: Rows up to which lengths of a regression have to pay their cost, compared with equal ones.
 _FEW_ROWS: Final = 60
 #: Factors of the lengths that are tried: shorter ones, then longer ones if none of those is best.
@@ -298,7 +296,8 @@ _SHORTER_OF_CLASSES: Final = (0.6,)
 _LONGER: Final = (1.4,)
 #: Most candidates of a walk; it continues while the last candidate is the best.
 _MAX_WALK: Final = 10
-#: Standard errors by which predictions have to get worse to end the search in one direction.
+#: Standard errors by which predictions have to get worse to end the search in one direction, and better to
+#: replace the choice of the evidence, or a sparse model by a Gaussian process.
 _STANDARD_ERRORS: Final = 2.0
 #: Standard errors by which predictions have to be better with linear terms.
 _LINEAR_ERRORS: Final = 0.5
@@ -550,6 +549,10 @@ class _Candidate:
     def score(self) -> float:
         return float(self.densities.mean())
 
+    def joined(self, other: _Candidate) -> _Candidate:
+        """Return the same with the densities of other rows too."""
+        return replace(self, densities=np.concatenate([self.densities, other.densities]))
+
 
 @dataclass(frozen=True)
 class _Learner:
@@ -621,12 +624,15 @@ class _Learner:
         theta = np.where(np.isfinite(theta), self._theta(proposal), theta)
         return with_all_log_parameters(one.kernels, theta)
 
-    def _of_proposal(self, proposal: FloatArray) -> _Candidate:
-        """Return how well the Gaussian process predicts rows left out, from others."""
+    def _of_proposal(self, proposal: FloatArray, folds: list[_Split]) -> _Candidate:
+        """Return how well the Gaussian process predicts each fold, from the other rows.
+
+        Each of its lengths has to pay its cost, as they were learned from these rows too.
+        """
         (target,), (std,) = self.data.centred()
         mean = self.data.targets[0][0] - target[0]
         densities = []
-        for kept, out in self._folds:
+        for kept, out in folds:
             kept = kept.at(_draw(len(kept.X), _MAX_PROCESS_ROWS), np.arange(0))
             noise = None if kept.noise_variance is None else kept.noise_variance / std**2
             Y = (kept.targets[0] - mean)[:, np.newaxis] / std
@@ -636,18 +642,21 @@ class _Learner:
                 return _Candidate([], np.full(1, -np.inf), -np.inf)
             log_p = _log_normal(out.targets[0], mean + std * found[0], std**2 * found[1])
             densities.append(out.weights * log_p)
-        return _Candidate([], np.concatenate(densities), 0.0)
+        return _Candidate([], np.concatenate(densities) - self._cost_of_lengths(len(self.data.X)), 0.0)
 
     def _prefers_process(self, proposal: FloatArray, best: _Candidate) -> bool:
         """Tell whether the Gaussian process predicts rows left out better than the best trial fits.
 
-        Each of its lengths has to pay its cost, as they were learned from these rows too.
+        All folds are predicted, unless some are enough to tell.
         """
-        if (n_rows := len(self.data.X)) <= _FEW_ROWS:
+        if len(self.data.X) <= _FEW_ROWS:
             return False
-        process = self._of_proposal(proposal)
-        process.densities -= self._cost_of_lengths(n_rows)
-        return _exceeds(process, best, _PROCESS_ERRORS)
+        process = self._of_proposal(proposal, self._folds)
+        is_clear = any(_exceeds(a, b, _STANDARD_ERRORS) for a, b in ((process, best), (best, process)))
+        if self._other_folds and not is_clear:
+            process = process.joined(self._of_proposal(proposal, self._other_folds))
+            best = best.joined(self._predict(best.kernels, self._other_folds))
+        return _exceeds(process, best, _STANDARD_ERRORS)
 
     def _of_classes(self) -> tuple[FloatArray, list[_Candidate]]:
         """Return the log parameters of the best start, and a candidate of each, the best first.
@@ -743,13 +752,12 @@ class _Learner:
 
     @cached_property
     def _folds(self) -> list[_Split]:
-        n_rows = len(self.data.X)
-        if n_rows > _FOLD_ROWS:
-            most = int(np.clip(n_rows // _ROWS_PER_DRAWN_ROW, *_TRIAL_ROWS))
-            return self._splits(self._draw(most), 1, _CENTRES_OF_MANY)
-        rows = self._draw(_FOLD_ROWS)
-        # Few rows are divided into folds several times, to predict enough of them.
-        return self._splits(rows, int(np.clip(_FOLD_ROWS // len(rows), 1, _FOLDS)), _TRIAL_CENTRES)
+        # Of few rows several folds are predicted, to predict enough rows.
+        return self._splits(0, int(np.clip(_FOLD_ROWS // len(self.data.X), 1, _FOLDS)))
+
+    @cached_property
+    def _other_folds(self) -> list[_Split]:
+        return self._splits(len(self._folds), _FOLDS)
 
     @cached_property
     def _process_rows(self) -> ProcessRows:
@@ -854,16 +862,19 @@ class _Learner:
         others = np.setdiff1d(np.arange(len(order)), first)
         return np.sort(order[np.concatenate([first, others])[:most]])
 
-    def _splits(self, rows: IntArray, n_splits: int, most_centres: int) -> list[_Split]:
-        """Return the rows without each of several folds and that fold, to be predicted."""
-        repeats = range(-(-n_splits // _FOLDS))
-        folds = [fold for repeat in repeats for fold in self._divided(rows, repeat)]
-        return [self._split(rows, fold, most_centres) for fold in folds[:n_splits]]
+    def _splits(self, begin: int, end: int) -> list[_Split]:
+        """Return the rows without each of these folds and that fold, to be predicted."""
+        most, most_centres = _FOLD_ROWS, _TRIAL_CENTRES
+        if len(self.data.X) > _FOLD_ROWS:
+            most = int(np.clip(len(self.data.X) // _ROWS_PER_DRAWN_ROW, *_TRIAL_ROWS))
+            most_centres = _CENTRES_OF_MANY
+        rows = self._draw(most)
+        return [self._split(rows, fold, most_centres) for fold in self._divided(rows)[begin:end]]
 
-    def _divided(self, rows: IntArray, repeat: int) -> list[IntArray]:
+    def _divided(self, rows: IntArray) -> list[IntArray]:
         """Divide rows into folds, each class evenly; rows with equal inputs stay together."""
         _, first, copies = np.unique(self.data.X[rows], axis=0, return_index=True, return_inverse=True)
-        order = np.random.default_rng(repeat).permutation(len(first))
+        order = np.random.default_rng(0).permutation(len(first))
         if self._labels is not None:
             order = order[np.argsort(self._labels[rows[first]][order], kind="stable")]
         fold_of = np.empty(len(first), np.intp)

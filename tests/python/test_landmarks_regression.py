@@ -144,11 +144,19 @@ def test_chosen_where_rows_left_out_are_predicted_better():
     assert model.loo_.mean() > sparse.loo_.mean()
 
 
-def test_few_functions_where_these_suffice():
-    X, y, _ = waves(400, noise=1.0)
-    model = RVR().fit(X, y)
+@pytest.mark.parametrize("noise", [0.1, 0.3, 1.0])
+def test_few_functions_where_these_suffice(noise):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (400, 3))
+    model = RVR().fit(X, np.sin(X[:, 0]) + X[:, 1] + noise * rng.normal(size=400))
     assert not hasattr(model, "process_variance_")
-    assert len(model.relevance_) < 25
+    assert len(model.relevance_) < 15
+
+
+def test_all_folds_decide_where_one_does_not():
+    # One fold of 80 rows is not clear in half of these draws.
+    draws = [waves(400, noise=0.5, seed=seed)[:2] for seed in range(6)]
+    assert sum(hasattr(RVR().fit(X, y), "process_variance_") for X, y in draws) >= 5
 
 
 def test_landmarks_end_where_the_rest_is_far_below_the_noise():
