@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Number
-from typing import Any, TypeGuard
+from typing import Any, Final, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +18,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._checks import PLAIN, as_float64, as_numpy, check_real, naming_column, refuse_mask
 from ._types import FloatArray, IntArray, PerRow
+
+#: Share of rows that repeat others above which they are reported.
+_MAX_COPIES: Final = 0.05
 
 
 @dataclass(frozen=True)
@@ -144,6 +147,10 @@ def check_y_std(y_std: ArrayLike, n_samples: int) -> FloatArray:
 
 def _one_per_row(name: str, values: ArrayLike, n_samples: int, *, least: int = 1) -> FloatArray:
     """Return numbers, one per row (or one for all), as float64; ``least``: the smallest number of rows."""
+    if isinstance(values, str):
+        raise TypeError(
+            f"{name} must hold numbers, one per row; got {values!r}: give the column, not its name"
+        )
     given = np.full(n_samples, values) if isinstance(values, Number) else values
     numbers = _numbers(name, given, least)
     if numbers.shape != (n_samples,):
@@ -153,10 +160,12 @@ def _one_per_row(name: str, values: ArrayLike, n_samples: int, *, least: int = 1
 
 def _numbers(name: str, values: ArrayLike, least: int = 1) -> FloatArray:
     """Return finite numbers as float64 in C order; ``least``: the smallest number of rows."""
-    refuse_mask(name, values)
     values = as_numpy(name, values)
-    found = check_array(values, dtype="numeric", ensure_2d=False, ensure_min_samples=least, input_name=name)
-    return as_float64(name, found, PLAIN)
+    with naming_column(name, values):
+        found = check_array(
+            values, dtype="numeric", ensure_2d=False, ensure_min_samples=least, input_name=name
+        )
+        return as_float64(name, found, PLAIN)
 
 
 def known_noise(stds: FloatArray, counts: FloatArray | None) -> tuple[KnownNoise, FloatArray | None]:
@@ -177,7 +186,8 @@ def _check_target(y: ArrayLike, *, labels: bool, outputs: bool) -> NDArray[Any]:
     if not labels:
         with naming_column("y", y):
             return _numbers("y", target).copy()
-    assert_all_finite(target, input_name="y")
+    with naming_column("y", target):
+        assert_all_finite(target, input_name="y")
     if target.dtype.kind == "O":
         missing = [row for row, label in enumerate(target) if label is None]
         if missing:
@@ -256,6 +266,18 @@ def equal_rows(X: FloatArray) -> tuple[IntArray, IntArray]:
         return first, first
     _, at, inverse = np.unique(X, axis=0, return_index=True, return_inverse=True)
     return first, np.searchsorted(first, at)[inverse.ravel()]
+
+
+def about_copies(X: FloatArray, y: NDArray[Any]) -> str:
+    """Return a sentence about rows that repeat others exactly, "" if there are few."""
+    codes = y if y.dtype.kind == "f" else np.unique(y, return_inverse=True)[1].reshape(y.shape)
+    n_copies = len(X) - len(first_of_equal(np.column_stack([X, codes])))
+    if n_copies <= _MAX_COPIES * len(X):
+        return ""
+    return (
+        f"{n_copies} of {len(X)} rows repeat others exactly: if they are copies, remove them, as a fit takes "
+        "each row for new evidence"
+    )
 
 
 def _columns(name: str, y: ArrayLike, *, several: bool) -> NDArray[Any]:

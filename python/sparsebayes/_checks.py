@@ -260,7 +260,7 @@ def column_names(table: Any) -> list[str] | None:
 
 @contextmanager
 def naming_column(name: str, values: Any) -> Iterator[None]:
-    """Refuse masked values, and name column and row in errors about the numbers of a matrix."""
+    """Refuse masked values, and name column and row in errors about the numbers of an array."""
     refuse_mask(name, values)
     _refuse_dates(name, values)
     try:
@@ -283,35 +283,42 @@ def _refuse_dates(name: str, values: Any) -> None:
 
 
 def _fault(name: str, values: Any, error: Exception) -> str | None:
-    """Return a message that names the first column with invalid values; None if there is none."""
+    """Return a message that names the first column and row with invalid values; None if there is none."""
     names = column_names(values)
     table: Any = values if names is not None or hasattr(values, "iloc") else np.asarray(values)
-    if len(table.shape) != 2:
+    if len(table.shape) not in (1, 2):
         return None
-    for j in range(table.shape[1]):
+    is_table = len(table.shape) == 2
+    for j in range(table.shape[1] if is_table else 1):
         column = f"column {j if names is None else repr(names[j])}"
-        if hasattr(table, "iloc"):  # pandas
+        it, at = (f"{name}: {column}", f"{column}, row") if is_table else (name, "row")
+        if not is_table:
+            entries = np.asarray(table)
+        elif hasattr(table, "iloc"):  # pandas
             entries = np.asarray(table.iloc[:, j])
         else:
             entries = np.asarray(table.column(j) if hasattr(table, "column_names") else table[:, j])
         if entries.dtype.kind in "Mm":
-            return f"{name}: {column} holds {_DATES}"
+            return f"{it} holds {_DATES}"
         if entries.dtype.kind == "c":
-            return f"{name}: Complex data not supported; {column} holds complex numbers, give real ones"
+            where = column if is_table else "it"
+            return f"{name}: Complex data not supported; {where} holds complex numbers, give real ones"
         numbers = entries if entries.dtype.kind in "fiub" else np.array([_number(v) for v in entries])
         if numbers.dtype == object:
             row = next(i for i, number in enumerate(numbers) if number is None)
             value = entries[row]
+            kinds = " (0 and 1 for two kinds, a column for each of several), or leave it out"
+            kinds = kinds if is_table else ", or labels to a classifier such as RVC" if name == "y" else ""
             reason, value = ("", str(value)) if isinstance(value, str) else (f" ({error})", value)
             return (
-                f"{name}: {column} holds {reprlib.repr(value)} in row {row}, which is not a real number; "
-                f"give numbers (0 and 1 for two kinds, a column for each of several), or leave it out{reason}"
+                f"{it} holds {reprlib.repr(value)} in row {row}, which is not a real number; "
+                f"give numbers{kinds}{reason}"
             )
         bad = np.flatnonzero(~np.isfinite(numbers))
         if len(bad) > 0:
             what = "NaN" if np.isnan(numbers[bad[0]]) else "infinity"
             return (
-                f"Input {name} contains {what} in {column}, row {bad[0]} ({len(bad)} of {len(numbers)} rows)"
+                f"Input {name} contains {what} in {at} {bad[0]} ({len(bad)} of {len(numbers)} rows)"
                 "; leave such rows out, or fill them in"
             )
     return None

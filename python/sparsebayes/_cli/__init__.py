@@ -95,7 +95,7 @@ def _predict(options: argparse.Namespace) -> int:
     # Others may be missing.
     used = _used_inputs(model)
     names = [features[j] for j in used]
-    values, notes = table.matrix(names)
+    values, notes = table.matrix(names, known=features)
     table.refuse_two_decimal_signs(table.source(name) for name in names)
     X = np.zeros((len(values), len(features)))
     X[:, used] = values

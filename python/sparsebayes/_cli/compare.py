@@ -17,7 +17,7 @@ from .._types import FloatArray
 from . import tables as _tables
 from . import training
 from .fit import DONE, progress
-from .left_out import Z95, coverage
+from .left_out import Z95, coverage, together
 from .tables import TableError
 
 #: Most rows that models are fitted to, by default, and most rows that measure them.
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
     table = _tables.read(options.data)
     X, y, _, exposure = training.training_rows(options, table)
     classes = y.dtype.kind != "f"
-    train, test = _split(y, options.rows, stratify=classes)
+    train, test = _split(X, y, options.rows, stratify=classes)
     lines = [f"note          {note}" for note in table.notes]
     lines += [
         f"fitted to {len(train)} rows of {counted(X.shape[1], 'input')}, measured on {len(test)} others",
@@ -108,18 +108,21 @@ def run(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _split(y: NDArray[Any], n_rows: int, *, stratify: bool) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _split(
+    X: FloatArray, y: NDArray[Any], n_rows: int, *, stratify: bool
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the rows to fit to, and to predict."""
     from sklearn.model_selection import train_test_split
 
-    rows = np.arange(len(y))
-    n_train = min(n_rows, 2 * len(y) // 3)
-    n_test = min(len(y) - n_train, _TEST_ROWS)
+    first, number = together(X, y, classifies=stratify)
+    n_train = min(n_rows * len(first) // len(y), 2 * len(first) // 3)
+    n_test = min(len(first) - n_train, _TEST_ROWS)
     n_classes = len(np.unique(y)) if stratify else 0
-    strata = y if stratify and min(n_train, n_test) >= n_classes else None
-    train, test = train_test_split(
-        rows, train_size=n_train, test_size=n_test, random_state=0, stratify=strata
+    strata = y[first] if stratify and min(n_train, n_test) >= n_classes else None
+    parts = train_test_split(
+        np.arange(len(first)), train_size=n_train, test_size=n_test, random_state=0, stratify=strata
     )
+    train, test = parts if len(first) == len(y) else (np.flatnonzero(np.isin(number, part)) for part in parts)
     if stratify and len(np.unique(y[train])) < n_classes:
         raise TableError(
             f"{n_train} rows to fit to do not hold all {n_classes} classes; give more with --rows"

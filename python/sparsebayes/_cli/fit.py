@@ -49,6 +49,7 @@ def run(options: argparse.Namespace) -> int:
     from .._estimators.summary import named_inputs
     from .._export.description import to_predictor
     from ..inspection import diagnose
+    from ..inspection._diagnosis import bars
 
     if options.output != "-":
         _refuse_unwritable("the model", options.output)
@@ -66,10 +67,16 @@ def run(options: argparse.Namespace) -> int:
         model = clone(estimator).fit(X, y, **per_row)
     problems = list(dict.fromkeys(" ".join(str(warning.message).split()) for warning in caught))
     measures = options.report is not None or not options.quiet
+    advice: list[str] = []
     if measures and len(y) <= left_out.MAX_ROWS_OF_FOLDS:
         begin("all rows with other kernels, to see whether they are better")
-        problems += [one for one in diagnose(model, X, y, **per_row).advice if one not in problems]
-    problems = [_as_options(one) for one in problems]
+        advice = diagnose(model, X, y, **per_row).advice
+    elif measures:
+        _, advice = bars(model, X)
+    # Neither notes once more, nor what gains evidence alone.
+    known = {*problems, *(f"{note}." for note in table.notes)}
+    problems += [one for one in advice if one not in known and not one.startswith("The log evidence")]
+    problems = [_for_command(one, features) for one in problems]
     model.feature_names_in_ = np.array(features, dtype=object)
     offset = None if exposure is None else _tables.log_exposure(options.exposure)
     predictor = to_predictor(model, offset)
@@ -95,9 +102,11 @@ def run(options: argparse.Namespace) -> int:
     return _DOUBTFUL if any(issubclass(one.category, ConvergenceWarning) for one in caught) else DONE
 
 
-def _as_options(advice: str) -> str:
-    """Return an advice with options of the command in place of arguments of Python, where there are such."""
+def _for_command(advice: str, features: list[str]) -> str:
+    """Return an advice with options of the command in place of arguments of Python, and names of inputs."""
+    advice = re.sub(r"\binput (\d+)\b", lambda found: repr(features[int(found[1])]), advice)
     advice = re.sub(r"\b(likelihood|kernel|gamma)='(\w+)'", r"--\1 \2", advice)
+    advice = re.sub(r"(the widths of the kernel) \(.*\)", r"\1 (only in Python)", advice)
     others = dict.fromkeys(re.findall(r"\b(\w+)=", advice))
     return f"{advice} ({', '.join(others)}: only in Python)" if others else advice
 

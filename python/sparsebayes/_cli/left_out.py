@@ -84,6 +84,23 @@ class LeftOut:
         return shares, -float(shares @ np.log(shares))
 
 
+def together(
+    X: FloatArray, y: NDArray[Any], *, classifies: bool
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the first of each set of rows left out together, and for each row the number of its set.
+
+    Rows with equal inputs are together: one would tell the target of the others. With too few different rows
+    each is alone.
+    """
+    from .._arrays import equal_rows
+
+    first, number = equal_rows(X)
+    classes, counts = np.unique(y[first], return_counts=True)
+    if len(first) < _FOLDS or (classifies and (counts.min() < 2 or len(classes) < len(np.unique(y)))):
+        first = number = np.arange(len(y))
+    return first, number
+
+
 def leave_out(
     estimator: Any,
     X: FloatArray,
@@ -103,7 +120,10 @@ def leave_out(
     found = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        folds = list(kind(min(_FOLDS, len(y)), shuffle=True, random_state=0).split(X, y))
+        first, number = together(X, y, classifies=classifies)
+        splits = kind(min(_FOLDS, len(first)), shuffle=True, random_state=0).split(first, y[first])
+        parts = [np.isin(number, part) for _, part in splits]
+        folds = [(np.flatnonzero(~part), np.flatnonzero(part)) for part in parts]
         folds = folds if len(y) <= MAX_ROWS_OF_FOLDS else folds[:1]
         for k, (rest, part) in enumerate(folds, 1):
             begin(f"all rows but part {k} of {len(folds)}, to measure the error")
@@ -118,13 +138,13 @@ def leave_out(
                     (model.predict(X[part], **new), intervals, coverage(model, X[part], y[part], **new))
                 )
     rows = np.concatenate([part for _, part in folds])
-    y, (first, second, third) = y[rows], (np.concatenate(parts) for parts in zip(*found, strict=True))
+    y, (predictions, second, third) = y[rows], (np.concatenate(parts) for parts in zip(*found, strict=True))
     if classifies:
-        return LeftOut(y, first, classes=model.classes_, probabilities=second, log_densities=third)
+        return LeftOut(y, predictions, classes=model.classes_, probabilities=second, log_densities=third)
     own = model._likelihood.row(model).targets
     score = r2 if own is None else own.score
-    explained = score(y, first, np.ones(len(y)) if exposure is None else exposure[rows], None)
-    return LeftOut(y, first, second, third, explained, model._likelihood.has_noise)
+    explained = score(y, predictions, np.ones(len(y)) if exposure is None else exposure[rows], None)
+    return LeftOut(y, predictions, second, third, explained, model._likelihood.has_noise)
 
 
 def coverage(model: Any, X: FloatArray, y: FloatArray, exposure: FloatArray | None = None) -> FloatArray:

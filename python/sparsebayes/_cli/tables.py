@@ -54,6 +54,8 @@ _PART: Final = re.compile(rf"({'|'.join(PARTS)})\((.+?)(?:, ({DAY_FIRST}|{MONTH_
 _LOG_EXPOSURE: Final = re.compile(r"log_exposure\((.+)\)", re.DOTALL)
 #: Most levels of a text column that is used without ``--keep``.
 _MAX_LEVELS: Final = 50
+#: Numbers that often stand for a missing value.
+_GAP_CODES: Final = (-9.0, *(sign * (10.0**k - 1.0) for k in range(2, 6) for sign in (-1, 1)))
 #: A column that counts one by one may measure something up to so many rows, or up to such a first value.
 _MIN_NUMBERED, _LAST_YEAR = 100, 2100.0
 
@@ -178,6 +180,19 @@ class Column:
             )
         return self.numbers
 
+    def gap_code(self, rows: NDArray[np.bool_]) -> float | None:
+        """Return the smallest or largest number of these rows, if it seems to stand for a missing value.
+
+        It is farther from the others than these are from each other.
+        """
+        assert self.numbers is not None
+        values = self.numbers[rows & ~self.missing]
+        for code in (values.min(), values.max()):
+            others = values[values != code]
+            if code in _GAP_CODES and len(others) > 0 and np.abs(others - code).min() > np.ptp(others):
+                return float(code)
+        return None
+
     def positive(self) -> FloatArray:
         """Return exposures, NaN where they are missing; TableError if one is not positive."""
         values = self.finite()
@@ -274,6 +289,12 @@ class Table(dict[str, Column]):
             elif column.numbers is not None and name not in options.text:
                 column.finite()
                 features.append(name)
+                if (code := column.gap_code(rows)) is not None:
+                    n_coded = counted(int(np.sum(rows & (column.numbers == code))), "row")
+                    self.notes.append(
+                        f"{name!r} is {code:g} in {n_coded}, far from its other values: if that means a "
+                        "missing value, empty these cells"
+                    )
             elif name not in options.text and (days := column.days()) is not None:
                 order = f", {column.order}" if column.order else ""
                 parts = [f"{part}({name}{order})" for part in parts_of(days[rows])]
@@ -308,8 +329,11 @@ class Table(dict[str, Column]):
                 return name
         return self[names[min(1, len(names) - 1)]].name  # raises the error
 
-    def matrix(self, features: Iterable[str]) -> tuple[FloatArray, list[str]]:
-        """Return the inputs of all rows, NaN where a number is missing, and notes about unknown texts."""
+    def matrix(self, features: Iterable[str], known: Iterable[str] = ()) -> tuple[FloatArray, list[str]]:
+        """Return the inputs of all rows, NaN where a number is missing, and notes about unknown texts.
+
+        ``known``: other inputs, for their texts.
+        """
         inputs, levels, notes = [], dict[str, list[str]](), []
         for feature in features:
             name = self.source(feature)
@@ -326,9 +350,10 @@ class Table(dict[str, Column]):
             level = feature[len(name) + 1 :]
             levels.setdefault(name, []).append(level)
             inputs.append(np.array([cell == level for cell in self[name].cells], dtype=np.float64))
-        for name, known in levels.items():
-            cells = self[name].cells
-            new = [i for i, cell in enumerate(cells) if cell not in known]
+        for name, own in levels.items():
+            cells, start = self[name].cells, f"{name}="
+            texts = {*own, *(one.removeprefix(start) for one in known if one.startswith(start))}
+            new = [i for i, cell in enumerate(cells) if cell not in texts]
             if new:
                 notes.append(
                     f"column {name!r}: {len(new)} of {len(cells)} rows hold none of the texts of the fit "

@@ -33,7 +33,7 @@ _MAX_SUMMED: Final = 1024
 _MIN_SUMMED_ROWS: Final = 1 << 17
 #: Rows that are transposed at a time, so that a block stays in the caches.
 _ROWS: Final = 128
-_EXTRA_KINDS: Final = "'auto', 'linear', a transformer of scikit-learn, or a callable f(X) -> (n, p)"
+_EXTRA_KINDS: Final = "'linear', a transformer of scikit-learn, or a callable f(X) -> (n, p)"
 
 
 @dataclass(frozen=True)
@@ -261,9 +261,11 @@ def evaluate(kernel: Kernel, X: FloatArray, Z: FloatArray, n_threads: int | None
 
 def check_extra_basis(extra_basis: Any, kernel: object, name: str = "extra_basis") -> None:
     """Raise TypeError or ValueError if ``extra_basis``, an argument ``name``, cannot give columns."""
-    if not is_given(extra_basis) or is_transformer(extra_basis):
+    may_choose = name == "extra_basis"
+    if extra_basis is None or (may_choose and is_auto(extra_basis)) or is_transformer(extra_basis):
         return
-    problem = f"{name} must be {_EXTRA_KINDS}; got {extra_basis!r}"
+    kinds = f"'auto', {_EXTRA_KINDS}" if may_choose else _EXTRA_KINDS
+    problem = f"{name} must be {kinds}; got {extra_basis!r}"
     if isinstance(extra_basis, str):
         if extra_basis != "linear":
             raise ValueError(problem)
@@ -278,7 +280,7 @@ def check_extra_basis(extra_basis: Any, kernel: object, name: str = "extra_basis
         of_class = isinstance(extra_basis, type)
         got = f"{extra_basis.__name__}, not an instance" if of_class else type(extra_basis).__name__
         raise TypeError(
-            f"{name} must be {_EXTRA_KINDS}; got {got}. If no function of X gives the columns, append "
+            f"{name} must be {kinds}; got {got}. If no function of X gives the columns, append "
             "them to X, and put the kernels on the other columns with kernels.OnColumns"
         )
 

@@ -68,8 +68,10 @@ class Numbers:
     def check(self, y: FloatArray) -> None:
         """Raise ValueError if a target is not in the support of the likelihood."""
         if (own := self._own()) is not None and not own.is_valid(y):
+            row = int(np.flatnonzero([not own.is_valid(one) for one in y])[0])
             raise ValueError(
-                f"y must {own.must_be} with likelihood={self.name!r}; use likelihood='gaussian' for such y"
+                f"y must {own.must_be} with likelihood={self.name!r}; got {y[row]:g} in row {row}. Use "
+                "likelihood='gaussian' for such y"
             )
 
     def exposures(self, est: Any, exposure: PerRow, n_rows: int) -> FloatArray:

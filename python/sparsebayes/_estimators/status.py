@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from .._arrays import Training, is_unstored
+from .._arrays import Training, about_copies, is_unstored
 from .._data.basis import learns_kernel
 from .._data.design import evaluate
 from .._types import FloatArray, IntArray
@@ -150,6 +150,8 @@ def warning_of(est: Any, summary: RowSummary) -> tuple[type[Warning], str] | Non
         message = _CONSTANT if is_constant else _MOSTLY_EQUAL
     else:
         message = REMEDIES[status].format(**est.get_params(deep=False))
+    if status == "noise_floor" or category is OverfitWarning:
+        message += _copies(summary)
     if unscaled is not None and not is_bare:
         message = f"{message}. {unscaled}" if message else unscaled
         as_meant = status in ("converged", "stopped") and category is not OverfitWarning
@@ -158,6 +160,13 @@ def warning_of(est: Any, summary: RowSummary) -> tuple[type[Warning], str] | Non
         return None
     ending = "" if status in ("converged", "stopped") else f" ended with status {status!r}"
     return category, f"{type(est).__name__}{ending}: {message}."
+
+
+def _copies(summary: RowSummary) -> str:
+    if summary.X is None or summary.y is None or len(summary.X) != len(summary.y):
+        return ""
+    found = about_copies(summary.X, summary.y)
+    return f". {found}" if found else ""
 
 
 def _widths_of(est: Any) -> str:

@@ -9,15 +9,16 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone, is_classifier
 
 from .. import _core
-from .._arrays import last_step
+from .._arrays import about_copies, equal_rows, is_unstored, last_step
 from .._checks import counted, is_auto
 from .._estimators.leave_one_out import LeaveOneOut
 from .._estimators.process import LANDMARKS
 from .._estimators.status import functions_of, number_of_functions
+from .._estimators.summary import named_inputs
 from .._types import FloatArray, PerRow
 from ..classification import SparseBayesClassifier
 from ..kernels._base import all_log_parameters, with_all_log_parameters
@@ -37,6 +38,11 @@ _COVERAGE: Final = (0.92, 0.985)
 _FAR: Final = 5.0
 _MAX_FAR: Final = 0.25
 _MIN_ROWS: Final = 60
+#: Most inputs by which coverage is compared; and standard errors by which it has to differ between thirds of
+#: the rows, by their prediction and by one of several inputs.
+_MAX_INPUTS: Final = 5
+_ERRORS_OF_PREDICTION, _ERRORS_OF_INPUT = 3.0, 4.0
+_MIN_SPAN: Final = 0.05
 #: Most rows of an exchange search.
 _MAX_EXCHANGE_ROWS: Final = 1000
 #: Nats per row, and standard errors, by which another model has to predict better to be named; and nats of
@@ -161,17 +167,20 @@ def diagnose(
     n_rows, n_functions, parts = len(est.loo_), number_of_functions(est), functions_of(est)
     coverage = float("nan") if is_classifier(est) else float(np.mean(scores.loo_coverage))
     with np.errstate(all="ignore"):  # targets near the largest number
-        thirds, n_far = _residuals(est)
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
-        others = dict(_alternatives(est, X, y, weights | extra))
+        copies = "" if is_unstored(X) else about_copies(np.asarray(X, dtype=float), np.asarray(y))
+        # The others predict copies well that overfit.
+        others = {} if copies else dict(_alternatives(est, X, y, weights | extra))
     advice = [est._advice] if est._advice else []
+    advice += [f"{copies}."] if copies else []
     advice += _about_optimum(est, found)
     if n_functions > _MAX_SHARE * n_rows and not est._advice and est.__dict__.get("_selection") is None:
         advice.append(
             f"There are {n_functions} {parts} for {n_rows} rows, so the model may be overfitted: "
             "give complexity='bic', or a wider kernel."
         )
-    advice += _about_bars(est, n_rows, coverage, thirds, n_far)
+    thirds, about_bars = bars(est, X)
+    advice += about_bars
     advice += [text for _, text in others.values() if text]
     return Diagnosis(
         title=f"{type(est).__name__} on {counted(n_rows, 'row')}: {counted(n_functions, parts[:-1])}",
@@ -194,19 +203,63 @@ def _about_optimum(est: Any, found: Certificate) -> Iterator[str]:
         )
 
 
-def _residuals(est: Any) -> tuple[tuple[float, ...], int]:
-    """Return the coverage for small, medium and large predictions, and the number of far residuals."""
+def bars(est: Any, X: Any) -> tuple[tuple[float, ...], list[str]]:
+    """Return the coverage for small, medium and large predictions, and sentences about error bars.
+
+    ``X``: the inputs of the training rows.
+    """
     loo = est._loo
     # A pickled model has scores only.
     if is_classifier(est) or est.mu_.ndim > 1 or not hasattr(loo, "m") or len(loo.t) < _MIN_ROWS:
-        return (), 0
-    _, inside, _ = loo._of_numbers()
-    far = int(np.sum(np.abs(_standardised(loo)) > _FAR)) if est._likelihood.name == "gaussian" else 0
-    if number_of_functions(est) == 0:
-        return (), far
-    # By the prediction with the row: those without it depend on the target.
-    parts = np.array_split(np.argsort(loo.m[:, 0], kind="stable"), 3)
-    return tuple(float(np.mean(inside[part])) for part in parts), far
+        return (), []
+    with np.errstate(all="ignore"):  # targets near the largest number
+        _, inside, _ = loo._of_numbers()
+        far = int(np.sum(np.abs(_standardised(loo)) > _FAR)) if est._likelihood.name == "gaussian" else 0
+        advice = list(_about_coverage(len(loo.t), float(np.mean(inside)), far))
+        if number_of_functions(est) == 0:
+            return (), advice
+        # By the prediction with the row: those without it depend on the target.
+        thirds = _by_thirds(loo.m[:, 0], inside)
+        return thirds, [*advice, *_about_parts(est, X, thirds, inside)]
+
+
+def _by_thirds(values: FloatArray, inside: NDArray[np.bool_]) -> tuple[float, ...]:
+    """Return the coverage where values are small, neither small nor large, and large."""
+    parts = np.array_split(np.argsort(values, kind="stable"), 3)
+    return tuple(float(np.mean(inside[part])) for part in parts)
+
+
+def _about_parts(est: Any, X: Any, thirds: tuple[float, ...], inside: NDArray[np.bool_]) -> Iterator[str]:
+    """Yield a sentence about the prediction or the input that divides rows with good bars from others."""
+    found = [("the prediction", thirds, _ERRORS_OF_PREDICTION)]
+    if not is_unstored(X) and len(np.asarray(X)) == len(inside):
+        table = np.asarray(X, dtype=float)
+        names = [str(name) for name in getattr(est, "feature_names_in_", range(table.shape[1]))]
+        inputs = sorted(named_inputs(est).items(), key=lambda one: one[1], reverse=True)
+        for name, _ in inputs[:_MAX_INPUTS]:
+            by_input = _by_thirds(table[:, names.index(name)], inside)
+            found.append((f"input {name}", by_input, _ERRORS_OF_INPUT))
+    n, t = len(inside), est._loo.t
+    error = np.sqrt(2.0 * 0.95 * 0.05 * 3.0 / n)
+    uneven = [
+        (max(shares) - min(shares), name, shares)
+        for name, shares, n_errors in found
+        if max(shares) - min(shares) > max(n_errors * error, _MIN_SPAN)
+    ]
+    if not uneven:
+        return
+    _, name, shares = max(uneven)
+    low = int(np.argmin(shares))
+    where = ("small", "neither small nor large", "large")[low]
+    remedies = ["give noise_basis='linear'"]
+    remedies += ["fit log(y)", "give likelihood='gamma'"] if t.min() > 0.0 else []
+    counts = t.min() >= 0.0 and (t == np.round(t)).all()
+    remedies += ["give likelihood='poisson' if y counts events"] if counts else []
+    yield (
+        f"Error bars do not fit everywhere: 95 % intervals hold {100.0 * shares[low]:.0f} % of the rows "
+        f"where {name} is {where}, and up to {100.0 * max(shares):.0f} % elsewhere. The noise depends on the "
+        f"inputs: {', or '.join(remedies)}."
+    )
 
 
 def _standardised(loo: LeaveOneOut) -> FloatArray:
@@ -215,9 +268,7 @@ def _standardised(loo: LeaveOneOut) -> FloatArray:
     return (loo.t.reshape(mean.shape) - mean) / std
 
 
-def _about_bars(
-    est: Any, n_rows: int, coverage: float, thirds: tuple[float, ...], n_far: int
-) -> Iterator[str]:
+def _about_coverage(n_rows: int, coverage: float, n_far: int) -> Iterator[str]:
     def wrong(share: float, n: float) -> float:
         """Return by how much a share is beyond a limit and three standard errors, with its sign."""
         error = 3.0 * np.sqrt(0.95 * 0.05 / n)
@@ -231,24 +282,14 @@ def _about_bars(
         )
     elif n_far > 0:
         yield (
-            f"{counted(n_far, 'row')} differ from their prediction by more than {_FAR:g} standard "
-            "deviations: check them, or give likelihood='student_t'."
+            f"In {counted(n_far, 'row')} the target is more than {_FAR:g} standard deviations from its "
+            "prediction: check such rows, or give likelihood='student_t'."
         )
-    elif not np.isnan(coverage) and n_rows >= _MIN_ROWS and wrong(coverage, n_rows):
+    elif wrong(coverage, n_rows):
         size = "small" if wrong(coverage, n_rows) < 0.0 else "large"
         yield (
             f"Error bars are too {size}: 95 % intervals hold {100.0 * coverage:.0f} % of the rows left out. "
             "Fewer or wider functions may help (complexity='bic')."
-        )
-    spans = max(thirds, default=0.0) - min(thirds, default=0.0)
-    if thirds and spans > 3.0 * np.sqrt(2.0 * 0.95 * 0.05 * 3.0 / n_rows) and spans > 0.05:
-        low = int(np.argmin(thirds))
-        where = ("small", "neither small nor large", "large")[low]
-        yield (
-            f"Error bars do not fit everywhere: 95 % intervals hold {100.0 * thirds[low]:.0f} % of the rows "
-            f"whose prediction is {where}, and up to {100.0 * max(thirds):.0f} % elsewhere. The noise "
-            "depends on the inputs: give noise_basis='linear', fit log(y) if y is positive, or give "
-            "likelihood='gamma', or likelihood='poisson' for counts."
         )
 
 
@@ -275,7 +316,9 @@ def _alternatives(est: Any, X: Any, y: Any, extra: dict[str, Any]) -> Iterator[A
             # Widths and functions were chosen with these rows. A gain above that of two parameters for each
             # function (Akaike 1974) suffices, and less is confirmed with other rows.
             by_choice = (2.0 * number_of_functions(other) + est.n_features_in_) / len(gain)
-            if density < by_choice + _BETTER:
+            # The target of a row that repeats another is known from that.
+            repeats = not is_unstored(X) and len(equal_rows(np.asarray(X, dtype=float))[0]) < len(base)
+            if density < by_choice + _BETTER or repeats:
                 gain = _gains_apart(est, other, X, y, extra)
             if _is_better(gain):
                 text = f"Rows left out are predicted better, by {gain.mean():.3f} nats each, with {remedy}."
@@ -301,10 +344,11 @@ def _gains_apart(est: Any, other: Any, X: Any, y: Any, extra: dict[str, Any]) ->
     """Return the gains in log density of a third of the rows, left out of fits of both models."""
     if "y_std" in extra:
         return np.zeros(0)  # densities of rows with other errors
-    n = len(est.loo_)
-    order = np.random.default_rng(0).permutation(n)
-    rest, part = np.sort(order[n // 3 :]), np.sort(order[: n // 3])
-    X, y = np.asarray(X), np.asarray(y)
+    n, X, y = len(est.loo_), np.asarray(X), np.asarray(y)
+    first, number = equal_rows(np.asarray(X, dtype=float))
+    order = np.random.default_rng(0).permutation(len(first))
+    is_out = np.isin(number, order[: len(first) // 3])
+    rest, part = np.flatnonzero(~is_out), np.flatnonzero(is_out)
     per_row = {key: np.broadcast_to(np.asarray(value, float), (n,)) for key, value in extra.items()}
     exposure = {"exposure": per_row["exposure"][part]} if "exposure" in per_row else {}
     densities = []

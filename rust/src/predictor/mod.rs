@@ -301,7 +301,9 @@ impl Predictor {
     /// [`Error::Format`] if they are not a valid model of a supported version.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let broken = |error: safetensors::SafeTensorError| {
-            wrong(format!("this is not a whole safetensors file: {error:?}"))
+            wrong(format!(
+                "this is not a model that was saved: not a whole safetensors file ({error:?})"
+            ))
         };
         let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(broken)?;
         let header = metadata.metadata().as_ref().and_then(|map| map.get(KEY));
