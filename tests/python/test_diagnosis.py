@@ -1,9 +1,11 @@
 """`inspection.diagnose`: each fault is found and named, and good models have none."""
 
 import pickle
+import warnings
 from itertools import product
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import load_iris
 from sklearn.pipeline import make_pipeline
@@ -102,7 +104,7 @@ def test_outliers_are_counted(wave):
         one.startswith("In 7 rows the target is more than 5 standard deviations") for one in found.advice
     )
     found = diagnose(RVR(likelihood="student_t").fit(X, y), X, y)
-    assert not any("rows differ" in one for one in found.advice)
+    assert not any("5 standard deviations" in one for one in found.advice)
 
 
 def test_noise_that_depends_on_the_inputs_is_found():
@@ -114,6 +116,42 @@ def test_noise_that_depends_on_the_inputs_is_found():
     assert found.coverage_by_prediction[2] < 0.9
     for model, target in ((RVR(likelihood="gamma"), y), (RVR(), np.log(y))):
         assert diagnose(model.fit(x, target), x, target).advice == []
+
+
+def test_noise_that_depends_on_one_input_is_found_by_its_name():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.uniform(0, 10, (600, 2)), columns=["age", "dose"])
+    y = np.sin(X["age"]) + 0.5 * X["dose"] + (0.1 + 0.2 * X["age"]) * rng.normal(size=600)
+    uneven = "Error bars do not fit everywhere"
+    (advice,) = (one for one in diagnose(RVR().fit(X, y), X, y).advice if one.startswith(uneven))
+    assert "of the rows where input age is large" in advice
+    assert advice.endswith("The noise depends on the inputs: give noise_basis='linear'.")
+    other = RVR(noise_basis="linear").fit(X, y)
+    assert not any(one.startswith(uneven) for one in diagnose(other, X, y).advice)
+
+
+def test_counts_that_vary_more_than_poisson_need_another_likelihood():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 3, (500, 1))
+    mean = np.exp(X[:, 0])
+    y = rng.poisson(mean * rng.gamma(2.0, 0.5, size=500))
+    found = diagnose(RVR(likelihood="poisson").fit(X, y), X, y).advice
+    assert any(one.endswith("give likelihood='negative_binomial'.") for one in found)
+    assert diagnose(RVR(likelihood="negative_binomial").fit(X, y), X, y).advice == []
+
+
+def test_copies_of_rows_are_reported_and_nothing_else_advised():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 3))
+    X, y = (np.repeat(values, 4, axis=0) for values in (X, X[:, 0] + rng.normal(size=150)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = RVR().fit(X, y)
+    found = diagnose(model, X, y)
+    assert found.alternatives == {}
+    assert any(one.startswith("450 of 600 rows repeat others exactly") for one in found.advice)
+    if model.status_ == "noise_floor":
+        assert "rows repeat others exactly" in found.advice[0]
 
 
 def test_overfitted_and_empty_models_repeat_their_warning():

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 from typing import Any, Final
 
@@ -107,6 +108,8 @@ def noise_problem(
 ) -> tuple[FloatArray, FloatArray, FloatArray | None]:
     """Return columns, targets and weights of the noise model, given the training rows."""
     rows = check_training(est, X, y, sample_weight, reset=False)
+    est = copy(est)
+    vars(est).pop("feature_names_in_", None)  # the rows are arrays from here on
     m, v = moments(est, rows.X, variance=True, grows=False)
     assert v is not None
     return columns_at(est.noise_basis_, rows.X), _squares(rows.y, m[:, 0], v[:, 0]), rows.weights

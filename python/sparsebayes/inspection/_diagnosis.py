@@ -239,8 +239,7 @@ def _about_parts(est: Any, X: Any, thirds: tuple[float, ...], inside: NDArray[np
         for name, _ in inputs[:_MAX_INPUTS]:
             by_input = _by_thirds(table[:, names.index(name)], inside)
             found.append((f"input {name}", by_input, _ERRORS_OF_INPUT))
-    n, t = len(inside), est._loo.t
-    error = np.sqrt(2.0 * 0.95 * 0.05 * 3.0 / n)
+    error = np.sqrt(2.0 * 0.95 * 0.05 * 3.0 / len(inside))
     uneven = [
         (max(shares) - min(shares), name, shares)
         for name, shares, n_errors in found
@@ -251,15 +250,24 @@ def _about_parts(est: Any, X: Any, thirds: tuple[float, ...], inside: NDArray[np
     _, name, shares = max(uneven)
     low = int(np.argmin(shares))
     where = ("small", "neither small nor large", "large")[low]
+    yield (
+        f"Error bars do not fit everywhere: 95 % intervals hold {100.0 * shares[low]:.0f} % of the rows "
+        f"where {name} is {where}, and up to {100.0 * max(shares):.0f} % elsewhere. {_about_noise(est)}."
+    )
+
+
+def _about_noise(est: Any) -> str:
+    """Return what is wrong with the noise where error bars do not fit everywhere, and the remedies."""
+    likelihood, t = est._likelihood.name, est._loo.t
+    if likelihood == "poisson":
+        return "Counts vary more than those of a Poisson distribution: give likelihood='negative_binomial'"
+    if likelihood != "gaussian" or getattr(est, "noise_basis", None) is not None:
+        return "The noise depends on the inputs in another way than this model assumes"
     remedies = ["give noise_basis='linear'"]
     remedies += ["fit log(y)", "give likelihood='gamma'"] if t.min() > 0.0 else []
     counts = t.min() >= 0.0 and (t == np.round(t)).all()
     remedies += ["give likelihood='poisson' if y counts events"] if counts else []
-    yield (
-        f"Error bars do not fit everywhere: 95 % intervals hold {100.0 * shares[low]:.0f} % of the rows "
-        f"where {name} is {where}, and up to {100.0 * max(shares):.0f} % elsewhere. The noise depends on the "
-        f"inputs: {', or '.join(remedies)}."
-    )
+    return f"The noise depends on the inputs: {', or '.join(remedies)}"
 
 
 def _standardised(loo: LeaveOneOut) -> FloatArray:
