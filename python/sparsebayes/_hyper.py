@@ -286,8 +286,10 @@ _TRIAL_CENTRES: Final = 200
 _ROWS_PER_DRAWN_ROW: Final = 5
 _TRIAL_ROWS: Final = (2000, 10_000)
 _CENTRES_OF_MANY: Final = 500
-#: Most rows of the Gaussian process that predicts rows left out.
+#: Most rows of the Gaussian process that predicts rows left out, and the standard errors by which it has to
+#: be better to be the prior of the final weights: of two models that predict alike the sparse one is wanted.
 _MAX_PROCESS_ROWS: Final = 1600
+_PROCESS_ERRORS: Final = 3.0
 #: Rows up to which lengths of a regression have to pay their cost, compared with equal ones.
 _FEW_ROWS: Final = 60
 #: Factors of the lengths that are tried: shorter ones, then longer ones if none of those is best.
@@ -296,8 +298,7 @@ _SHORTER_OF_CLASSES: Final = (0.6,)
 _LONGER: Final = (1.4,)
 #: Most candidates of a walk; it continues while the last candidate is the best.
 _MAX_WALK: Final = 10
-#: Standard errors by which predictions have to get worse to end the search in one direction, and better to
-#: replace the choice of the evidence, or a sparse model by a Gaussian process.
+#: Standard errors by which predictions have to get worse to end the search in one direction.
 _STANDARD_ERRORS: Final = 2.0
 #: Standard errors by which predictions have to be better with linear terms.
 _LINEAR_ERRORS: Final = 0.5
@@ -652,11 +653,11 @@ class _Learner:
         if len(self.data.X) <= _FEW_ROWS:
             return False
         process = self._of_proposal(proposal, self._folds)
-        is_clear = any(_exceeds(a, b, _STANDARD_ERRORS) for a, b in ((process, best), (best, process)))
+        is_clear = any(_exceeds(a, b, _PROCESS_ERRORS) for a, b in ((process, best), (best, process)))
         if self._other_folds and not is_clear:
             process = process.joined(self._of_proposal(proposal, self._other_folds))
             best = best.joined(self._predict(best.kernels, self._other_folds))
-        return _exceeds(process, best, _STANDARD_ERRORS)
+        return _exceeds(process, best, _PROCESS_ERRORS)
 
     def _of_classes(self) -> tuple[FloatArray, list[_Candidate]]:
         """Return the log parameters of the best start, and a candidate of each, the best first.
