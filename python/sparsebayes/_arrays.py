@@ -282,6 +282,8 @@ def about_copies(X: FloatArray, y: NDArray[Any]) -> str:
 
 def _columns(name: str, y: ArrayLike, *, several: bool) -> NDArray[Any]:
     """Return y with one dimension, or with two if it has several columns."""
+    if isinstance(y, str):
+        raise TypeError(f"{name} must hold a target for each row; got {y!r}: give the column, not its name")
     refuse_mask(name, y)
     y = as_numpy(name, y)
     given = np.asarray(y)

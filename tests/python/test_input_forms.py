@@ -205,3 +205,31 @@ def test_attributes_do_not_alias_the_data(kind):
     expected = model.predict(X)
     data[:], target[:] = 0.0, 0.0
     np.testing.assert_array_equal(model.predict(X), expected)
+
+
+ROWS = np.arange(60.0).reshape(30, 2)
+
+
+def with_value(value):
+    y = ROWS[:, 0].copy()
+    y[3] = value
+    return y
+
+
+@pytest.mark.parametrize(
+    ("model", "given", "message"),
+    [
+        (RVR(), {"y": with_value(np.nan)}, r"Input y contains NaN in row 3 \(1 of 30 rows\)"),
+        (RVR(), {"y": pd.Series(with_value(np.inf))}, r"Input y contains infinity in row 3"),
+        (RVR(), {"y": ["low", "high"] * 15}, "y holds 'low' in row 0, .* labels to a classifier such as RVC"),
+        (RVR(likelihood="poisson"), {"y": with_value(-2.0)}, "got -2 in row 3"),
+        (RVC(), {"y": with_value(np.nan)}, "Input y contains NaN in row 3"),
+        (RVR(), {"sample_weight": with_value(np.nan)}, "Input sample_weight contains NaN in row 3"),
+        (RVR(), {"y": "price"}, "got 'price': give the column, not its name"),
+        (RVR(), {"y_std": "error"}, "got 'error': give the column, not its name"),
+        (RVR(noise_basis="auto"), {}, "noise_basis must be 'linear', .*; got 'auto'"),
+    ],
+)
+def test_errors_name_the_row_or_the_remedy(model, given, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        model.fit(**{"X": ROWS, "y": ROWS[:, 0], **given})

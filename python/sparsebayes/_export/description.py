@@ -159,7 +159,9 @@ def describe(est: Any) -> ServedModel:
         raise TypeError(f"est must be a fitted estimator of sparsebayes, got {type(est).__name__}")
     check_is_fitted(est)
     if hasattr(est, "noise_model_"):
-        raise ValueError("a model with noise_basis cannot be exported, as its noise depends on the inputs")
+        raise ValueError(
+            "a model with noise_basis cannot be exported, as its noise depends on the inputs; pickle it"
+        )
     return _describe_posterior(est) if hasattr(est, "_basis") else _describe_dense(est)
 
 

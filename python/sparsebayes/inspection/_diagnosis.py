@@ -220,7 +220,9 @@ def bars(est: Any, X: Any) -> tuple[tuple[float, ...], list[str]]:
             return (), advice
         # By the prediction with the row: those without it depend on the target.
         thirds = _by_thirds(loo.m[:, 0], inside)
-        return thirds, [*advice, *_about_parts(est, X, thirds, inside)]
+        parts = list(_about_parts(est, X, thirds, inside))
+        # Bars that are too small somewhere are no reason for fewer functions.
+        return thirds, parts if parts and far == 0 else [*advice, *parts]
 
 
 def _by_thirds(values: FloatArray, inside: NDArray[np.bool_]) -> tuple[float, ...]:
@@ -262,7 +264,7 @@ def _about_noise(est: Any) -> str:
     if likelihood == "poisson":
         return "Counts vary more than those of a Poisson distribution: give likelihood='negative_binomial'"
     if likelihood != "gaussian" or getattr(est, "noise_basis", None) is not None:
-        return "The noise depends on the inputs in another way than this model assumes"
+        return "The noise depends on the inputs: transform y, or give another likelihood"
     remedies = ["give noise_basis='linear'"]
     remedies += ["fit log(y)", "give likelihood='gamma'"] if t.min() > 0.0 else []
     counts = t.min() >= 0.0 and (t == np.round(t)).all()
