@@ -753,7 +753,7 @@ class _Learner:
 
     @cached_property
     def _folds(self) -> list[_Split]:
-        # Of few rows several folds are predicted, to predict enough rows.
+        # One fold of few rows has too few to compare kernels by.
         return self._splits(0, int(np.clip(_FOLD_ROWS // len(self.data.X), 1, _FOLDS)))
 
     @cached_property

@@ -40,6 +40,10 @@ class Targets:
     #: targets and from their means if all had one rate.
     stabilised: Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray]] | None = None
 
+    def first_invalid(self, y: FloatArray) -> int:
+        """Return the number of the first target that does not pass the test; some do not."""
+        return next(i for i, one in enumerate(y) if not self.is_valid(one))
+
 
 @dataclass(frozen=True)
 class RowLikelihood:

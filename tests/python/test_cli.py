@@ -482,9 +482,8 @@ def test_copies_have_a_note_and_are_left_out_together(tmp_path, capsys):
     assert "predicted better" not in said
     main(["compare", str(path), "--target", "y", "-q"])
     row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("RVR"))
-    assert (
-        float(row.split()[1]) < 0.75
-    )  # of 200 rows, 50 of them different; 0.99 where copies are in both parts
+    # Of 200 rows, 50 of them different; 0.99 where copies are in both parts.
+    assert float(row.split()[1]) < 0.75
 
 
 def test_each_class_is_fitted_although_its_rows_are_copies(tmp_path, capsys):

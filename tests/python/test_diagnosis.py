@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import load_iris
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -151,8 +152,10 @@ def test_copies_of_rows_are_reported_and_nothing_else_advised():
     found = diagnose(model, X, y)
     assert found.alternatives == {}
     assert any(one.startswith("450 of 600 rows repeat others exactly") for one in found.advice)
-    if model.status_ == "noise_floor":
-        assert "rows repeat others exactly" in found.advice[0]
+    with pytest.warns(ConvergenceWarning, match="450 of 600 rows repeat others exactly"):
+        overfitted = RVR("matern52").fit(X, y)
+    assert overfitted.status_ == "noise_floor"
+    assert "rows repeat others exactly" in diagnose(overfitted, X, y).advice[0]
 
 
 def test_overfitted_and_empty_models_repeat_their_warning():

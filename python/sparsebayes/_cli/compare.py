@@ -125,7 +125,7 @@ def _split(
     train, test = parts if len(first) == len(y) else (np.flatnonzero(np.isin(number, part)) for part in parts)
     if stratify and len(np.unique(y[train])) < n_classes:
         raise TableError(
-            f"{n_train} rows to fit to do not hold all {n_classes} classes; give more with --rows"
+            f"{len(train)} rows to fit to do not hold all {n_classes} classes; give more with --rows"
         )
     return train, test
 

@@ -103,7 +103,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _for_command(advice: str, features: list[str]) -> str:
-    """Return an advice with options of the command in place of arguments of Python, and names of inputs."""
+    """Return an advice in the words of the command: its options, and names of inputs for their numbers."""
     advice = re.sub(r"\binput (\d+)\b", lambda found: repr(features[int(found[1])]), advice)
     advice = re.sub(r"\b(likelihood|kernel|gamma)='(\w+)'", r"--\1 \2", advice)
     advice = re.sub(r"(the widths of the kernel) \(.*\)", r"\1 (only in Python)", advice)

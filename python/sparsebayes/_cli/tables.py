@@ -329,12 +329,15 @@ class Table(dict[str, Column]):
                 return name
         return self[names[min(1, len(names) - 1)]].name  # raises the error
 
-    def matrix(self, features: Iterable[str], known: Iterable[str] = ()) -> tuple[FloatArray, list[str]]:
+    def matrix(
+        self, features: Iterable[str], known: Sequence[str] | None = None
+    ) -> tuple[FloatArray, list[str]]:
         """Return the inputs of all rows, NaN where a number is missing, and notes about unknown texts.
 
-        ``known``: other inputs, for their texts.
+        ``known``: all inputs of the fit, if there are more.
         """
-        inputs, levels, notes = [], dict[str, list[str]](), []
+        features = list(features)
+        inputs, texts, notes = [], dict[str, None](), []
         for feature in features:
             name = self.source(feature)
             if name == feature:
@@ -347,13 +350,12 @@ class Table(dict[str, Column]):
             if feature == log_exposure(name):
                 inputs.append(np.log(self[name].positive()))
                 continue
-            level = feature[len(name) + 1 :]
-            levels.setdefault(name, []).append(level)
+            level, texts[name] = feature[len(name) + 1 :], None
             inputs.append(np.array([cell == level for cell in self[name].cells], dtype=np.float64))
-        for name, own in levels.items():
+        for name in texts:
             cells, start = self[name].cells, f"{name}="
-            texts = {*own, *(one.removeprefix(start) for one in known if one.startswith(start))}
-            new = [i for i, cell in enumerate(cells) if cell not in texts]
+            levels = {one.removeprefix(start) for one in known or features if one.startswith(start)}
+            new = [i for i, cell in enumerate(cells) if cell not in levels]
             if new:
                 notes.append(
                     f"column {name!r}: {len(new)} of {len(cells)} rows hold none of the texts of the fit "

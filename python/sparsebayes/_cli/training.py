@@ -57,6 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def training_rows(options: argparse.Namespace, table: Table) -> TrainingRows:
     """Return the training rows; append to the notes."""
+    from .._arrays import about_copies
+
     _check_likelihood(options)
     exposures = [] if options.exposure is None else [options.exposure]
     for name in [options.target, *options.drop, *options.keep, *options.text, *exposures]:
@@ -88,8 +90,6 @@ def training_rows(options: argparse.Namespace, table: Table) -> TrainingRows:
     _refuse_too_little(table.path, target.name, y)
     if options.likelihood is not None:
         _refuse_outside(options.likelihood, table.path, target.name, y)
-    from .._arrays import about_copies
-
     if note := about_copies(X, y):
         table.notes.append(note)
     return TrainingRows(X, y, features, exposure)
@@ -117,7 +117,7 @@ def _refuse_outside(likelihood: str, path: str, target: str, y: FloatArray) -> N
 
     own = row_likelihood(likelihood).targets
     if own is not None and not own.is_valid(y):
-        value = next(float(one) for one in y if not own.is_valid(one))
+        value = y[own.first_invalid(y)]
         raise TableError(
             f"column {target!r} of {path} must {own.must_be} with --likelihood {likelihood}, and holds "
             f"{value:g}; leave --likelihood out for such numbers"

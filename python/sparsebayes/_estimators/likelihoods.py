@@ -68,7 +68,7 @@ class Numbers:
     def check(self, y: FloatArray) -> None:
         """Raise ValueError if a target is not in the support of the likelihood."""
         if (own := self._own()) is not None and not own.is_valid(y):
-            row = int(np.flatnonzero([not own.is_valid(one) for one in y])[0])
+            row = own.first_invalid(y)
             raise ValueError(
                 f"y must {own.must_be} with likelihood={self.name!r}; got {y[row]:g} in row {row}. Use "
                 "likelihood='gaussian' for such y"

@@ -18,8 +18,7 @@ from .._checks import counted, is_auto
 from .._estimators.leave_one_out import LeaveOneOut
 from .._estimators.process import LANDMARKS
 from .._estimators.status import functions_of, number_of_functions
-from .._estimators.summary import named_inputs
-from .._types import FloatArray, PerRow
+from .._types import FloatArray, IntArray, PerRow
 from ..classification import SparseBayesClassifier
 from ..kernels._base import all_log_parameters, with_all_log_parameters
 from ..model_selection import log_densities
@@ -235,12 +234,10 @@ def _about_parts(est: Any, X: Any, thirds: tuple[float, ...], inside: NDArray[np
     """Yield a sentence about the prediction or the input that divides rows with good bars from others."""
     found = [("the prediction", thirds, _ERRORS_OF_PREDICTION)]
     if not is_unstored(X) and len(np.asarray(X)) == len(inside):
-        table = np.asarray(X, dtype=float)
-        names = [str(name) for name in getattr(est, "feature_names_in_", range(table.shape[1]))]
-        inputs = sorted(named_inputs(est).items(), key=lambda one: one[1], reverse=True)
-        for name, _ in inputs[:_MAX_INPUTS]:
-            by_input = _by_thirds(table[:, names.index(name)], inside)
-            found.append((f"input {name}", by_input, _ERRORS_OF_INPUT))
+        table, names = np.asarray(X, dtype=float), list(getattr(est, "feature_names_in_", ()))
+        for key in list(getattr(est, "inputs_", ()))[:_MAX_INPUTS]:  # the most important first
+            values = table[:, names.index(key) if isinstance(key, str) else key]
+            found.append((f"input {key}", _by_thirds(values, inside), _ERRORS_OF_INPUT))
     error = np.sqrt(2.0 * 0.95 * 0.05 * 3.0 / len(inside))
     uneven = [
         (max(shares) - min(shares), name, shares)
@@ -307,6 +304,9 @@ def _alternatives(est: Any, X: Any, y: Any, extra: dict[str, Any]) -> Iterator[A
     """Yield the name of each other fit, with its gains, and a sentence if it is better."""
     kernels = est._kernels() if hasattr(est, "kernel_") and est.kernel != "precomputed" else []
     base = est.loo_.reshape(len(est.loo_), -1).sum(axis=1)
+    # The target of a row that repeats another is known from that.
+    number = np.arange(len(base)) if is_unstored(X) else equal_rows(np.asarray(X, dtype=float))[1]
+    repeats = number.max() + 1 < len(base)
     for name, other, remedy in _variants(est, kernels):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -326,10 +326,8 @@ def _alternatives(est: Any, X: Any, y: Any, extra: dict[str, Any]) -> Iterator[A
             # Widths and functions were chosen with these rows. A gain above that of two parameters for each
             # function (Akaike 1974) suffices, and less is confirmed with other rows.
             by_choice = (2.0 * number_of_functions(other) + est.n_features_in_) / len(gain)
-            # The target of a row that repeats another is known from that.
-            repeats = not is_unstored(X) and len(equal_rows(np.asarray(X, dtype=float))[0]) < len(base)
             if density < by_choice + _BETTER or repeats:
-                gain = _gains_apart(est, other, X, y, extra)
+                gain = _gains_apart(est, other, X, y, extra, number)
             if _is_better(gain):
                 text = f"Rows left out are predicted better, by {gain.mean():.3f} nats each, with {remedy}."
         yield name, ((density, evidence), text)
@@ -350,14 +348,16 @@ def _is_better(gain: FloatArray) -> bool:
     return bool(len(gain) > 0 and gain.mean() > max(_BETTER, _STANDARD_ERRORS * error))
 
 
-def _gains_apart(est: Any, other: Any, X: Any, y: Any, extra: dict[str, Any]) -> FloatArray:
-    """Return the gains in log density of a third of the rows, left out of fits of both models."""
+def _gains_apart(est: Any, other: Any, X: Any, y: Any, extra: dict[str, Any], number: IntArray) -> FloatArray:
+    """Return the gains in log density of a third of the rows, left out of fits of both models.
+
+    ``number``: of the set of rows that each row is left out with.
+    """
     if "y_std" in extra:
         return np.zeros(0)  # densities of rows with other errors
     n, X, y = len(est.loo_), np.asarray(X), np.asarray(y)
-    first, number = equal_rows(np.asarray(X, dtype=float))
-    order = np.random.default_rng(0).permutation(len(first))
-    is_out = np.isin(number, order[: len(first) // 3])
+    order = np.random.default_rng(0).permutation(number.max() + 1)
+    is_out = np.isin(number, order[: len(order) // 3])
     rest, part = np.flatnonzero(~is_out), np.flatnonzero(is_out)
     per_row = {key: np.broadcast_to(np.asarray(value, float), (n,)) for key, value in extra.items()}
     exposure = {"exposure": per_row["exposure"][part]} if "exposure" in per_row else {}
