@@ -298,7 +298,7 @@ proofs: install ## Prove in ball arithmetic that fits of the tests' problems are
 	OPENBLAS_NUM_THREADS=1 PYTHONPATH=tests/python $(BIN)/python tests/golden/proofs.py
 
 soak: SECONDS := 600
-soak: install ## Test both example services under full load for SECONDS each (needs wrk)
+soak: install ## Test both example services under full load, with new models, for SECONDS each (needs wrk)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r examples/service/requirements.txt
 	cargo build --release --locked --quiet $(SERVICE)
 	$(BIN)/python tests/faults/soak.py --seconds $(SECONDS)

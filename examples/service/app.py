@@ -1,4 +1,4 @@
-"""Predictions with error bars over HTTP: FastAPI, and a model that is loaded once.
+"""Predictions with error bars over HTTP: FastAPI, and a model that is loaded at start-up and on SIGHUP.
 
     SPARSEBAYES_MODEL=diabetes.safetensors uvicorn app:create_app --factory
 
@@ -7,8 +7,11 @@ its feature names, and returns means and standard deviations, or labels and clas
 ``GET /info`` describes the model, and ``GET /health`` returns 200 once it is loaded.
 """
 
+import asyncio
 import hashlib
+import logging
 import os
+import signal
 from typing import Annotated, Any
 
 import numpy as np
@@ -34,9 +37,10 @@ class Served:
 
     def __init__(self, path: str) -> None:
         with open(path, "rb") as file:
-            # Every response contains the digest of the file, so that logs show which model answered.
-            self.version = hashlib.sha256(file.read()).hexdigest()[:12]
-        self.model = sparsebayes.load(path)
+            content = file.read()
+        # Every response contains the digest of the file, so that logs show which model answered.
+        self.version = hashlib.sha256(content).hexdigest()[:12]
+        self.model = sparsebayes.Predictor.from_bytes(content)
         names, classes = self.model.feature_names_in_, self.model.classes_
         self.names: list[str] | None = None if names is None else names.tolist()
         self.classes = None if classes is None else [as_json(label) for label in classes.tolist()]
@@ -133,12 +137,37 @@ def as_json(label: Any) -> Any:
     return label if isinstance(label, (str, int, float, bool)) else str(label)
 
 
-def create_app(path: str | None = None) -> FastAPI:
+class Reloading:
+    """The service of a model file, which is read again on SIGHUP; running requests keep their model."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.app = app_of(Served(path))
+
+    def reload(self) -> None:
+        """Read the file again; if it is not a model, the old one stays."""
+        try:
+            self.app = app_of(Served(self.path))
+        except (OSError, ValueError) as error:
+            logging.getLogger("uvicorn.error").error("the model stays as it was: %s", error)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on; wait for signals from the first message of the server on."""
+        if scope["type"] == "lifespan" and hasattr(signal, "SIGHUP"):
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.reload)
+        await self.app(scope, receive, send)
+
+
+def create_app(path: str | None = None) -> ASGIApp:
     """Load the model and return the service; without a path the environment's ``SPARSEBAYES_MODEL``."""
     path = path or os.environ.get("SPARSEBAYES_MODEL")
     if path is None:
         raise RuntimeError("set SPARSEBAYES_MODEL to the path of a model file (train.py makes one)")
-    served = Served(path)
+    return Reloading(path)
+
+
+def app_of(served: Served) -> FastAPI:
+    """Return the service of one model."""
     Rows: Any = request_type(served.model.n_features_in_, served.names)
     app = FastAPI(title="sparsebayes", version=served.version)
     app.add_middleware(LimitBody)

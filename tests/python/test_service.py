@@ -3,6 +3,8 @@
 import asyncio
 import importlib.util
 import json
+import os
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +54,52 @@ def test_rows_in_both_forms_have_the_predictions_of_the_estimator(regression):
     mean, std = est.predict(X[:3], return_std=True)
     np.testing.assert_allclose(answer.json()["mean"], mean, rtol=1e-12)
     np.testing.assert_allclose(answer.json()["std"], std, rtol=1e-12)
+
+
+def test_a_new_model_file_is_read_on_request_and_a_broken_one_is_not(module, regression, tmp_path):
+    est, X, _ = regression
+    path = tmp_path / "model.safetensors"
+    est.save(path)
+    app = module.create_app(str(path))
+    first = ask(app, "GET", "/health").json()["model"]
+    noise = np.random.default_rng(1).normal(size=len(X))
+    RVR(gamma=0.5).fit(X.iloc[:, :1], np.cos(X["model_age"]) + 0.1 * noise).save(path)
+    assert ask(app, "GET", "/health").json()["model"] == first
+    app.reload()
+    second = ask(app, "GET", "/info").json()
+    assert second["n_features"] == 1
+    assert second["model"] != first
+    assert ask(app, "POST", "/predict", json={"rows": [{"model_age": 0.5}]}).status_code == 200
+    path.write_bytes(b"no model")
+    app.reload()
+    assert ask(app, "GET", "/health").json()["model"] == second["model"]
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="there is no such signal on this system")
+def test_a_signal_makes_the_service_read_the_file(module, regression, tmp_path):
+    est, X, _ = regression
+    path = tmp_path / "model.safetensors"
+    est.save(path)
+    app = module.create_app(str(path))
+    first = ask(app, "GET", "/health").json()["model"]
+    RVR(gamma=0.5).fit(X, X["model_age"] ** 2).save(path)
+
+    async def serve():
+        messages = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
+
+        async def receive():
+            if len(messages) == 1:  # the server runs
+                os.kill(os.getpid(), signal.SIGHUP)
+                await asyncio.sleep(0.1)
+            return messages.pop(0)
+
+        async def send(_):
+            pass
+
+        await app({"type": "lifespan", "state": {}}, receive, send)
+
+    asyncio.run(serve())
+    assert ask(app, "GET", "/health").json()["model"] != first
 
 
 def test_classes_come_with_probabilities(module, three, tmp_path):

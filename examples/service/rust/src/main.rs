@@ -1,4 +1,4 @@
-//! Predictions with error bars over HTTP: axum, and a model that is loaded once.
+//! Predictions with error bars over HTTP: axum, and a model that is loaded at start-up and on SIGHUP.
 //!
 //! `SPARSEBAYES_MODEL=diabetes.safetensors cargo run --release` answers on 127.0.0.1:8000, or on what `ADDRESS` says. The
 //! requests and answers are those of the Python service beside it.
@@ -7,7 +7,7 @@ mod served;
 
 use std::env;
 use std::error::Error;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
@@ -36,33 +36,77 @@ impl IntoResponse for Refusal {
     }
 }
 
+/// The model, which a newer one may replace. Requests that have begun finish with the model they began with.
+#[derive(Clone)]
+struct Current(Arc<RwLock<Arc<Served>>>);
+
+impl Current {
+    fn new(served: Served) -> Self {
+        Self(Arc::new(RwLock::new(Arc::new(served))))
+    }
+
+    fn get(&self) -> Arc<Served> {
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Reads the file again; if it is not a model, the old one stays.
+    fn reload(&self, path: &str) {
+        match Served::load(path) {
+            Ok(served) => {
+                let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
+                *current = Arc::new(served);
+            }
+            Err(error) => eprintln!("the model stays as it was: {error}"),
+        }
+    }
+}
+
 async fn predict(
-    State(served): State<Arc<Served>>,
+    State(current): State<Current>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<Value>, Refusal> {
     let body = body.map_err(|error| Refusal(error.status(), Problem::of("", error.body_text())))?;
     // Here and not on a thread of its own: a prediction takes less time than to get there.
-    let answer = served.answer(&body);
+    let answer = current.get().answer(&body);
     answer
         .map(Json)
         .map_err(|problem| Refusal(StatusCode::UNPROCESSABLE_ENTITY, problem))
 }
 
-async fn info(State(served): State<Arc<Served>>) -> Json<Value> {
-    Json(served.info())
+async fn info(State(current): State<Current>) -> Json<Value> {
+    Json(current.get().info())
 }
 
-async fn health(State(served): State<Arc<Served>>) -> Json<Value> {
-    Json(json!({"status": "ok", "model": served.version()}))
+async fn health(State(current): State<Current>) -> Json<Value> {
+    Json(json!({"status": "ok", "model": current.get().version()}))
 }
 
-fn service(served: Served) -> Router {
+fn service(current: Current) -> Router {
     Router::new()
         .route("/predict", post(predict))
         .route("/info", get(info))
         .route("/health", get(health))
         .layer(DefaultBodyLimit::max(MOST_BYTES))
-        .with_state(Arc::new(served))
+        .with_state(current)
+}
+
+/// Loads the model again at each SIGHUP.
+#[cfg(unix)]
+fn reload_on_signal(current: Current, path: String) -> std::io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+
+    let mut signals = signal(SignalKind::hangup())?;
+    tokio::spawn(async move {
+        while signals.recv().await.is_some() {
+            // On a thread of its own, as requests must not wait for the disk.
+            let (current, path) = (current.clone(), path.clone());
+            let _ = tokio::task::spawn_blocking(move || current.reload(&path)).await;
+        }
+    });
+    Ok(())
 }
 
 #[tokio::main]
@@ -70,7 +114,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let path = env::var("SPARSEBAYES_MODEL")
         .map_err(|_| "set SPARSEBAYES_MODEL to the path of a model file")?;
     let address = env::var("ADDRESS").unwrap_or_else(|_| "127.0.0.1:8000".into());
-    let served = Served::load(&path)?;
+    let current = Current::new(Served::load(&path)?);
+    #[cfg(unix)]
+    reload_on_signal(current.clone(), path)?;
     // Answers are small: waiting to fill a packet would be most of the time.
     let listener = TcpListener::bind(address).await?.tap_io(|stream| {
         let _ = stream.set_nodelay(true);
@@ -78,7 +124,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let stop = async {
         let _ = tokio::signal::ctrl_c().await;
     };
-    axum::serve(listener, service(served))
+    axum::serve(listener, service(current))
         .with_graceful_shutdown(stop)
         .await?;
     Ok(())
@@ -114,7 +160,7 @@ mod tests {
     }
 
     async fn ask(body: &str) -> (StatusCode, Value) {
-        let service = service(Served::new(model(), "test".into()));
+        let service = service(Current::new(Served::new(model(), "test".into())));
         let request = Request::post("/predict")
             .body(Body::from(body.to_owned()))
             .unwrap();
@@ -160,6 +206,14 @@ mod tests {
                 "{body}: {error}"
             );
         }
+    }
+
+    #[test]
+    fn a_file_that_is_no_model_changes_nothing() {
+        let current = Current::new(Served::new(model(), "test".into()));
+        current.reload("Cargo.toml");
+        current.reload("a file that does not exist");
+        assert_eq!(current.get().version(), "test");
     }
 
     #[tokio::test]
