@@ -580,7 +580,7 @@ fn parts_that_do_not_fit_are_refused() {
     fn of<'a>(parts: &'a mut Parts, table: &str) -> &'a mut Table {
         parts.tables.get_mut(table).unwrap()
     }
-    let changes: [(usize, Change); 32] = [
+    let changes: [(usize, Change); 33] = [
         (0, |p| p.header.n_features = 0),
         (0, |p| p.header.n_features = 4),
         (0, |p| p.header.feature_names = Some(vec![])),
@@ -616,6 +616,10 @@ fn parts_that_do_not_fit_are_refused() {
         (1, |p| of(p, "noise_variance").shape = vec![1, 1]),
         (1, |p| p.header.outputs[1] = Some(vec![0, 1, 2, 3, 4, 5, 6])),
         (3, |p| of(p, "covariance.0").shape = vec![4, 7]),
+        (3, |p| {
+            p.header.link = Link::Log;
+            p.tables.remove("noise_variance");
+        }),
         (18, |p| match &mut p.header.blocks[1] {
             BlockHeader::CentredColumns { offsets, .. } => offsets[0] = f64::NAN,
             _ => p.header.outputs.clear(),

@@ -4,7 +4,7 @@ use std::ops::{ControlFlow, Range};
 
 use nalgebra::DMatrix;
 use sparsebayes::internal::{
-    CentredProvider, JoinedDesign, ProviderStatistics, RowPart, SoftmaxStatistics,
+    CentredProvider, JoinedDesign, ProviderStatistics, RowPart, RowProvider, SoftmaxStatistics,
 };
 use sparsebayes::{
     DenseDesign, Design, Error, Kernel, KernelDesign, Likelihood, Observations, Points, Posterior,
@@ -333,6 +333,53 @@ fn offsets_of_columns_do_not_change_fits_to_centred_sums() {
                 assert_same_to(1e-6, &expected, &found);
             }
         }
+    }
+}
+
+/// Passes over centred columns, computed from the columns themselves.
+#[test]
+fn centred_columns_have_the_sums_of_columns_that_are_centred_before() {
+    let (n, k) = (60, 5);
+    let problem = columns(n, k, 3);
+    let labels = above(0.0, &problem.t);
+    let provider = |values: Vec<f64>| {
+        let design = Box::new(DenseDesign::new(values, n, k + 1).unwrap());
+        RowPart::new(design, Likelihood::Bernoulli, labels.clone(), None).unwrap()
+    };
+    let mut before = provider(about(&problem.phi, n, 0.0));
+    let mut after = CentredProvider::new(provider(about(&problem.phi, n, 3.0)), 1..k + 1).unwrap();
+    let sigma = [0.5, 0.1, -0.2, 0.1, 0.3, 0.15, -0.2, 0.15, 0.7];
+    for active in [vec![2, 0, 4], vec![5, 1, 3]] {
+        let (mu, wanted) = ([0.4, -0.3, 0.8], [3, 0, 1]);
+        let (a, b) = (&mut before, &mut after);
+        let close = |a: &[f64], b: &[f64]| {
+            assert_eq!(a.len(), b.len());
+            for (a, b) in a.iter().zip(b) {
+                assert!((a - b).abs() <= 1e-11 * (1.0 + a.abs()), "{a} {b}");
+            }
+        };
+        close(
+            &[a.deviance(&active, &mu).unwrap()],
+            &[b.deviance(&active, &mu).unwrap()],
+        );
+        let (x, y) = (a.gradient(&active, &mu), b.gradient(&active, &mu));
+        let ((x, slopes), (y, others)) = (x.unwrap(), y.unwrap());
+        close(&[x], &[y]);
+        close(&slopes, &others);
+        let (x, y) = (a.among(&active, &mu, &wanted), b.among(&active, &mu, &wanted));
+        let (x, y) = (x.unwrap(), y.unwrap());
+        close(&x.gradient, &y.gradient);
+        close(&x.gram, &y.gram);
+        let (x, y) = (a.sweep(&active, &mu, &wanted), b.sweep(&active, &mu, &wanted));
+        let (x, y) = (x.unwrap(), y.unwrap());
+        close(&x.gradient, &y.gradient);
+        close(&x.diag, &y.diag);
+        for (x, y) in x.gram.iter().zip(&y.gram) {
+            close(x, y);
+        }
+        let drift = a.variance_drift(&active, &mu, &sigma).unwrap();
+        assert!(drift.iter().any(|v| v.abs() > 1e-3));
+        close(&drift, &b.variance_drift(&active, &mu, &sigma).unwrap());
     }
 }
 

@@ -10,7 +10,7 @@ import reference
 from exact_reference import log_alpha_change
 from problems import PAPERS, PROBLEMS, assert_certified, sinc_1d, sinc_2d, two_classes
 from reference import best_alpha, contribution, fit_laplace, fit_regression
-from sparsebayes import RVC, RVR, SparseBayesClassifier, SparseBayesRegressor
+from sparsebayes import MRVM1, RVC, RVR, SparseBayesClassifier, SparseBayesRegressor
 from sparsebayes.inspection import certificate
 from sparsebayes.kernels import Gaussian
 
@@ -153,6 +153,23 @@ def test_empty_models_have_a_certificate():
     X, y = np.ones((60, 2)), np.arange(60) % 3
     softmax = RVC(multi_class="softmax", gamma="scale", penalize_intercept=True).fit(X, y)
     assert certificate(softmax, X, y).n_active == len(softmax.active_) == 0
+
+
+def test_what_is_known_about_rows_left_out(regression):
+    model, X, y = regression
+    found = certificate(model, X, y)
+    assert (found.loo_score, found.loo_coverage) == (model._loo.scores.score, model.loo_coverage_)
+    assert found.share_of_rows == len(model.relevance_) / len(X)
+    labels = y > y.mean()
+    found = certificate(RVC(gamma=0.1).fit(X, labels), X, labels)
+    assert 0.5 < found.loo_score <= 1.0
+    assert found.loo_coverage is None
+    two = np.column_stack([y, y[::-1]])
+    model = RVR(gamma=0.1).fit(X, two)
+    assert certificate(model, X, two).loo_coverage == np.mean(model.loo_coverage_)
+    machine = MRVM1(gamma=0.1).fit(X, labels)
+    found = certificate(machine, X, labels)
+    assert (found.loo_score, found.loo_coverage) == (None, None)
 
 
 def test_other_objects_and_unfitted_models_are_refused(regression):

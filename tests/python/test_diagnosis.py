@@ -35,8 +35,10 @@ def test_good_models_have_no_advice(wave):
     model = RVR().fit(X, y)
     found = diagnose(model, X, y)
     assert found.certificate == certificate(model, X, y)
-    assert found.share_of_rows == np.sum(model.active_ >= 0) / 300
-    assert found.loo_coverage == model.loo_coverage_
+    own = found.certificate
+    assert found.share_of_rows == own.share_of_rows == np.sum(model.active_ >= 0) / 300
+    assert found.loo_coverage == own.loo_coverage == model.loo_coverage_
+    assert found.loo_score == own.loo_score > 0.9
     assert np.mean(found.coverage_by_prediction) == pytest.approx(found.loo_coverage)
     assert diagnose(pickle.loads(pickle.dumps(model)), X, y).coverage_by_prediction == ()
 

@@ -281,6 +281,9 @@ def test_what_is_no_data_set_says_so(data, parquet, tmp_path):
             model.fit(*arguments)
     with pytest.raises(ValueError, match="candidates must be an integer"):
         RVR(gamma="scale").fit([(X, y)])
+    # A wrong path is the first thing to say.
+    with pytest.raises(FileNotFoundError, match="no file"):
+        RVR().fit("none.parquet", "t")
     big = np.memmap(tmp_path / "X", "f8", "w+", shape=(20_000, 3))
     with pytest.raises(ValueError, match=r"memory_limit is .*candidates must be an integer"):
         RVR(memory_limit="1MB", gamma="scale").fit(big, data[1])
@@ -290,6 +293,7 @@ def test_what_is_no_data_set_says_so(data, parquet, tmp_path):
 
 def test_without_pyarrow_the_extra_is_named(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "rows.parquet").touch()
     with pytest.raises(ModuleNotFoundError, match=r"pip install sparsebayes\[arrow\]"):
         RVR(candidates=3, gamma="scale").fit(tmp_path, "t")
 

@@ -359,7 +359,8 @@ def _parts(batches: Any, features: list[str], given: dict[str, str], labels: boo
 _FORMATS: Final = {".arrow": "arrow", ".ipc": "arrow", ".feather": "feather"}
 
 
-def _open_path(dataset: Any, path: str) -> Any:
+def files_of(path: str) -> list[str]:
+    """Return the files of a file name, a folder or a pattern; raise FileNotFoundError if there is none."""
     folder = os.path.isdir(path)
     pattern = os.path.join(glob.escape(path), "**", "*.*") if folder else path
     found = [path] if os.path.isfile(path) else glob.glob(pattern, recursive=True)
@@ -368,6 +369,11 @@ def _open_path(dataset: Any, path: str) -> Any:
         files = [file for file in files if f"{os.sep}_" not in file[len(path) :]]
     if not files:
         raise FileNotFoundError(f"X: there is no file {path!r}; give a file, a directory or a pattern")
+    return files
+
+
+def _open_path(dataset: Any, path: str) -> Any:
+    files, folder = files_of(path), os.path.isdir(path)
     formats = {_FORMATS.get(os.path.splitext(file)[1].lower(), "parquet") for file in files}
     if len(formats) > 1:
         raise ValueError(

@@ -43,7 +43,7 @@ from .._data.basis import (
     without_rows,
 )
 from .._data.checkpoint import Checkpoint, check_path, digest, open_checkpoint
-from .._data.chunks import Chunks, Rows, are_chunks, check_rows, located, open_chunks
+from .._data.chunks import Chunks, Rows, are_chunks, check_rows, files_of, located, open_chunks
 from .._data.design import core_kernels, is_given
 from .._data.out_of_core import Survey, basis_after, gather
 from .._data.statistics import SufficientStatistics, check_memory_limit, check_room, in_words
@@ -100,10 +100,13 @@ def validate(
     if (path := getattr(est, "checkpoint", None)) is not None:
         check_path(path)
     if are_chunks(X, y):
-        if isinstance(X, (str, os.PathLike)) and os.fspath(X).endswith((".csv", ".tsv", ".txt")):
-            raise ValueError(
-                f"X: {X!r} is a text file; read it with pandas.read_csv, or use the command `sparsebayes fit`"
-            )
+        if isinstance(X, (str, os.PathLike)):
+            if os.fspath(X).endswith((".csv", ".tsv", ".txt")):
+                raise ValueError(
+                    f"X: {X!r} is a text file; read it with pandas.read_csv, or use the command "
+                    "`sparsebayes fit`"
+                )
+            files_of(os.fspath(X))
         _check_chunked(est)
     elif not _is_too_large(est, X, y, limit):
         return check_training(est, X, y, sample_weight, y_std, exposure)

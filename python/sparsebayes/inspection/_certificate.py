@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln
+from sklearn.base import is_classifier
 
 from .._arrays import last_step
 from .._estimators.noise_model import noise_problem
 from .._estimators.posterior import weights_problem
+from .._estimators.status import number_of_functions
 from .._estimators.variational import bounded, constants, per_function
 from .._row_likelihoods import DISPERSIONS, FREEDOMS, row_likelihood
 from .._types import FloatArray, IntArray, OutputsProblem, PerRow, Problem
@@ -82,6 +84,13 @@ class Certificate:
         make. With ``noise_basis`` the largest of ``max_log_alpha_change``, ``max_mean_error`` and
         ``max_gain_outside`` of the noise model, for the residuals of this model of the mean. 0
         otherwise; without the slope if the parameter was given or is at a bound.
+    share_of_rows : float
+        Number of functions in the model over number of rows. A model with a function for most rows may be an
+        optimum and overfit.
+    loo_score, loo_coverage : float or None
+        Leave-one-out R^2, D^2 or accuracy of the model, and the share of rows inside their 95 % intervals;
+        None where there are none: the coverage of classes, and both of models without ``loo_``. `diagnose`
+        says what they mean, and tries other fits.
     """
 
     max_log_alpha_change: float
@@ -93,6 +102,9 @@ class Certificate:
     n_basis: int
     max_gain_exchange: float | None = None
     parameter_residual: float = 0.0
+    share_of_rows: float = 0.0
+    loo_score: float | None = None
+    loo_coverage: float | None = None
 
 
 def certificate(
@@ -189,6 +201,7 @@ def certificate(
     if hasattr(est, "noise_model_"):
         own = certificate(est.noise_model_, *noise_problem(est, X, y, sample_weight))
         residual = max(residual, own.max_log_alpha_change, own.max_mean_error, own.max_gain_outside)
+    scores = None if getattr(est, "_loo", None) is None else est._loo.scores
     return Certificate(
         max_log_alpha_change=max(fit.max_log_alpha_change for fit in fits),
         max_gain_outside=max(fit.max_gain_outside for fit in fits),
@@ -199,6 +212,9 @@ def certificate(
         n_basis=fits[0].n_basis,
         max_gain_exchange=max(gains, default=None),
         parameter_residual=residual,
+        share_of_rows=number_of_functions(est) / len(problems[0].Phi),
+        loo_score=scores and scores.score,
+        loo_coverage=None if is_classifier(est) else scores and float(np.mean(scores.loo_coverage)),
     )
 
 

@@ -164,7 +164,6 @@ def diagnose(
         )
     scores = est._loo.scores
     n_rows, n_functions, parts = len(est.loo_), number_of_functions(est), functions_of(est)
-    coverage = float("nan") if is_classifier(est) else float(np.mean(scores.loo_coverage))
     with np.errstate(all="ignore"):  # targets near the largest number
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
         copies = "" if is_unstored(X) else about_copies(np.asarray(X, dtype=float), np.asarray(y))
@@ -184,9 +183,9 @@ def diagnose(
     return Diagnosis(
         title=f"{type(est).__name__} on {counted(n_rows, 'row')}: {counted(n_functions, parts[:-1])}",
         certificate=found,
-        share_of_rows=n_functions / n_rows,
+        share_of_rows=found.share_of_rows,
         loo_score=scores.score,
-        loo_coverage=coverage,
+        loo_coverage=float("nan") if found.loo_coverage is None else found.loo_coverage,
         coverage_by_prediction=thirds,
         alternatives={name: gains for name, (gains, _) in others.items()},
         advice=advice,
