@@ -12,6 +12,7 @@ import hashlib
 import logging
 import os
 import signal
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
@@ -44,6 +45,10 @@ class Served:
         names, classes = self.model.feature_names_in_, self.model.classes_
         self.names: list[str] | None = None if names is None else names.tolist()
         self.classes = None if classes is None else [as_json(label) for label in classes.tolist()]
+
+    def takes_rows_of(self, other: "Served") -> bool:
+        """Tell whether a row for the other model is one for this."""
+        return self.names == other.names and self.model.n_features_in_ == other.model.n_features_in_
 
     def info(self) -> dict[str, Any]:
         """Return the description of the model for clients."""
@@ -137,19 +142,33 @@ def as_json(label: Any) -> Any:
     return label if isinstance(label, (str, int, float, bool)) else str(label)
 
 
+@dataclass
+class Current:
+    """The newest of the models whose rows have the same features."""
+
+    served: Served
+
+
 class Reloading:
     """The service of a model file, which is read again on SIGHUP; running requests keep their model."""
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.app = app_of(Served(path))
+        self.current = Current(Served(path))
+        self.app = app_of(self.current)
 
     def reload(self) -> None:
         """Read the file again; if it is not a model, the old one stays."""
         try:
-            self.app = app_of(Served(self.path))
+            served = Served(self.path)
         except (OSError, ValueError) as error:
             logging.getLogger("uvicorn.error").error("the model stays as it was: %s", error)
+            return
+        if served.takes_rows_of(self.current.served):
+            self.current.served = served
+        else:  # requests have another type
+            self.current = Current(served)
+            self.app = app_of(self.current)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on; wait for signals from the first message of the server on."""
@@ -166,8 +185,9 @@ def create_app(path: str | None = None) -> ASGIApp:
     return Reloading(path)
 
 
-def app_of(served: Served) -> FastAPI:
-    """Return the service of one model."""
+def app_of(current: Current) -> FastAPI:
+    """Return the service of models whose rows have the same features."""
+    served = current.served
     Rows: Any = request_type(served.model.n_features_in_, served.names)
     app = FastAPI(title="sparsebayes", version=served.version)
     app.add_middleware(LimitBody)
@@ -177,14 +197,14 @@ def app_of(served: Served) -> FastAPI:
     # Called here, not in FastAPI's thread pool: a prediction takes less time than the hand-over.
     @app.post("/predict")
     async def predict(request: Rows) -> JSONResponse:
-        return JSONResponse(served.predict(request.rows))
+        return JSONResponse(current.served.predict(request.rows))
 
     @app.get("/info")
     async def info() -> JSONResponse:
-        return JSONResponse(served.info())
+        return JSONResponse(current.served.info())
 
     @app.get("/health")
     async def health() -> JSONResponse:
-        return JSONResponse({"status": "ok", "model": served.version})
+        return JSONResponse({"status": "ok", "model": current.served.version})
 
     return app
