@@ -366,11 +366,17 @@ fn centred_columns_have_the_sums_of_columns_that_are_centred_before() {
         let ((x, slopes), (y, others)) = (x.unwrap(), y.unwrap());
         close(&[x], &[y]);
         close(&slopes, &others);
-        let (x, y) = (a.among(&active, &mu, &wanted), b.among(&active, &mu, &wanted));
+        let (x, y) = (
+            a.among(&active, &mu, &wanted),
+            b.among(&active, &mu, &wanted),
+        );
         let (x, y) = (x.unwrap(), y.unwrap());
         close(&x.gradient, &y.gradient);
         close(&x.gram, &y.gram);
-        let (x, y) = (a.sweep(&active, &mu, &wanted), b.sweep(&active, &mu, &wanted));
+        let (x, y) = (
+            a.sweep(&active, &mu, &wanted),
+            b.sweep(&active, &mu, &wanted),
+        );
         let (x, y) = (x.unwrap(), y.unwrap());
         close(&x.gradient, &y.gradient);
         close(&x.diag, &y.diag);

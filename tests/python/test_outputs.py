@@ -106,7 +106,7 @@ def waves():
 @pytest.mark.parametrize("given", [False, True])
 def test_the_fit_is_that_of_the_reference(basis, shared, given):
     X, Y = basis
-    noise = None if not given else 0.09 if shared else [0.01, 0.09, 0.36]
+    noise = None if not given else 0.09 if shared else np.array([0.01, 0.09, 0.36])
     settings = {"shared_noise": shared, "noise_variance": noise}
     model = SparseBayesRegressor(fit_intercept=False, **settings, **PAPERS).fit(X, Y)
     alpha, beta = reference_fit(X, Y, shared=shared, beta=None if noise is None else 1 / np.array(noise))
