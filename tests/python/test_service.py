@@ -56,12 +56,18 @@ def test_rows_in_both_forms_have_the_predictions_of_the_estimator(regression):
     np.testing.assert_allclose(answer.json()["std"], std, rtol=1e-12)
 
 
-def test_a_new_model_file_is_read_on_request_and_a_broken_one_is_not(module, regression, tmp_path):
+@pytest.fixture
+def replaceable(module, regression, tmp_path):
+    """Return the inputs of a model, its file, the service of that and the version it names."""
     est, X, _ = regression
     path = tmp_path / "model.safetensors"
     est.save(path)
     app = module.create_app(str(path))
-    first = ask(app, "GET", "/health").json()["model"]
+    return X, path, app, ask(app, "GET", "/health").json()["model"]
+
+
+def test_a_new_model_file_is_read_on_request_and_a_broken_one_is_not(replaceable):
+    X, path, app, first = replaceable
     noise = np.random.default_rng(1).normal(size=len(X))
     RVR(gamma=0.5).fit(X.iloc[:, :1], np.cos(X["model_age"]) + 0.1 * noise).save(path)
     assert ask(app, "GET", "/health").json()["model"] == first
@@ -76,12 +82,8 @@ def test_a_new_model_file_is_read_on_request_and_a_broken_one_is_not(module, reg
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="there is no such signal on this system")
-def test_a_signal_makes_the_service_read_the_file(module, regression, tmp_path):
-    est, X, _ = regression
-    path = tmp_path / "model.safetensors"
-    est.save(path)
-    app = module.create_app(str(path))
-    first = ask(app, "GET", "/health").json()["model"]
+def test_a_signal_makes_the_service_read_the_file(replaceable):
+    X, path, app, first = replaceable
     RVR(gamma=0.5).fit(X, X["model_age"] ** 2).save(path)
 
     async def serve():
