@@ -25,7 +25,6 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.linalg import LinAlgError
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
 from . import _core
@@ -33,14 +32,14 @@ from ._arrays import Training, first_of_equal
 from ._cancellable import begin, blas_workers, in_background
 from ._checks import column_means
 from ._data.basis import Basis, flat_columns
-from ._data.design import Design, columns_at, kernel_design
+from ._data.design import Design, columns_at, evaluate, kernel_design
 from ._data.statistics import check_memory_limit
 from ._estimators.growth import diagonal
 from ._estimators.likelihoods import Numbers
 from ._estimators.posterior import log_normalised, moderated_logits
 from ._estimators.process import LANDMARKS, Process, ProcessRows
 from ._types import FloatArray, IntArray, Likelihood, Settings
-from .kernels import Kernel, Laplacian, Matern32, Matern52
+from .kernels import Gaussian, Kernel, Laplacian, Matern32, Matern52
 from .kernels._base import all_log_parameters, bounds, column_stds, with_all_log_parameters
 from .kernels._stationary import Radial
 
@@ -78,11 +77,13 @@ class CovarianceEvidence:
         noise_variance: float | None,
         pulse: Callable[[], None] = lambda: None,
     ) -> None:
-        self._kernels, self._X, self._fixed, self._Y = kernels, X, fixed, np.asfortranarray(Y)
+        self._kernels, self._X = kernels, X
+        self._fixed, self._Y = np.asfortranarray(fixed), np.asfortranarray(Y)
         self._pulse = pulse
         self._noise, self._excess_weight = 1.0 / weights, float(weights.sum()) - len(weights)
         self._log_noise = None if noise_variance is None else float(np.log(noise_variance))
-        self._squared = [not _is_positive_definite(kernel(X, X)) for kernel in kernels]
+        known = [isinstance(kernel, Radial) or _is_positive_definite(kernel(X, X)) for kernel in kernels]
+        self._squared = [not is_definite for is_definite in known]
 
     def start(self) -> FloatArray:
         """Return a start: the given kernel parameters, and variances for targets of variance 1."""
@@ -100,21 +101,21 @@ class CovarianceEvidence:
         theta, log_a, log_v, rest = np.split(x, np.cumsum([n_theta, n_kernels, n_fixed]))
         log_noise = float(rest[0]) if self._log_noise is None else self._log_noise
         noise = np.exp(log_noise) * self._noise
+        if isinstance(self._kernels[0], Gaussian) and n_kernels == 1:
+            return self._of_gaussian(np.exp(theta), float(np.exp(log_a[0])), np.exp(log_v), log_noise, slope)
         parts = self._covariances(with_all_log_parameters(self._kernels, theta))
         C = (self._fixed * np.exp(log_v)) @ self._fixed.T
         for a, (K, _) in zip(np.exp(log_a), parts, strict=True):
             C += a * K
-        n, n_outputs = self._Y.shape
-        C[np.diag_indices(n)] += noise
+        n_outputs = self._Y.shape[1]
+        C[np.diag_indices(len(C))] += noise
         found = _core.covariance_evidence(C, self._Y, slope)
         if found is None:
             return None
         square, log_det, G = found
-        log_det += self._excess_weight * log_noise
-        value = -0.5 * (square + n_outputs * (log_det + n * np.log(2.0 * np.pi)))
+        value = self._value(square, log_det, log_noise)
         if G is None:
             return value, np.empty(0)
-        G *= 0.5
         a = np.exp(log_a)
         slopes = [a_k * pull(G) for a_k, (_, pull) in zip(a, parts, strict=True)]
         slopes.append([a_k * np.vdot(G, K) for a_k, (K, _) in zip(a, parts, strict=True)])
@@ -122,6 +123,29 @@ class CovarianceEvidence:
         if estimated:
             slopes.append([noise @ np.diag(G) - 0.5 * n_outputs * self._excess_weight])
         return value, np.concatenate(slopes)
+
+    def _of_gaussian(
+        self, widths: FloatArray, a: float, v: FloatArray, log_noise: float, slope: bool
+    ) -> tuple[float, FloatArray] | None:
+        """Return the same for one Gaussian kernel, all of it in the core."""
+        noise, estimated = np.exp(log_noise) * self._noise, self._log_noise is None
+        Z = (self._X - self._X.mean(axis=0)) / widths
+        found = _core.gaussian_evidence(Z, a, self._fixed, v, noise, self._Y, slope)
+        if found is None:
+            return None
+        square, log_det, slopes = found
+        value = self._value(square, log_det, log_noise)
+        if slopes is None:
+            return value, np.empty(0)
+        slopes[-1] -= 0.5 * self._Y.shape[1] * self._excess_weight
+        d = Z.shape[1]
+        of_widths = slopes[:d] if len(widths) == d else [slopes[:d].sum()]
+        return value, np.concatenate([of_widths, slopes[d:] if estimated else slopes[d:-1]])
+
+    def _value(self, square: float, log_det: float, log_noise: float) -> float:
+        n, n_outputs = self._Y.shape
+        log_det += self._excess_weight * log_noise
+        return float(-0.5 * (square + n_outputs * (log_det + n * np.log(2.0 * np.pi))))
 
     def predict(
         self, x: FloatArray, X: FloatArray, fixed: FloatArray
@@ -136,19 +160,20 @@ class CovarianceEvidence:
         def covariance(X: FloatArray, Z: FloatArray, F: FloatArray, G: FloatArray) -> FloatArray:
             found: FloatArray = (F * v) @ G.T
             for a_k, kernel in zip(a, kernels, strict=True):
-                found += a_k * kernel(X, Z)
+                found += a_k * evaluate(kernel, X, Z, 1)
             return found
 
         C = covariance(self._X, self._X, self._fixed, self._fixed)
         C[np.diag_indices(len(C))] += noise * self._noise
         across = covariance(self._X, X, self._fixed, fixed)
+        # NumPy's solver lets other folds be predicted meanwhile, SciPy's for triangular matrices does not.
         try:
-            root = np.linalg.cholesky(C)
+            solved = np.linalg.solve(C, across)
         except LinAlgError:
             return None
-        across, y = (solve_triangular(root, part, lower=True) for part in (across, self._Y[:, :1]))
         own = sum(a_k * diagonal(kernel, X) for a_k, kernel in zip(a, kernels, strict=True))
-        return (across.T @ y)[:, 0], own + fixed**2 @ v + noise - np.sum(across**2, axis=0)
+        variance = own + fixed**2 @ v + noise - np.sum(across * solved, axis=0)
+        return (solved.T @ self._Y[:, 0], variance) if (variance > 0.0).all() else None
 
     def _covariances(self, kernels: list[Kernel]) -> list[tuple[FloatArray, Any]]:
         """Return the covariance of each kernel, and the function from dL/dK to dL/d(log parameters)."""
@@ -487,22 +512,22 @@ def learn(
 
     def work(pulse: Callable[[], None]) -> list[Learned]:
         # The matrices are too small for several threads of BLAS.
-        with blas_workers(settings.n_threads) as pool:
+        with blas_workers(settings.n_threads) as pool, blas_workers(settings.n_threads) as learners:
             learner = _Learner(kernels, data, settings, pool, pulse)
             if proposes:
                 return learner.propose()
             if data.likelihood != "gaussian":
                 return learner.of_classes()
             other = None if linear is None else replace(learner, data=linear, has_linear_terms=True)
-            proposals = [begin(pool, one.proposals) for one in (learner, other) if one is not None]
-            first = proposals[0].result()
-            ranked = learner.compare(first)
+            # Their fits run on other threads, as one that waits for others would hold a thread of the pool.
+            both = [begin(learners, one.propose_and_compare) for one in (learner, other) if one is not None]
+            (proposal, ranked), *with_linear = (call.result() for call in both)
             if other is not None:
-                second = proposals[1].result()
-                found = other.compare(second)
+                linear_proposal, found = with_linear[0]
                 if _exceeds(found[0], ranked[0], _LINEAR_ERRORS):
-                    return [replace(one, has_linear_terms=True) for one in other.finish(found, second[0])]
-            return learner.finish(ranked, first[0])
+                    learned = other.finish(found, linear_proposal)
+                    return [replace(one, has_linear_terms=True) for one in learned]
+            return learner.finish(ranked, proposal)
 
     return in_background(work)
 
@@ -578,6 +603,11 @@ class _Learner:
         directions = (_SHORTER_OF_CLASSES, _LONGER)
         return self.finish(self._walk(self._candidate(theta, self._folds), directions, self._folds))
 
+    def propose_and_compare(self) -> tuple[FloatArray, list[_Candidate]]:
+        """Return the maximum of the evidence, and the kernels that predict rows left out, the best first."""
+        proposals = self.proposals()
+        return proposals[0], self.compare(proposals)
+
     def compare(self, proposals: list[FloatArray]) -> list[_Candidate]:
         """Compare variants of the proposals on held-out rows; return these, the best first."""
         directions, folds = (_SHORTER, _LONGER), self._folds
@@ -632,18 +662,21 @@ class _Learner:
         """
         (target,), (std,) = self.data.centred()
         mean = self.data.targets[0][0] - target[0]
-        densities = []
-        for kept, out in folds:
+
+        def density(kept: LearningData, out: LearningData) -> FloatArray:
             kept = kept.at(_draw(len(kept.X), _MAX_PROCESS_ROWS), np.arange(0))
             noise = None if kept.noise_variance is None else kept.noise_variance / std**2
             Y = (kept.targets[0] - mean)[:, np.newaxis] / std
             process = CovarianceEvidence(self.kernels, kept.X, kept.fixed, Y, kept.weights, noise, self.pulse)
             found = process.predict(proposal, out.X, out.fixed)
             if found is None:
-                return _Candidate([], np.full(1, -np.inf), -np.inf)
+                return np.full(len(out.X), -np.inf)
             log_p = _log_normal(out.targets[0], mean + std * found[0], std**2 * found[1])
-            densities.append(out.weights * log_p)
-        return _Candidate([], np.concatenate(densities) - self._cost_of_lengths(len(self.data.X)), 0.0)
+            return out.weights * log_p
+
+        calls = [begin(self.pool, density, *fold) for fold in folds]
+        densities = np.concatenate([call.result() for call in calls])
+        return _Candidate([], densities - self._cost_of_lengths(len(self.data.X)), 0.0)
 
     def _prefers_process(self, proposal: FloatArray, best: _Candidate) -> bool:
         """Tell whether the Gaussian process predicts rows left out better than the best trial fits.
@@ -1002,7 +1035,7 @@ def _functions(kernels: list[Kernel], data: LearningData, active: NDArray[np.int
     borders = data.n_before + len(data.centres) * np.arange(len(kernels) + 1)
     first, *inner, last = np.split(active, np.searchsorted(active, borders))
     own = [
-        kernel(data.X, data.centres[part - border])
+        evaluate(kernel, data.X, data.centres[part - border], 1)
         for kernel, part, border in zip(kernels, inner, borders[:-1], strict=True)
     ]
     after = last - len(kernels) * len(data.centres)
