@@ -9,6 +9,8 @@ from scipy.linalg import null_space
 
 from reference import gaussian, kernel_matrix
 from sparsebayes import RVR, SparseBayesRegressor, inspection, kernels, load
+from sparsebayes._data import candidates
+from sparsebayes._estimators import process_regression
 
 
 def waves(n=150, noise=0.05, seed=0):
@@ -142,6 +144,32 @@ def test_chosen_where_rows_left_out_are_predicted_better():
     low, high = model.predict_interval(X[400:])
     assert 0.88 < np.mean((low <= y[400:]) & (y[400:] <= high)) < 0.99
     assert model.loo_.mean() > sparse.loo_.mean()
+
+
+@pytest.mark.parametrize(("most", "selected", "placed"), [(2000, 500, None), (300, 100, 300)])
+def test_the_selection_has_fewer_candidates_than_the_process(monkeypatch, most, selected, placed):
+    X, y, _ = waves(600, noise=0.02)
+    for name, value in {"_MOST": most, "_LEAST": 100, "_MOST_VALUES": 1 if most < 600 else 10**7}.items():
+        monkeypatch.setattr(candidates, name, value)
+    model = RVR().fit(X, y)
+    assert model.process_variance_ > 0.0
+    assert len(model._selection["candidate_rows_"]) == selected
+    assert model._n_basis - 1 >= (placed or 600)
+    assert len(model.__dict__.get("candidate_rows_", ())) == (placed or 0)
+    assert_array_equal(model.relevance_vectors_, X[model.relevance_])
+    found = inspection.certificate(model, X, y)
+    assert found.max_gain_outside < 1e-3
+    assert found.max_mean_error < 1e-5
+    assert_allclose(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))
+
+
+def test_a_selection_that_remains_has_its_own_candidates(monkeypatch):
+    X, y, _ = waves(600, noise=0.02)
+    monkeypatch.setattr(process_regression, "_MAX_VARIANCE", 0.0)
+    model = RVR().fit(X, y)
+    assert not hasattr(model, "process_variance_")
+    assert len(model.candidate_rows_) == 500
+    assert inspection.certificate(model, X, y).max_gain_outside < 1e-3
 
 
 @pytest.mark.parametrize("noise", [0.1, 0.3, 1.0])

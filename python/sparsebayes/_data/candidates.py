@@ -31,8 +31,11 @@ _KINDS: Final = (
     "centres, (n_candidates, n_features)"
 )
 #: "auto": every row up to `_MOST` rows; of more, so many that the functions have `_MOST_VALUES` values at the
-#: rows, but at least `_LEAST` and at most `_MOST`. Measured: docs/notebook/large-data.md.
+#: rows, but at least `_LEAST` and at most `_MOST`. Under the prior of a Gaussian process `_MOST`. Measured:
+#: docs/notebook/large-data.md, docs/notebook/final-weights.md.
 _LEAST, _MOST, _MOST_VALUES = 1000, 2000, 10**7
+#: Attributes of estimators whose centres were chosen among the training rows, which are the second.
+CHOSEN: Final = ("candidates_", "candidate_rows_")
 #: Sample that centres are chosen from: at least so many rows, and so many for each centre. Measured:
 #: docs/notebook/large-data.md.
 _ROWS: Final = 1 << 15
@@ -41,7 +44,7 @@ _ROWS_PER_CENTRE: Final = 20
 
 def place(estimator: Any, training: Training) -> None:
     """Determine the centres of a fit and set the attributes that describe them."""
-    for name in ("candidates_", "candidate_rows_"):
+    for name in CHOSEN:
         estimator.__dict__.pop(name, None)  # from an earlier fit
     given, precomputed = estimator.candidates, is_precomputed(estimator.kernel)
     with naming("random_state"):
@@ -64,6 +67,22 @@ def place(estimator: Any, training: Training) -> None:
     estimator.candidate_rows_ = _choose(training, _number(given), random_state, precomputed=precomputed)
     if not precomputed:
         estimator.candidates_ = training.at(estimator.candidate_rows_)
+
+
+def choose(estimator: Any, training: Training, rows: IntArray) -> None:
+    """Set the attributes that describe centres at these training rows; if they are all, there are none."""
+    for name in CHOSEN:
+        estimator.__dict__.pop(name, None)
+    if len(rows) < len(distinct_rows(training)):
+        estimator.candidate_rows_, estimator.candidates_ = rows, training.at(rows)
+
+
+def for_process(estimator: Any, training: Training) -> IntArray | None:
+    """Return centres for weights under the prior of a Gaussian process, None if they are those placed."""
+    rows = distinct_rows(training)
+    if not is_auto(estimator.candidates) or len(rows) <= _MOST:
+        return None
+    return _sample(training, rows, _MOST, 0)
 
 
 def is_number(given: Any) -> bool:

@@ -88,6 +88,9 @@ _FEW_COUNTS: Final = 1.0
 _LEARNING_TOL: Final = 0.01
 #: Most centres of that fit.
 _LEARNING_CENTRES: Final = 500
+#: Most centres to select from if a Gaussian process is the prior of the final weights: their functions are
+#: then beside a thousand landmarks. Measured: docs/notebook/final-weights.md.
+_SELECTION_CENTRES: Final = 500
 #: With so many rows only the best is tried: each fit takes minutes.
 _MANY_ROWS: Final = 100_000
 
@@ -278,6 +281,11 @@ def _in_memory(
             n_landmarks = number_of_landmarks(est, basis, training, settings)
             if of_process is None and not est._labels and is_auto(getattr(est, "landmarks", None)):
                 n_landmarks = None
+            process = None if of_process is None else replace(basis, kernels=of_process)
+            if process is not None and is_auto(est.landmarks) and not _candidates.are_given(est):
+                if (centres := _candidates.for_process(est, training)) is not None:
+                    process = replace(process, kept=centres, centres=training.at(centres))
+                basis = _evenly_spaced(basis, _SELECTION_CENTRES)
             design = basis.design(rows, settings.n_threads)
             own = with_unpenalized(est, basis, settings, likelihood)
             parameters: DispersionFit | StudentFit | None = None
@@ -310,7 +318,7 @@ def _in_memory(
                 ]
             of_rows = (design.n_basis, summary, training, shift)
             options: Any = {"least_evidence": least_evidence, "n_landmarks": n_landmarks}
-            options |= {"parameters": parameters, "of_process": of_process}
+            options |= {"parameters": parameters, "of_process": process}
             yield Task(basis, likelihood, own, fits, *of_rows, **options)
 
 
@@ -370,15 +378,21 @@ def _to_learn_from(est: Any, rows: Training, likelihood: Likelihood, settings: S
         bases = [replace(given, kernels=kernels)]
     fits = []
     for basis in bases:
-        if (n := len(basis.kept)) > _LEARNING_CENTRES:
-            some = np.linspace(0, n - 1, _LEARNING_CENTRES).astype(np.intp)
-            basis = replace(basis, kept=basis.kept[some], centres=basis.centres[some])
+        basis = _evenly_spaced(basis, _LEARNING_CENTRES)
         own = with_unpenalized(est, basis, settings, likelihood)
         design = basis.design(rows, settings.n_threads)
         fit = StudentFit.of(basis, design, rows, held, own, tol=_LEARNING_TOL)
         fits.append((fit.bound(fit(None)), fit))
     _, best = max(fits, key=lambda pair: pair[0])
     return _Learning(best.weighted(rows), Numbers(), best.row_weights)
+
+
+def _evenly_spaced(basis: Basis, most: int) -> Basis:
+    """Return the basis with at most so many of its centres."""
+    if (n := len(basis.kept)) <= most:
+        return basis
+    some = np.linspace(0, n - 1, most).astype(np.intp)
+    return replace(basis, kept=basis.kept[some], centres=basis.centres[some])
 
 
 def _of_columns(est: Any, training: Training, settings: Settings) -> list[Task]:

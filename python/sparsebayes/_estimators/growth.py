@@ -43,6 +43,8 @@ _MAX_POOL: Final = 500
 MIN_VARIANCE, MIN_LANDMARK = 1e-6, 1e-3
 #: Rows at a time for computing k(x, x) from k(X, X).
 _DIAGONAL_ROWS: Final = 64
+#: Pivots of a block of the factorisation.
+_BLOCK: Final = 128
 #: Largest factor of the variance.
 _MAX_FACTOR: Final = 4.0
 
@@ -180,8 +182,11 @@ def pivoted(
     rows = np.empty((n + min(most, len(pool)), len(points)))
 
     def add(j: int) -> None:
+        nonlocal K
         k = len(pivots)
-        rows[k] = (K[j] - rows[:k, j] @ rows[:k]) / np.sqrt(rest[j])
+        if (begin := k - k % _BLOCK) == k > 0:  # what the last pivots explain, by one product of matrices
+            K -= rows[k - _BLOCK : k].T @ rows[k - _BLOCK : k]
+        rows[k] = (K[j] - rows[begin:k, j] @ rows[begin:k]) / np.sqrt(rest[j])
         np.maximum(rest - rows[k] ** 2, 0.0, out=rest)
         pivots.append(j)
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -47,13 +47,14 @@ from .growth import MIN_LANDMARK, pivoted
 from .leave_one_out import cavity
 from .posterior import logits_of_shares
 
-#: Landmarks of ``landmarks="auto"`` and of learning, and most rows that they are chosen from.
+#: Landmarks of ``landmarks="auto"`` and of learning, and most rows that they are chosen from, if not more
+#: landmarks are wanted.
 LANDMARKS: Final = 150
 _MAX_POOL: Final = 1000
 #: Landmarks of ``landmarks="auto"`` for a regression, most rows with which it has them, and bytes for each
 #: pair of landmarks.
-_LANDMARKS_OF_NUMBERS: Final = 1000
-_MAX_ROWS_OF_NUMBERS: Final = 10_000
+_LANDMARKS_OF_NUMBERS: Final = 2000
+_MAX_ROWS_OF_NUMBERS: Final = 30_000
 _SQUARE_BYTES: Final = 64
 #: Bytes of a row: four numbers for each function, of which some hundred may be relevance vectors.
 _ROW_BYTES: Final = 32 * (LANDMARKS + 100)
@@ -170,6 +171,8 @@ class Functions:
     precision: FloatArray
     #: The prior precision of the intercept.
     of_intercept: float = 1.0
+    #: The shares of the variance of each landmark that those before it leave.
+    rests: FloatArray = field(default_factory=lambda: np.empty(0))
 
     def precisions(self, log_variance: float) -> FloatArray:
         """Return the prior precision of each weight in that basis."""
@@ -469,7 +472,9 @@ def functions_about(
         names, whitenings, precisions = [np.array([-1])], [np.ones((1, 1))], [np.zeros((1, 1))]
     block, row = np.divmod(active, basis.size)
     some_have_rows = are_of_kernels(basis, active).any()
-    pool = np.unique(np.linspace(0, len(basis.kept) - 1, _MAX_POOL).astype(np.intp))
+    n_pool = max(_MAX_POOL, n_landmarks)
+    pool = np.unique(np.linspace(0, len(basis.kept) - 1, n_pool).astype(np.intp))
+    rests = []
     for p, kernel in enumerate(basis.kernels):
         own = np.searchsorted(basis.kept, row[block == p])
         if len(own) == 0 and some_have_rows:
@@ -478,6 +483,8 @@ def functions_about(
         at, factor_of_K = pivoted(kernel, centres, others, n_threads, n_landmarks, least)
         if len(at) == 0:
             raise np.linalg.LinAlgError
+        shares = factor_of_K.diagonal() ** 2 / np.sum(factor_of_K**2, axis=1)
+        rests.append(shares[np.array(at) >= len(own)])
         chosen = np.concatenate([own, pool])[at]
         order = np.argsort(chosen)
         inverse = solve_triangular(factor_of_K, np.eye(len(at)), lower=True)
@@ -495,7 +502,8 @@ def functions_about(
     flat = [column for column in settings.unpenalized if column != 0 or not basis.bias]
     flat_names = basis.layout.names(np.array(flat, dtype=np.intp))
     is_flat = np.isin(every, flat_names)
-    return Functions(basis, every, block_diag(*whitenings), is_flat, block_diag(*precisions))
+    whitening, precision = block_diag(*whitenings), block_diag(*precisions)
+    return Functions(basis, every, whitening, is_flat, precision, rests=np.concatenate([*rests, np.empty(0)]))
 
 
 def _are_observations(X: FloatArray, w: FloatArray) -> bool:

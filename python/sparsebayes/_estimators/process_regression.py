@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -32,14 +31,16 @@ from .._arrays import Training
 from .._cancellable import begin, blas_workers, in_background
 from .._checks import is_auto
 from .._data.basis import Basis, as_given
+from .._data.candidates import CHOSEN, choose
 from .._types import FloatArray, IntArray, Settings
-from ..kernels import Kernel
 from ..kernels._base import column_stds
 from .growth import MIN_LANDMARK, MIN_VARIANCE
 from .process import Functions, functions_about
 
 #: Rows at a time.
-_ROWS: Final = 4096
+_ROWS: Final = 1024
+#: Share of the functions that another fit has to do without.
+_MIN_FEWER: Final = 0.1
 #: Values of ln g that are tried first, up to that of the variance which may be rounding; the best is sought
 #: between the neighbours of the best of them.
 _LOG_RATIOS: Final = np.arange(-12.0, -np.log(MIN_VARIANCE), 0.5)
@@ -59,22 +60,22 @@ class _Fit(NamedTuple):
 
 
 def estimate_regression(
-    est: Any, basis: Basis, kernels: list[Kernel], training: Training, n_landmarks: int, settings: Settings
+    est: Any, basis: Basis, process: Basis, training: Training, n_landmarks: int, settings: Settings
 ) -> tuple[Basis, tuple[FloatArray, FloatArray] | None]:
     """Replace the published posterior of a selection by that under the prior of a Gaussian process.
 
-    ``kernels``: of the process. Return the basis and the moments of the mean at the rows; None if the
-    selection remains, as v is large or numbers near their limits leave no Cholesky factor.
+    ``process``: its kernels, and its dictionary, which may have more centres than ``basis``. Return the basis
+    and the moments of the mean at the rows; None if the selection remains, as v is large or numbers near
+    their limits leave no Cholesky factor.
     """
 
     def work(pulse: Callable[[], None]) -> tuple[_Fit, float, FloatArray, FloatArray]:
         with blas_workers(settings.n_threads) as pool, np.errstate(all="ignore"):
-            rows = _Rows(replace(basis, kernels=kernels), training, settings, pool, pulse)
+            rows = _Rows(process, training, settings, pool, pulse)
             fit = rows.fit(rows.functions(est.active_, n_landmarks, MIN_VARIANCE))
-            least = 2.0 * fit.noise / (rows.weights.sum() * fit.variance)
-            if least > MIN_VARIANCE:
-                fewer = rows.functions(est.active_, n_landmarks, min(least, MIN_LANDMARK))
-                fit = rows.fit(fewer) if len(fewer.names) < len(fit.functions.names) else fit
+            least = min(2.0 * fit.noise / (rows.weights.sum() * fit.variance), MIN_LANDMARK)
+            if np.sum(fit.functions.rests <= least) > _MIN_FEWER * len(fit.functions.names):
+                fit = rows.fit(rows.functions(est.active_, n_landmarks, least))
             return fit, rows.shift, *rows.moments(fit)
 
     try:
@@ -88,6 +89,10 @@ def estimate_regression(
     kept = ("active_", "alpha_", "mu_", "sigma_", "beta_", "noise_variance_")
     est._selection = {name: getattr(est, name) for name in kept}
     est._selection["kernel_"] = as_given(est, basis.kernels)
+    if process.kept is not basis.kept:
+        est._selection |= {name: est.__dict__[name] for name in CHOSEN}
+        choose(est, training, process.kept)
+        est._n_basis = process.n_basis
     est.active_, est.process_variance_ = names, fit.variance
     est.mu_, est.sigma_ = whitening @ fit.mean, whitening @ fit.covariance @ whitening.T
     est.mu_[names == -1] += shift

@@ -11,10 +11,10 @@ import numpy as np
 from .. import _core
 from .._arrays import Training
 from .._data.basis import Basis
+from .._data.candidates import choose
 from .._data.checkpoint import Checkpoint
 from .._progress import FitReporter
 from .._types import FloatArray, Settings
-from ..kernels import Kernel
 from .growth import growths_of, has_process, variance_factor_of
 from .leave_one_out import leave_one_out
 from .likelihoods import Likelihood, Numbers
@@ -49,8 +49,9 @@ class Task:
     checkpoint: Checkpoint | None = None
     #: Number of landmarks of the final weights; None: the weights of the selection.
     n_landmarks: int | None = None
-    #: Kernels of the Gaussian process that is the prior of these weights, if not those of the basis.
-    of_process: list[Kernel] | None = None
+    #: The kernels of the Gaussian process that is the prior of these weights, and all their centres, of which
+    #: the basis has a part; None: those of the basis.
+    of_process: Basis | None = None
     #: The fit, if it estimates parameters of the likelihood.
     parameters: DispersionFit | StudentFit | None = None
 
@@ -115,6 +116,8 @@ def publish(est: Any, task: Task, posteriors: list[Any]) -> None:
     likelihood.publish(est, posteriors, basis.layout)
     est.mu_[est.active_ == -1] += task.offset
     est._selection = None
+    if task.of_process is not None and task.of_process.kept is not basis.kept and task.training is not None:
+        choose(est, task.training, basis.kept)
     at_rows: tuple[FloatArray, FloatArray] | None = None
     est.__dict__.pop("process_variance_", None)  # left by an earlier fit
     if task.n_landmarks is not None and task.training is not None and est.status_ != "stopped":
@@ -122,7 +125,7 @@ def publish(est: Any, task: Task, posteriors: list[Any]) -> None:
         if est._labels:
             basis, at_rows = estimate_weights(est, basis, *of_rows)
         else:
-            basis, at_rows = estimate_regression(est, basis, task.of_process or basis.kernels, *of_rows)
+            basis, at_rows = estimate_regression(est, basis, task.of_process or basis, *of_rows)
     n_effective = _effective_parameters(posteriors, likelihood, task.n_basis)
     est._row_summary = replace(task.summary, n_effective=None if has_process(est) else n_effective)
     if task.training is not None and (noise := task.training.noise) is not None:
