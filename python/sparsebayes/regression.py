@@ -418,7 +418,7 @@ class RVR(Regression):
     whose functions remain are the relevance vectors.
 
     Where a Gaussian process predicts rows left out clearly better than such a model, as where there is little
-    noise, it becomes the prior of the weights, of a hundred to a thousand functions: see ``landmarks``.
+    noise, it becomes the prior of the weights, of a hundred to two thousand functions: see ``landmarks``.
 
     Parameters
     ----------

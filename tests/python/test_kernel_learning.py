@@ -110,6 +110,49 @@ def test_the_core_has_no_evidence_of_covariances_that_are_not_positive_definite(
         _core.covariance_evidence(np.eye(2), np.ones((2, 3)), False)
 
 
+@pytest.mark.parametrize("noise_variance", [None, 0.3])
+@pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli"])
+@pytest.mark.parametrize("width", [1.3, (0.7, 1.1, 2.0)])
+def test_the_evidence_of_one_gaussian_kernel_is_that_of_its_covariance(width, likelihood, noise_variance):
+    _, kernels, X, fixed, Y, weights = process(Gaussian(width), likelihood)
+    rest = X, fixed, Y, weights, noise_variance
+    own = CovarianceEvidence(kernels[:1], *rest)
+    # On all columns, so that the general formula computes it.
+    other = CovarianceEvidence([OnColumns(kernels[0], [0, 1, 2])], *rest)
+    x = own.start() + 0.2
+    (value, gradient), (expected, slopes) = own(x), other(x)
+    assert value == pytest.approx(expected, rel=1e-12)
+    np.testing.assert_allclose(gradient, slopes, rtol=1e-9, atol=1e-11 * np.abs(slopes).max())
+    np.testing.assert_allclose(gradient, derivatives(lambda x: own(x)[0], x), rtol=1e-5, atol=1e-6)
+    assert own(x, slope=False)[0] == value
+
+
+def test_the_core_checks_the_arrays_of_a_gaussian_kernel():
+    good = {
+        "Z": np.ones((3, 2)),
+        "scale": 1.0,
+        "F": np.ones((3, 1), order="F"),
+        "variances": np.ones(1),
+        "noise": np.ones(3),
+        "Y": np.ones((3, 1), order="F"),
+        "slope": True,
+    }
+    square, log_det, slopes = _core.gaussian_evidence(**good)
+    assert (square, log_det, len(slopes)) == (pytest.approx(3.0 / 7.0), pytest.approx(np.log(7.0)), 5)
+    assert _core.gaussian_evidence(**good | {"noise": -np.ones(3)}) is None
+    bad = {
+        "Z": [np.ones((0, 2)), np.ones((3, 0)), np.ones((4, 2)), np.ones((3, 2), order="F")],
+        "F": [np.ones((3, 2)), np.ones((2, 1), order="F")],
+        "variances": [np.ones(2)],
+        "noise": [np.ones(2)],
+        "Y": [np.ones((4, 1), order="F")],
+    }
+    for name, values in bad.items():
+        for value in values:
+            with pytest.raises(ValueError, match="must"):
+                _core.gaussian_evidence(**good | {name: value})
+
+
 def test_a_given_noise_level_has_no_gradient():
     free, held = process(Gaussian(1.3))[0], process(Gaussian(1.3), noise_variance=0.25)[0]
     value, gradient = held(held.start())

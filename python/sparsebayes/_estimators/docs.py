@@ -213,10 +213,11 @@ the last.""",
     "landmarks_of_numbers": r"""landmarks : int, "auto" or None, default="auto"
     Where y has little noise a few functions cannot follow it. The weights are then estimated anew with one
     Gaussian process as the prior of the function, which is a sum of kernels at the relevance vectors and at
-    up to ``landmarks`` other candidates, spread over the data (chosen from at most 1000 of them); fewer
-    where these leave much less than the noise. ``None``: the sparse model, often with some ten to a hundred
-    functions, small and fast to serve. ``"auto"``: up to 1000 landmarks where the process predicts rows left
-    out better, by a standard error more than its widths cost. That is tried with 61 to 10,000 rows in memory,
+    up to ``landmarks`` other candidates, spread over the data (chosen from 1000 of them, or as many as
+    landmarks); fewer where these leave much less than the noise. ``None``: the sparse model, often with some
+    ten to a hundred functions, small and fast to serve. ``"auto"``: up to 2000 landmarks, of as many
+    candidates, where the process predicts rows left out better, by three standard errors more than its widths
+    cost; relevance vectors are then chosen among 500. That is tried with 61 to 30,000 rows in memory,
     one column of y with Gaussian noise, without ``y_std``, ``noise_basis`` and ``noise_prior``, and a learned
     kernel that falls with the distance, such as ``"rbf"`` or `kernels.Matern52`; not with
     ``complexity="none"``, ``penalize_intercept=True``, ``fit_intercept=False`` or another scheme than
