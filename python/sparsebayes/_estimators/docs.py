@@ -203,13 +203,13 @@ the last.""",
     The sparse fits, of each class against the rest, choose relevance vectors. Then the weights of all
     classes are estimated anew, together, with one Gaussian process as the prior of their functions, which
     are kernels at the relevance vectors and at up to ``landmarks`` other candidates, spread over the data
-    (chosen from at most 1000 of them). This mostly predicts better, with a larger model; if rows left out
-    are predicted no better than by the shares of the classes, the model is ``"empty"``. ``None``: the
-    sparse fits are the model, often with some ten functions. ``"auto"``: 150 if the rows are in memory
-    (``memory_limit``) and the kernel is learned and falls with the distance, such as ``"rbf"``,
-    `kernels.Matern52` or ``"laplacian"``; else None. None too with ``complexity="none"``,
-    ``penalize_intercept=True``, ``fit_intercept=False``, ``multi_class="softmax"`` or another scheme than
-    ``"sequential"``.""",
+    (chosen from 1000 of them, or as many as landmarks). This mostly predicts better, with a larger model; if
+    rows left out are predicted no better than by the shares of the classes, the model is ``"empty"``.
+    ``None``: the sparse fits are the model, often with some ten functions. ``"auto"``: 150 for two classes
+    and 300 for more, if the rows are in memory (``memory_limit``) and the kernel is learned and falls with
+    the distance, such as ``"rbf"``, `kernels.Matern52` or ``"laplacian"``; else None. None too with
+    ``complexity="none"``, ``penalize_intercept=True``, ``fit_intercept=False``, ``multi_class="softmax"`` or
+    another scheme than ``"sequential"``.""",
     "landmarks_of_numbers": r"""landmarks : int, "auto" or None, default="auto"
     Where y has little noise a few functions cannot follow it. The weights are then estimated anew with one
     Gaussian process as the prior of the function, which is a sum of kernels at the relevance vectors and at

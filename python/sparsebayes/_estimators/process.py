@@ -47,8 +47,8 @@ from .growth import MIN_LANDMARK, pivoted
 from .leave_one_out import cavity
 from .posterior import logits_of_shares
 
-#: Landmarks of ``landmarks="auto"`` and of learning, and most rows that they are chosen from, if not more
-#: landmarks are wanted.
+#: Landmarks of ``landmarks="auto"`` for two classes and of learning, and most rows that they are chosen from,
+#: if not more landmarks are wanted.
 LANDMARKS: Final = 150
 _MAX_POOL: Final = 1000
 #: Landmarks of ``landmarks="auto"`` for a regression, most rows with which it has them, and bytes for each
@@ -56,8 +56,11 @@ _MAX_POOL: Final = 1000
 _LANDMARKS_OF_NUMBERS: Final = 2000
 _MAX_ROWS_OF_NUMBERS: Final = 30_000
 _SQUARE_BYTES: Final = 64
-#: Bytes of a row: four numbers for each function, of which some hundred may be relevance vectors.
-_ROW_BYTES: Final = 32 * (LANDMARKS + 100)
+#: Landmarks of ``landmarks="auto"`` for more than two classes.
+_LANDMARKS_OF_SEVERAL: Final = 300
+#: Bytes of a row, four numbers, for each function; and about so many relevance vectors.
+_ROW_BYTES: Final = 32
+_TYPICAL_ACTIVE: Final = 100
 #: Most rows that v and lengths are chosen by.
 _MAX_ROWS: Final = 1500
 #: s of the prior of ln v, that of Gelman et al. (2008) for coefficients of logits.
@@ -99,13 +102,19 @@ def number_of_landmarks(est: Any, basis: Basis, training: Training, settings: Se
             suits = suits and n_rows <= _MAX_ROWS_OF_NUMBERS
             most = min(_LANDMARKS_OF_NUMBERS, n_rows)
             return most if suits and _SQUARE_BYTES * most**2 <= limit else None
-        return LANDMARKS if suits and _ROW_BYTES * n_rows <= limit else None
+        most = landmarks_of_classes(len(np.unique(training.y)))
+        return most if suits and _ROW_BYTES * (most + _TYPICAL_ACTIVE) * n_rows <= limit else None
     number = check_integer("landmarks", given, least=0, remedy="; or 'auto', or None")
     if basis.precomputed:
         raise ValueError("landmarks must be None with kernel='precomputed'; or give the kernel as an object")
     if (option := _what_forbids(est, training, settings)) is not None:
         raise ValueError(f"landmarks must be None with {option}, got {given!r}")
     return number
+
+
+def landmarks_of_classes(n_classes: int) -> int:
+    """Return the number of landmarks of ``landmarks="auto"`` for so many classes."""
+    return LANDMARKS if n_classes == 2 else _LANDMARKS_OF_SEVERAL
 
 
 def _what_forbids(est: Any, training: Training, settings: Settings) -> str | None:
@@ -315,6 +324,10 @@ class Process:
         the best factor.
         """
         functions, best = self._choose(walks=walks)
+        if self._n_landmarks > LANDMARKS:
+            functions = self._functions(functions.basis, self._n_landmarks)
+            rows = self._rows(functions, self._given.some)
+            best = self._at(rows, functions, best.log_variance)
         if self._basis.bias:
             functions, best = self._with_prior_of_intercept(functions, best)
         if self._basis.bias and not self._explains(best):
@@ -369,14 +382,15 @@ class Process:
         return bool(point.densities.mean() > np.average(np.log(both @ shares), weights=w))
 
     def _choose(self, *, walks: bool) -> tuple[Functions, _Point]:
-        functions = self._functions(self._basis)
+        """Return the functions with the best lengths and v; few landmarks tell these."""
+        functions = self._functions(self._basis, LANDMARKS)
         best, chosen = self._along_v(functions, _FIRST), 1.0
         powers = np.concatenate([kernel._length_powers() for kernel in self._basis.kernels])
         theta = all_log_parameters(self._basis.kernels)
         for step in (_FACTOR, 1.0 / _FACTOR) if walks and powers.any() else ():
             while 1.0 / _MAX_FACTOR < (factor := chosen * step) < _MAX_FACTOR:
                 kernels = with_all_log_parameters(self._basis.kernels, theta + np.log(factor) * powers)
-                moved = self._functions(replace(self._basis, kernels=kernels))
+                moved = self._functions(replace(self._basis, kernels=kernels), LANDMARKS)
                 # Slopes of logits have the variance v / length^2.
                 v = best.log_variance + 2.0 * np.log(step)
                 point = self._at(self._rows(moved, self._given.some), moved, v)
@@ -396,10 +410,10 @@ class Process:
         prior_mean[functions.names == -1] = logits_of_shares(t, w)
         return _Rows(phi @ functions.whitening, t, w, given.unit[at], prior_mean)
 
-    def _functions(self, basis: Basis) -> Functions:
+    def _functions(self, basis: Basis, most: int) -> Functions:
         given = self._given
         rows = given.X, given.columns, given.w
-        return functions_about(basis, self._active, *rows, self._n_landmarks, self._settings)
+        return functions_about(basis, self._active, *rows, min(most, self._n_landmarks), self._settings)
 
     def _intercept(self) -> Functions:
         return Functions(self._basis, np.array([-1]), np.ones((1, 1)), np.array([False]), np.zeros((1, 1)))

@@ -16,7 +16,7 @@ from .. import _core
 from .._arrays import about_copies, equal_rows, is_unstored, last_step
 from .._checks import counted, is_auto
 from .._estimators.leave_one_out import LeaveOneOut
-from .._estimators.process import LANDMARKS
+from .._estimators.process import landmarks_of_classes
 from .._estimators.status import functions_of, number_of_functions
 from .._types import FloatArray, IntArray, PerRow
 from ..classification import SparseBayesClassifier
@@ -336,7 +336,8 @@ def _unfitted(est: Any) -> Any:
     """Return an unfitted copy that reports no progress, and has as many landmarks."""
     quiet = {"callback": None, "verbose": 0}
     if est.__dict__.get("_selection") is not None:
-        quiet["landmarks"] = LANDMARKS if is_classifier(est) else len(est.relevance_)
+        n_classes = len(est.classes_) if is_classifier(est) else 0
+        quiet["landmarks"] = landmarks_of_classes(n_classes) if n_classes > 0 else len(est.relevance_)
     twin = clone(est).set_params(**{key: v for key, v in quiet.items() if key in est.get_params()})
     vars(twin).pop("_skl_callbacks", None)
     return twin
