@@ -519,11 +519,15 @@ def learn(
             if data.likelihood != "gaussian":
                 return learner.of_classes()
             other = None if linear is None else replace(learner, data=linear, has_linear_terms=True)
-            # Their fits run on other threads, as one that waits for others would hold a thread of the pool.
-            both = [begin(learners, one.propose_and_compare) for one in (learner, other) if one is not None]
-            (proposal, ranked), *with_linear = (call.result() for call in both)
+            both = [one for one in (learner, other) if one is not None]
+            if settings.n_threads == 1:  # another thread would keep memory of its own
+                compared = [one.propose_and_compare() for one in both]
+            else:  # on threads of their own, as one that waits for fits would hold a thread of the pool
+                calls = [begin(learners, one.propose_and_compare) for one in both]
+                compared = [call.result() for call in calls]
+            proposal, ranked = compared[0]
             if other is not None:
-                linear_proposal, found = with_linear[0]
+                linear_proposal, found = compared[1]
                 if _exceeds(found[0], ranked[0], _LINEAR_ERRORS):
                     learned = other.finish(found, linear_proposal)
                     return [replace(one, has_linear_terms=True) for one in learned]

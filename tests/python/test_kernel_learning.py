@@ -614,6 +614,9 @@ def test_the_classes_of_a_softmax_share_learned_widths():
     assert isinstance(model.kernel_, Gaussian)
 
 
+# Wide kernels beside linear terms depend on them almost exactly: of fits to sums with widths changed by up to
+# 5 % one in eight stalls near its optimum.
+@pytest.mark.filterwarnings("ignore:RVR ended with status 'stalled'")
 @pytest.mark.parametrize("estimator", [RVR, RVC])
 @pytest.mark.parametrize("candidates", [40, "centres"])
 def test_widths_are_learned_from_a_sample_of_rows_in_chunks(estimator, candidates):
