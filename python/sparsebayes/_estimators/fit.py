@@ -89,7 +89,7 @@ _LEARNING_TOL: Final = 0.01
 #: Most centres of that fit.
 _LEARNING_CENTRES: Final = 500
 #: Most centres to select from if a Gaussian process is the prior of the final weights: their functions are
-#: then beside a thousand landmarks. Measured: docs/notebook/final-weights.md.
+#: then beside up to two thousand landmarks. Measured: docs/notebook/final-weights.md.
 _SELECTION_CENTRES: Final = 500
 #: With so many rows only the best is tried: each fit takes minutes.
 _MANY_ROWS: Final = 100_000
