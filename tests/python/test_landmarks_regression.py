@@ -163,12 +163,14 @@ def test_the_selection_has_fewer_candidates_than_the_process(monkeypatch, most, 
     assert_allclose(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))
 
 
-def test_a_selection_that_remains_has_its_own_candidates(monkeypatch):
+def test_all_candidates_are_selected_from_if_the_variance_of_the_process_is_large(monkeypatch):
     X, y, _ = waves(600, noise=0.02)
     monkeypatch.setattr(process_regression, "_MAX_VARIANCE", 0.0)
-    model = RVR().fit(X, y)
+    model, sparse = (RVR(landmarks=k).fit(X, y) for k in ("auto", None))
     assert not hasattr(model, "process_variance_")
-    assert len(model.candidate_rows_) == 500
+    assert not hasattr(model, "candidate_rows_")
+    assert_array_equal(model.relevance_, sparse.relevance_)
+    assert_array_equal(model.mu_, sparse.mu_)
     assert inspection.certificate(model, X, y).max_gain_outside < 1e-3
 
 

@@ -282,7 +282,9 @@ def _in_memory(
             if of_process is None and not est._labels and is_auto(getattr(est, "landmarks", None)):
                 n_landmarks = None
             process = None if of_process is None else replace(basis, kernels=of_process)
+            sparse: Callable[[], Task] | None = None
             if process is not None and is_auto(est.landmarks) and not _candidates.are_given(est):
+                sparse = partial(_sparse_task, est, basis, rows, settings, likelihood, training, shift)
                 if (centres := _candidates.for_process(est, training)) is not None:
                     process = replace(process, kept=centres, centres=training.at(centres))
                 basis = _evenly_spaced(basis, _SELECTION_CENTRES)
@@ -318,8 +320,23 @@ def _in_memory(
                 ]
             of_rows = (design.n_basis, summary, training, shift)
             options: Any = {"least_evidence": least_evidence, "n_landmarks": n_landmarks}
-            options |= {"parameters": parameters, "of_process": process}
+            options |= {"parameters": parameters, "of_process": process, "sparse": sparse}
             yield Task(basis, likelihood, own, fits, *of_rows, **options)
+
+
+def _sparse_task(
+    est: Any,
+    basis: Basis,
+    rows: Training,
+    settings: Settings,
+    likelihood: Likelihood,
+    training: Training,
+    shift: FloatArray | float,
+) -> Task:
+    """Return the fit of one target with Gaussian noise without weights under the prior of a process."""
+    design, own = basis.design(rows, settings.n_threads), with_unpenalized(est, basis, settings, likelihood)
+    fit = design.bind(rows.y, rows.weights, likelihood.name, own)
+    return Task(basis, likelihood, own, [fit], design.n_basis, RowSummary.of(training), training, shift)
 
 
 class _Dictionary(NamedTuple):

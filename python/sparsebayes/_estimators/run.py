@@ -52,6 +52,8 @@ class Task:
     #: The kernels of the Gaussian process that is the prior of these weights, and all their centres, of which
     #: the basis has a part; None: those of the basis.
     of_process: Basis | None = None
+    #: The fit with all centres, for where the process turns out unfit to be the prior.
+    sparse: Callable[[], Task] | None = None
     #: The fit, if it estimates parameters of the likelihood.
     parameters: DispersionFit | StudentFit | None = None
 
@@ -126,6 +128,11 @@ def publish(est: Any, task: Task, posteriors: list[Any]) -> None:
             basis, at_rows = estimate_weights(est, basis, *of_rows)
         else:
             basis, at_rows = estimate_regression(est, basis, task.of_process or basis, *of_rows)
+            if est._selection is None and task.sparse is not None:
+                sparse = task.sparse()
+                choose(est, task.training, sparse.basis.kept)
+                publish(est, *run(est, [sparse]))
+                return
     n_effective = _effective_parameters(posteriors, likelihood, task.n_basis)
     est._row_summary = replace(task.summary, n_effective=None if has_process(est) else n_effective)
     if task.training is not None and (noise := task.training.noise) is not None:
