@@ -82,8 +82,8 @@ class CovarianceEvidence:
         self._pulse = pulse
         self._noise, self._excess_weight = 1.0 / weights, float(weights.sum()) - len(weights)
         self._log_noise = None if noise_variance is None else float(np.log(noise_variance))
-        known = [isinstance(kernel, Radial) or _is_positive_definite(kernel(X, X)) for kernel in kernels]
-        self._squared = [not is_definite for is_definite in known]
+        # Kernels of the distance are positive definite.
+        self._squared = [not (isinstance(k, Radial) or _is_positive_definite(k(X, X))) for k in kernels]
 
     def start(self) -> FloatArray:
         """Return a start: the given kernel parameters, and variances for targets of variance 1."""
@@ -101,51 +101,52 @@ class CovarianceEvidence:
         theta, log_a, log_v, rest = np.split(x, np.cumsum([n_theta, n_kernels, n_fixed]))
         log_noise = float(rest[0]) if self._log_noise is None else self._log_noise
         noise = np.exp(log_noise) * self._noise
-        if isinstance(self._kernels[0], Gaussian) and n_kernels == 1:
-            return self._of_gaussian(np.exp(theta), float(np.exp(log_a[0])), np.exp(log_v), log_noise, slope)
+        is_gaussian = n_kernels == 1 and isinstance(self._kernels[0], Gaussian)
+        terms = self._of_gaussian if is_gaussian else self._of_kernels
+        found = terms(theta, np.exp(log_a), np.exp(log_v), noise, slope)
+        if found is None:
+            return None
+        square, log_det, slopes = found
+        n, n_outputs = self._Y.shape
+        log_det += self._excess_weight * log_noise
+        value = -0.5 * (square + n_outputs * (log_det + n * np.log(2.0 * np.pi)))
+        if slopes is None:
+            return value, np.empty(0)
+        slopes[-1] -= 0.5 * n_outputs * self._excess_weight
+        return value, slopes if estimated else slopes[:-1]
+
+    def _of_kernels(
+        self, theta: FloatArray, a: FloatArray, v: FloatArray, noise: FloatArray, slope: bool
+    ) -> tuple[float, float, FloatArray | None] | None:
+        """Return tr Y^T A, ln |C| and, if asked for, dL/dx, with ln of a factor of the noise last."""
         parts = self._covariances(with_all_log_parameters(self._kernels, theta))
-        C = (self._fixed * np.exp(log_v)) @ self._fixed.T
-        for a, (K, _) in zip(np.exp(log_a), parts, strict=True):
-            C += a * K
-        n_outputs = self._Y.shape[1]
+        C = (self._fixed * v) @ self._fixed.T
+        for a_k, (K, _) in zip(a, parts, strict=True):
+            C += a_k * K
         C[np.diag_indices(len(C))] += noise
         found = _core.covariance_evidence(C, self._Y, slope)
         if found is None:
             return None
         square, log_det, G = found
-        value = self._value(square, log_det, log_noise)
         if G is None:
-            return value, np.empty(0)
-        a = np.exp(log_a)
+            return square, log_det, None
         slopes = [a_k * pull(G) for a_k, (_, pull) in zip(a, parts, strict=True)]
         slopes.append([a_k * np.vdot(G, K) for a_k, (K, _) in zip(a, parts, strict=True)])
-        slopes.append(np.exp(log_v) * np.sum((G @ self._fixed) * self._fixed, axis=0))
-        if estimated:
-            slopes.append([noise @ np.diag(G) - 0.5 * n_outputs * self._excess_weight])
-        return value, np.concatenate(slopes)
+        slopes.append(v * np.sum((G @ self._fixed) * self._fixed, axis=0))
+        return square, log_det, np.concatenate([*slopes, [noise @ np.diag(G)]])
 
     def _of_gaussian(
-        self, widths: FloatArray, a: float, v: FloatArray, log_noise: float, slope: bool
-    ) -> tuple[float, FloatArray] | None:
+        self, theta: FloatArray, a: FloatArray, v: FloatArray, noise: FloatArray, slope: bool
+    ) -> tuple[float, float, FloatArray | None] | None:
         """Return the same for one Gaussian kernel, all of it in the core."""
-        noise, estimated = np.exp(log_noise) * self._noise, self._log_noise is None
-        Z = (self._X - self._X.mean(axis=0)) / widths
-        found = _core.gaussian_evidence(Z, a, self._fixed, v, noise, self._Y, slope)
+        Z = (self._X - self._X.mean(axis=0)) / np.exp(theta)
+        found = _core.gaussian_evidence(Z, float(a[0]), self._fixed, v, noise, self._Y, slope)
         if found is None:
             return None
         square, log_det, slopes = found
-        value = self._value(square, log_det, log_noise)
-        if slopes is None:
-            return value, np.empty(0)
-        slopes[-1] -= 0.5 * self._Y.shape[1] * self._excess_weight
-        d = Z.shape[1]
-        of_widths = slopes[:d] if len(widths) == d else [slopes[:d].sum()]
-        return value, np.concatenate([of_widths, slopes[d:] if estimated else slopes[d:-1]])
-
-    def _value(self, square: float, log_det: float, log_noise: float) -> float:
-        n, n_outputs = self._Y.shape
-        log_det += self._excess_weight * log_noise
-        return float(-0.5 * (square + n_outputs * (log_det + n * np.log(2.0 * np.pi))))
+        if slopes is not None and len(theta) < (d := Z.shape[1]):
+            slopes = np.append(slopes[:d].sum(), slopes[d:])
+        return square, log_det, slopes
 
     def predict(
         self, x: FloatArray, X: FloatArray, fixed: FloatArray
@@ -512,7 +513,7 @@ def learn(
 
     def work(pulse: Callable[[], None]) -> list[Learned]:
         # The matrices are too small for several threads of BLAS.
-        with blas_workers(settings.n_threads) as pool, blas_workers(settings.n_threads) as learners:
+        with blas_workers(settings.n_threads) as pool:
             learner = _Learner(kernels, data, settings, pool, pulse)
             if proposes:
                 return learner.propose()
@@ -520,11 +521,13 @@ def learn(
                 return learner.of_classes()
             other = None if linear is None else replace(learner, data=linear, has_linear_terms=True)
             both = [one for one in (learner, other) if one is not None]
-            if settings.n_threads == 1:  # another thread would keep memory of its own
+            if other is None or settings.n_threads == 1:  # another thread would keep memory of its own
                 compared = [one.propose_and_compare() for one in both]
-            else:  # on threads of their own, as one that waits for fits would hold a thread of the pool
-                calls = [begin(learners, one.propose_and_compare) for one in both]
-                compared = [call.result() for call in calls]
+            else:
+                # On threads of their own, as one that waits for fits would hold a thread of the pool.
+                with blas_workers(settings.n_threads) as learners:
+                    calls = [begin(learners, one.propose_and_compare) for one in both]
+                    compared = [call.result() for call in calls]
             proposal, ranked = compared[0]
             if other is not None:
                 linear_proposal, found = compared[1]

@@ -79,8 +79,7 @@ def choose(estimator: Any, training: Training, rows: IntArray) -> None:
 
 def for_process(estimator: Any, training: Training) -> IntArray | None:
     """Return centres for weights under the prior of a Gaussian process, None if they are those placed."""
-    rows = distinct_rows(training)
-    if not is_auto(estimator.candidates) or len(rows) <= _MOST:
+    if not is_auto(estimator.candidates) or len(rows := distinct_rows(training)) <= _MOST:
         return None
     return _sample(training, rows, _MOST, 0)
 

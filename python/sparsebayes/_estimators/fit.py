@@ -61,7 +61,7 @@ from .groups import fit_of_groups
 from .likelihoods import Classes, Likelihood, Numbers, check_single, fit_of_outputs
 from .noise_parameters import FIRST_FREEDOM, DispersionFit, First, StudentFit
 from .posterior import check_multi_class
-from .process import number_of_landmarks
+from .process import TYPICAL_ACTIVE, number_of_landmarks
 from .run import Task
 from .status import RowSummary
 from .variational import check_variational
@@ -70,8 +70,6 @@ from .variational import check_variational
 CHUNKED_FIT: Final = "a fit that reads its rows in chunks"
 #: Bytes of a row for each function in a model.
 _ACTIVE_BYTES: Final = 24
-#: Number of active functions to expect: rows are kept if there is memory for so many columns.
-_TYPICAL_ACTIVE: Final = 100
 #: Largest number of values in a block of rows (a block has a minimum number of rows): the core copies some of
 #: them, and the allocator does not return the memory of all blocks at once.
 _MAX_BLOCK_VALUES: Final = 3 << 18
@@ -129,7 +127,7 @@ def _is_too_large(est: Any, X: Any, y: Any, limit: int) -> bool:
     """Tell whether an array is to be read in chunks, as a fit in memory would exceed the limit."""
     if not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind not in "fiub" or X.size == 0:
         return False
-    n_active = min(sized(est, *X.shape).n_summed, _TYPICAL_ACTIVE)
+    n_active = min(sized(est, *X.shape).n_summed, TYPICAL_ACTIVE)
     needed = 16.0 * X.size + _ACTIVE_BYTES * len(X) * n_active
     if needed <= limit:
         return False
@@ -282,9 +280,9 @@ def _in_memory(
             if of_process is None and not est._labels and is_auto(getattr(est, "landmarks", None)):
                 n_landmarks = None
             process = None if of_process is None else replace(basis, kernels=of_process)
-            sparse: Callable[[], Task] | None = None
+            sparse: Callable[[Task], Task] | None = None
             if process is not None and is_auto(est.landmarks) and not _candidates.are_given(est):
-                sparse = partial(_sparse_task, est, basis, rows, settings, likelihood, training, shift)
+                sparse = partial(_from_all_centres, est, basis, rows, settings)
                 if (centres := _candidates.for_process(est, training)) is not None:
                     process = replace(process, kept=centres, centres=training.at(centres))
                 basis = _evenly_spaced(basis, _SELECTION_CENTRES)
@@ -324,19 +322,16 @@ def _in_memory(
             yield Task(basis, likelihood, own, fits, *of_rows, **options)
 
 
-def _sparse_task(
-    est: Any,
-    basis: Basis,
-    rows: Training,
-    settings: Settings,
-    likelihood: Likelihood,
-    training: Training,
-    shift: FloatArray | float,
-) -> Task:
-    """Return the fit of one target with Gaussian noise without weights under the prior of a process."""
-    design, own = basis.design(rows, settings.n_threads), with_unpenalized(est, basis, settings, likelihood)
-    fit = design.bind(rows.y, rows.weights, likelihood.name, own)
-    return Task(basis, likelihood, own, [fit], design.n_basis, RowSummary.of(training), training, shift)
+def _from_all_centres(est: Any, basis: Basis, rows: Training, settings: Settings, task: Task) -> Task:
+    """Return the fit of the one target of a task to this basis, without a process."""
+    design, own = (
+        basis.design(rows, settings.n_threads),
+        with_unpenalized(est, basis, settings, task.likelihood),
+    )
+    checkpoint = partial(_checkpoint, est, rows, basis, rows.y, 1)
+    fits = [design.bind(rows.y, rows.weights, task.likelihood.name, own, checkpoint)]
+    without: Any = {"least_evidence": None, "n_landmarks": None, "of_process": None, "sparse": None}
+    return replace(task, basis=basis, settings=own, fits=fits, n_basis=design.n_basis, **without)
 
 
 class _Dictionary(NamedTuple):
@@ -628,7 +623,7 @@ def _by_passes(est: Any, chunks: Chunks, settings: Settings) -> Task:
             f"memory_limit of {in_words(limit)} is too small: a block of rows takes {in_words(needed)} "
             "here; raise memory_limit"
         )
-    values_per_row = d + width + 6 + 2 * min(n_basis, _TYPICAL_ACTIVE)
+    values_per_row = d + width + 6 + 2 * min(n_basis, TYPICAL_ACTIVE)
     kept = 8.0 * survey.n_rows * values_per_row <= limit
 
     def provider_of(label: Any) -> PyStatistics:

@@ -58,9 +58,9 @@ _MAX_ROWS_OF_NUMBERS: Final = 30_000
 _SQUARE_BYTES: Final = 64
 #: Landmarks of ``landmarks="auto"`` for more than two classes.
 _LANDMARKS_OF_SEVERAL: Final = 300
-#: Bytes of a row, four numbers, for each function; and about so many relevance vectors.
+#: Bytes of a row, four numbers, for each function; and the number of active functions to expect.
 _ROW_BYTES: Final = 32
-_TYPICAL_ACTIVE: Final = 100
+TYPICAL_ACTIVE: Final = 100
 #: Most rows that v and lengths are chosen by.
 _MAX_ROWS: Final = 1500
 #: s of the prior of ln v, that of Gelman et al. (2008) for coefficients of logits.
@@ -103,7 +103,7 @@ def number_of_landmarks(est: Any, basis: Basis, training: Training, settings: Se
             most = min(_LANDMARKS_OF_NUMBERS, n_rows)
             return most if suits and _SQUARE_BYTES * most**2 <= limit else None
         most = landmarks_of_classes(len(np.unique(training.y)))
-        return most if suits and _ROW_BYTES * (most + _TYPICAL_ACTIVE) * n_rows <= limit else None
+        return most if suits and _ROW_BYTES * (most + TYPICAL_ACTIVE) * n_rows <= limit else None
     number = check_integer("landmarks", given, least=0, remedy="; or 'auto', or None")
     if basis.precomputed:
         raise ValueError("landmarks must be None with kernel='precomputed'; or give the kernel as an object")

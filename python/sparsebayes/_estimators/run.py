@@ -52,8 +52,8 @@ class Task:
     #: The kernels of the Gaussian process that is the prior of these weights, and all their centres, of which
     #: the basis has a part; None: those of the basis.
     of_process: Basis | None = None
-    #: The fit with all centres, for where the process turns out unfit to be the prior.
-    sparse: Callable[[], Task] | None = None
+    #: Return the task with all centres, for where the process turns out unfit to be the prior.
+    sparse: Callable[[Task], Task] | None = None
     #: The fit, if it estimates parameters of the likelihood.
     parameters: DispersionFit | StudentFit | None = None
 
@@ -129,7 +129,7 @@ def publish(est: Any, task: Task, posteriors: list[Any]) -> None:
         else:
             basis, at_rows = estimate_regression(est, basis, task.of_process or basis, *of_rows)
             if est._selection is None and task.sparse is not None:
-                sparse = task.sparse()
+                sparse = task.sparse(task)
                 choose(est, task.training, sparse.basis.kept)
                 publish(est, *run(est, [sparse]))
                 return
