@@ -435,6 +435,13 @@ class LearningData:
             memory_limit=check_memory_limit(est.memory_limit),
         )
 
+    def without(self, out: NDArray[np.bool_]) -> LearningData:
+        """Return the same without these rows, with all centres."""
+        found, number = self.at(np.flatnonzero(~out), np.arange(len(self.centres))), np.cumsum(~out) - 1
+        if self.centre_rows is None:
+            return found
+        return replace(found, centre_rows=np.where(out[self.centre_rows], -1, number[self.centre_rows]))
+
     def with_linear_terms(self) -> LearningData:
         """Return the same with the columns of X, centred if there is a bias, among the fixed functions."""
         columns = self.X - column_means(self.X, self.weights) if self.n_before else self.X
@@ -493,15 +500,13 @@ def learn(
     kernels: list[Kernel],
     data: LearningData,
     settings: Settings,
-    *,
-    proposes: bool = False,
     linear: LearningData | None = None,
 ) -> list[Learned]:
     """Return the kernels with learned parameters, and the next best ones; as given if nothing can be learned.
 
-    ``proposes``: those that a Gaussian process proposes, uncompared. ``linear``: the same data with linear
-    terms beside the kernels, which the result has if rows left out are predicted better. The work is bounded
-    by numbers of rows, iterations and functions; the result is deterministic.
+    ``linear``: the same data with linear terms beside the kernels, which the result has if rows left out are
+    predicted better. The work is bounded by numbers of rows, iterations and functions; the result is
+    deterministic.
     """
     _check_learnable(kernels)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -515,8 +520,6 @@ def learn(
         # The matrices are too small for several threads of BLAS.
         with blas_workers(settings.n_threads) as pool:
             learner = _Learner(kernels, data, settings, pool, pulse)
-            if proposes:
-                return learner.propose()
             if data.likelihood != "gaussian":
                 return learner.of_classes()
             other = None if linear is None else replace(learner, data=linear, has_linear_terms=True)
@@ -596,10 +599,6 @@ class _Learner:
     #: To be called often: it raises if the result is no longer needed.
     pulse: Callable[[], None]
     has_linear_terms: bool = False
-
-    def propose(self) -> list[Learned]:
-        """Return the kernels that the Gaussian process proposes."""
-        return [Learned(with_all_log_parameters(self.kernels, self._theta(self.proposals()[0])))]
 
     def of_classes(self) -> list[Learned]:
         """Return the kernels that predict classes of rows left out, the best first."""

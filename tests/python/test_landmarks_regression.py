@@ -86,6 +86,27 @@ def test_noise_that_is_given():
     assert max(dense.log_evidence(y, a * v, 0.01) for a in (0.9, 1.1)) < best
 
 
+@pytest.mark.parametrize("noise_variance", [None, 0.01])
+def test_students_t(noise_variance):
+    """Row weights suit the process; its posterior is that of the weighted rows."""
+    X, y, truth = waves(200)
+    y[::10] += 3.0
+    model = RVR(likelihood="student_t", extra_basis=None, noise_variance=noise_variance).fit(X, y)
+    assert np.sqrt(np.mean((model.predict(X) - truth) ** 2)) < 0.1
+    assert model.row_weights_[::10].max() < 0.05 < np.delete(model.row_weights_, np.s_[::10]).min()
+    assert noise_variance is None or model.noise_variance_ == pytest.approx(noise_variance)
+    weights, nu = model.row_weights_, model.degrees_of_freedom_
+    dense, phi = Dense(model, X, weights), Dense(model, X).Phi
+    shift = np.average(y, weights=weights)
+    mu, sigma = dense.posterior(y - shift, model.process_variance_, model.noise_variance_)
+    assert_allclose(model.predict(X), shift + phi @ mu, atol=1e-6)
+    squares = (y - shift - phi @ mu) ** 2 + np.sum((phi @ sigma) * phi, axis=1)
+    assert_allclose(weights, (nu + 1.0) / (nu + squares / model.noise_variance_), rtol=0.1)
+    found = inspection.certificate(model, X, y)
+    assert found.max_mean_error < 1e-6
+    assert max(found.max_log_alpha_change, found.parameter_residual, found.log_beta_residual) < 1e-5
+
+
 def test_rows_as_functions_are_the_gaussian_process():
     """With every row as a function mean and error bars are those of the process, far from the data too."""
     X, y, _ = waves(80, noise=0.2)

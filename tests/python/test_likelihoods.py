@@ -265,10 +265,10 @@ def test_degrees_of_freedom_and_scale_are_those_of_maximum_likelihood(nu):
 
 def test_the_bound_is_that_of_the_mixture_and_never_falls(monkeypatch):
     """Its value by NumPy after each weighted fit: E[ln p(t, w, lambda)] - E[ln q(w)] - E[ln q(lambda)]."""
-    bounds = []
+    bounds, rises = [], []
 
     def bound_of(fit, posterior):
-        c, nu, lam = fit.counts, fit.freedom, fit.row_weights
+        c, nu, lam = fit.rows.counts, fit.rows.freedom, fit.rows.values
         Phi, beta = fit.functions(posterior.active), posterior.beta / np.average(lam, weights=c)
         proper = posterior.alpha > 0.0
         alpha, n_flat = posterior.alpha[proper], np.count_nonzero(~proper)
@@ -291,8 +291,9 @@ def test_the_bound_is_that_of_the_mixture_and_never_falls(monkeypatch):
 
         def watched(weights, first, callback):
             posterior = before(weights, first, callback)
+            bounds.append(bound_of(fit, posterior))
             if first is not None:
-                bounds.append(bound_of(fit, posterior))
+                rises.append(bounds[-1] - bounds[-2])
             return posterior
 
         fit.fit = watched
@@ -303,11 +304,20 @@ def test_the_bound_is_that_of_the_mixture_and_never_falls(monkeypatch):
 
     original = StudentFit.__call__
     monkeypatch.setattr(StudentFit, "__call__", call)
-    model = SparseBayesRegressor(likelihood="student_t", complexity="none").fit(X, Y["student_t"])
-    rises = np.diff(bounds)
+    model = SparseBayesRegressor(likelihood="student_t", complexity="none")
+    for nu in (1.5, 2.5, 4.0, 8.0):
+        model.fit(X, F + 0.2 * RNG.standard_t(nu, N))
+        assert_allclose(model.log_marginal_likelihood_, bounds[-1], atol=1e-4)
     assert len(rises) > 5
-    assert rises.min() > -1e-7
-    assert_allclose(model.log_marginal_likelihood_, bounds[-1], atol=1e-4)
+    assert min(rises) > -1e-7
+
+
+@pytest.mark.parametrize("model", [RVR(gamma="scale"), RVR(landmarks=None), SparseBayesRegressor()])
+def test_students_t_keeps_a_scale_that_is_given(model):
+    y = Y["student_t"]
+    model.set_params(likelihood="student_t", noise_variance=0.02).fit(X, y)
+    assert_allclose(model.noise_variance_, 0.02, rtol=1e-12)
+    assert_certified(model, X, y)
 
 
 def test_many_degrees_of_freedom_are_a_gaussian():

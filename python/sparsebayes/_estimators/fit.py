@@ -60,6 +60,7 @@ from ..providers import PyStatistics, RowPart, SummedStatistics, add
 from .groups import fit_of_groups
 from .likelihoods import Classes, Likelihood, Numbers, check_single, fit_of_outputs
 from .noise_parameters import FIRST_FREEDOM, DispersionFit, First, StudentFit
+from .outliers import row_weights
 from .posterior import check_multi_class
 from .process import TYPICAL_ACTIVE, number_of_landmarks
 from .run import Task
@@ -82,10 +83,6 @@ _MAX_KERNELS_TRIED: Final = 3
 _RECENT_ROWS: Final = 2000
 #: Kernels for counts of a smaller mean are compared by how well counts are predicted.
 _FEW_COUNTS: Final = 1.0
-#: Change of the log of a row weight that ends the fit whose weights kernels are learned with.
-_LEARNING_TOL: Final = 0.01
-#: Most centres of that fit.
-_LEARNING_CENTRES: Final = 500
 #: Most centres to select from if a Gaussian process is the prior of the final weights: their functions are
 #: then beside up to two thousand landmarks. Measured: docs/notebook/final-weights.md.
 _SELECTION_CENTRES: Final = 500
@@ -281,9 +278,12 @@ def _in_memory(
                 n_landmarks = None
             process = None if of_process is None else replace(basis, kernels=of_process)
             sparse: Callable[[Task], Task] | None = None
-            if process is not None and is_auto(est.landmarks) and not _candidates.are_given(est):
-                sparse = partial(_from_all_centres, est, basis, rows, settings)
-                if (centres := _candidates.for_process(est, training)) is not None:
+            is_free = process is not None and is_auto(est.landmarks) and not _candidates.are_given(est)
+            if is_free and isinstance(likelihood, Numbers):
+                sparse = partial(
+                    _from_all_centres, est, basis, rows, training, learning, likelihood, settings
+                )
+                if process and (centres := _candidates.for_process(est, training)) is not None:
                     process = replace(process, kept=centres, centres=training.at(centres))
                 basis = _evenly_spaced(basis, _SELECTION_CENTRES)
             design = basis.design(rows, settings.n_threads)
@@ -300,7 +300,7 @@ def _in_memory(
                 fits = [design.bind(rows.y, rows.weights, likelihood.name, own, first=start.first)]
             elif isinstance(likelihood, Numbers) and likelihood.name != "gaussian":
                 if likelihood.name == "student_t":
-                    parameters = StudentFit.of(basis, design, rows, likelihood, own, start=learning.start)
+                    parameters = StudentFit.of(basis, design, rows, likelihood, own, learning.start)
                 elif likelihood.name in DISPERSED:
                     parameters = DispersionFit.of(basis, design, rows, likelihood, own)
                 extra: Any = {} if rows.exposure is None else {"offset": np.log(rows.exposure)}
@@ -322,15 +322,26 @@ def _in_memory(
             yield Task(basis, likelihood, own, fits, *of_rows, **options)
 
 
-def _from_all_centres(est: Any, basis: Basis, rows: Training, settings: Settings, task: Task) -> Task:
+def _from_all_centres(
+    est: Any,
+    basis: Basis,
+    rows: Training,
+    training: Training,
+    learning: _Learning,
+    likelihood: Numbers,
+    settings: Settings,
+    task: Task,
+) -> Task:
     """Return the fit of the one target of a task to this basis, without a process."""
-    design, own = (
-        basis.design(rows, settings.n_threads),
-        with_unpenalized(est, basis, settings, task.likelihood),
-    )
+    design = basis.design(rows, settings.n_threads)
+    own = with_unpenalized(est, basis, settings, likelihood)
+    parameters: StudentFit | None = None
+    if likelihood.name == "student_t":
+        parameters = StudentFit.of(basis, design, rows, likelihood, own, learning.start)
     checkpoint = partial(_checkpoint, est, rows, basis, rows.y, 1)
-    fits = [design.bind(rows.y, rows.weights, task.likelihood.name, own, checkpoint)]
+    fits = [parameters or design.bind(rows.y, rows.weights, likelihood.name, own, checkpoint)]
     without: Any = {"least_evidence": None, "n_landmarks": None, "of_process": None, "sparse": None}
+    without |= {"parameters": parameters, "likelihood": likelihood, "training": training}
     return replace(task, basis=basis, settings=own, fits=fits, n_basis=design.n_basis, **without)
 
 
@@ -350,6 +361,8 @@ class _Learning(NamedTuple):
     likelihood: Likelihood
     #: Weights of the rows for the fit of Student's t to begin with.
     start: FloatArray | None = None
+    #: Which rows kernels are learned from; None: all.
+    inside: NDArray[np.bool_] | None = None
     few_counts: FewCounts | None = None
 
 
@@ -357,7 +370,7 @@ def _to_learn_from(est: Any, rows: Training, likelihood: Likelihood, settings: S
     """Return what kernels are learned from.
 
     Those of counts and positive numbers are learned from transformed targets with Gaussian noise; those of
-    Student's t from rows with the weights that a first fit gives them.
+    Student's t from the rows that are no outliers.
     """
     if isinstance(likelihood, Classes) or likelihood.name == "gaussian":
         return _Learning(rows, likelihood)
@@ -377,26 +390,15 @@ def _to_learn_from(est: Any, rows: Training, likelihood: Likelihood, settings: S
             Numbers(),
             few_counts=FewCounts(likelihood, rows.y, counts, np.log(exposures)) if few else None,
         )
-    # Outliers show beside a good fit only, which with outliers needs their weights. Narrow kernels would
-    # fit them: widths that suit the inputs provide the weights, or those of a Gaussian process if better.
-    held = replace(likelihood, shape=likelihood.shape or FIRST_FREEDOM)
-    given = basis_of(est, rows)
-    bases = [given]
-    if learns:
-        bases.append(next(_bases(est, _Learning(rows, Numbers()), settings, proposes=True))[0])
-    elif not given.kernels or (kernels := natural(given.kernels, rows.X, rows.weights)) is None:
+    basis = basis_of(est, rows)
+    if not basis.kernels or (kernels := natural(basis.kernels, rows.X, rows.weights)) is None:
         return _Learning(rows, likelihood)
-    else:
-        bases = [replace(given, kernels=kernels)]
-    fits = []
-    for basis in bases:
-        basis = _evenly_spaced(basis, _LEARNING_CENTRES)
-        own = with_unpenalized(est, basis, settings, likelihood)
-        design = basis.design(rows, settings.n_threads)
-        fit = StudentFit.of(basis, design, rows, held, own, tol=_LEARNING_TOL)
-        fits.append((fit.bound(fit(None)), fit))
-    _, best = max(fits, key=lambda pair: pair[0])
-    return _Learning(best.weighted(rows), Numbers(), best.row_weights)
+    own = with_unpenalized(est, basis, settings, likelihood)
+    found = row_weights(basis, kernels, rows, own, likelihood.shape or FIRST_FREEDOM, learns=learns)
+    if found is None:
+        return _Learning(rows, Numbers())
+    weights, is_outlier = found
+    return _Learning(rows, Numbers(), weights, ~is_outlier)
 
 
 def _evenly_spaced(basis: Basis, most: int) -> Basis:
@@ -499,13 +501,8 @@ def _offset_of(
     return np.where(far, np.sign(mean) * excess, 0.0)
 
 
-def _bases(
-    est: Any, learning: _Learning, settings: Settings, *, proposes: bool = False
-) -> Iterator[_Dictionary]:
-    """Yield the dictionary, or those of learned kernels, the best first.
-
-    ``proposes``: without a comparison of several kernels.
-    """
+def _bases(est: Any, learning: _Learning, settings: Settings) -> Iterator[_Dictionary]:
+    """Yield the dictionary, or those of learned kernels, the best first."""
     training, likelihood = learning.rows, learning.likelihood
     basis = basis_of(est, training)
     if not learns_kernel(est):
@@ -516,16 +513,18 @@ def _bases(
     is_smooth = number_of_landmarks(est, basis, training, settings) is not None
     options: Any = {"is_smooth": is_smooth, "few_counts": learning.few_counts}
     data = LearningData.of(est, basis, training, likelihood, settings, centre_rows, **options)
+    if learning.inside is not None:
+        data = data.without(~learning.inside)
     tries_linear = (
         is_auto(est.extra_basis)
         and getattr(est, "likelihood", "") in ("gaussian", "student_t")
-        and not (settings.is_papers_model or proposes or len(training.X) >= _MANY_ROWS)
+        and not (settings.is_papers_model or len(training.X) >= _MANY_ROWS)
     )
     linear = data.with_linear_terms() if tries_linear else None
     # A checkpoint belongs to a single fit, and many rows have decided between the kernels.
     single = getattr(est, "checkpoint", None) is not None or len(training.X) >= _MANY_ROWS
     most = 1 if single else _MAX_KERNELS_TRIED
-    for learned in learn(basis.kernels, data, settings, proposes=proposes, linear=linear)[:most]:
+    for learned in learn(basis.kernels, data, settings, linear)[:most]:
         # Other schemes have other optima.
         least = learned.least_evidence if settings.scheme == "sequential" else -np.inf
         chosen = with_linear_terms(basis, training) if learned.has_linear_terms else basis

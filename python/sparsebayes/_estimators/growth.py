@@ -159,7 +159,7 @@ def growths_of(est: Any, training: Training | None) -> list[Growth] | None:
 
 def has_process(est: Any) -> bool:
     """Tell whether the weights of a regression have a Gaussian process as their prior."""
-    return hasattr(est, "process_variance_") and est._likelihood.name == "gaussian"
+    return hasattr(est, "process_variance_") and est._likelihood.has_noise
 
 
 def pivoted(

@@ -34,18 +34,16 @@ from .likelihoods import Numbers
 _TOL: Final = 1e-6
 _MAX_ROUNDS: Final = 50
 _MAX_WEIGHTINGS: Final = 200
-#: Change of the log of a row weight above which the next fit is a new one. Measured:
+#: Change of the log of a row weight above which the second fit is a new one. Measured:
 #: docs/notebook/robust.md.
 _LARGE_CHANGE: Final = 0.5
-#: Change below which only the functions of the model are fitted, until the weights converge.
+#: Change to which weights converge at first, with the functions of the model alone.
 _SMALL_CHANGE: Final = 0.02
 #: Degrees of freedom to begin with: estimated ones are large where outliers are fitted. Measured:
 #: docs/notebook/robust.md.
 FIRST_FREEDOM: Final = 4.0
 #: Most steps of an extrapolation.
 _MAX_EXTRAPOLATION: Final = 20.0
-#: Most new fits.
-_MAX_NEW_FITS: Final = 4
 #: Dispersions to begin with, in units of the one that targets would have with one mean. Larger ones explain
 #: what functions are to explain, with smaller ones functions are fitted to noise.
 _STARTS: Final = (0.1, 1.0)
@@ -54,6 +52,9 @@ _DIFFERENCE: Final = 1e-4
 #: Newton steps to a mode, and halvings of one step.
 _MAX_STEPS: Final = 100
 _MAX_HALVINGS: Final = 40
+
+#: Attributes of a fit that `RowWeights.publish` sets.
+OF_ROWS: Final = ("degrees_of_freedom_", "row_weights_", "_rest_of_bound", "_likelihood")
 
 #: The first model of a fit: its functions, their prior precisions, and the noise precision.
 First = tuple[list[int], list[float], float]
@@ -239,181 +240,84 @@ class DispersionFit:
 
 
 @dataclass
-class StudentFit:
-    """The fit of Student's t: of weighted rows, whose weights depend on the residuals."""
+class RowWeights:
+    """q(lambda) of each row under Student's t, and the degrees of freedom."""
 
     #: Degrees of freedom; None: estimated.
     given: float | None
-    #: Fits a Gaussian model of rows with these weights.
-    fit: Callable[[FloatArray, First | None, Any], Any]
-    #: Continues from a model with its functions alone, given their values.
-    refit: Callable[[FloatArray, FloatArray, First], Any]
-    functions: Callable[[Any], FloatArray]
-    target: FloatArray
     #: Sample weights, which count rows.
     counts: FloatArray
-    #: Noise variance at which a fit ends.
-    least_noise: float
-    tol: float = _TOL
-    #: Row weights to begin with.
-    start: FloatArray | None = None
-    freedom: float = field(default=np.nan, init=False)
     #: E[lambda] of each row.
-    row_weights: FloatArray = field(init=False)
-    #: The bound minus the log evidence of a Gaussian fit with the precisions beta E[lambda].
-    rest_of_bound: float = field(default=0.0, init=False)
-    converged: bool = field(default=False, init=False)
+    values: FloatArray
+    freedom: float = FIRST_FREEDOM
 
     @classmethod
-    def of(
-        cls,
-        basis: Basis,
-        design: Design,
-        rows: Training,
-        likelihood: Numbers,
-        settings: Settings,
-        **options: Any,
-    ) -> StudentFit:
-        """Return the fit of these rows."""
-        counts, settings = _counts(rows, settings, design.n_basis)
+    def of(cls, given: float | None, training: Training, values: FloatArray | None) -> RowWeights:
+        """Return these weights of the rows to begin with, None: equal ones."""
+        counts = np.ones(len(training.y)) if training.counts is None else training.counts
+        values = np.ones(len(counts)) if values is None else values
+        return cls(given, counts, values, FIRST_FREEDOM if given is None else given)
 
-        def fit(weights: FloatArray, first: First | None, callback: Any) -> Any:
-            extra: dict[str, Any] = {} if first is None else {"first": first}
-            return design.bind(rows.y, weights, "gaussian", settings, **extra)(callback=callback)
+    def update(self, squares: FloatArray, noise: float, *, estimates: bool = True) -> float:
+        """Take the best values for E[(t_n - eta_n)^2], and return the largest change of their logs.
 
-        def refit(Phi: FloatArray, weights: FloatArray, model: First) -> Any:
-            flat = [k for k, alpha in enumerate(model[1]) if alpha == 0.0]
-            first = list(range(len(model[0]))), *model[1:]
-            plain = settings.of_one_target() | {"unpenalized": flat, "search": "greedy"}
-            return _core.fit_dense(np.asfortranarray(Phi), rows.y, weights, first=first, **plain)
+        ``noise``: the noise variance of a fit with these weights. ``estimates``: sets the degrees of freedom
+        first, unless they are given.
+        """
+        scaled = squares / (noise * self.unit)
+        if self.given is None and estimates:
+            self.freedom = self._best_freedom(scaled)
+        values = self.best(scaled)
+        change = float(np.abs(np.log(values / self.values)).max())
+        self.values = values
+        return change
 
-        least = 0.0
-        if settings.noise_variance is None:
-            with np.errstate(over="ignore"):
-                deviations = rows.y - np.average(rows.y, weights=counts)
-                least = NOISE_FLOOR * float(np.average(deviations**2, weights=counts))
-        functions = _functions(basis, rows, settings)
-        return cls(likelihood.shape, fit, refit, functions, rows.y, counts, least, **options)
+    def best(self, scaled: FloatArray) -> FloatArray:
+        """Return the best values for beta E[(t_n - eta_n)^2]."""
+        return (self.freedom + 1.0) / (self.freedom + scaled)
 
-    def found(self, likelihood: Numbers, training: Training) -> tuple[Numbers, Training]:
-        """Return the likelihood with the degrees of freedom of the fit, and the rows with its weights."""
-        return replace(likelihood, shape=self.freedom), self.weighted(training)
+    @property
+    def unit(self) -> float:
+        """The mean row weight."""
+        return float(np.average(self.values, weights=self.counts))
+
+    @property
+    def of_fit(self) -> FloatArray:
+        """The weights of the fits, which sum to the number of rows."""
+        return self.counts * self.values / self.unit
+
+    def settings(self, settings: Settings) -> Settings:
+        """Return the settings of the fits, whose noise variance is that of a row of the mean weight."""
+        return settings.with_noise_of(1.0 / self.unit)
+
+    @property
+    def beside_evidence(self) -> float:
+        """The bound minus the log evidence of a fit with these weights."""
+        return 0.5 * float(self.counts @ np.log(self.values / self.unit)) + self.rest_of_bound
+
+    @property
+    def rest_of_bound(self) -> float:
+        """sum_n c_n [(E[ln lambda_n] - ln E[lambda_n]) / 2 - KL(q(lambda_n) || p(lambda_n))].
+
+        That is the bound minus the log evidence of a Gaussian fit with the precisions beta E[lambda].
+        """
+        shape, prior = 0.5 * (self.freedom + 1.0), 0.5 * self.freedom
+        rate = shape / self.values
+        divergence = (shape - prior) * psi(shape) - gammaln(shape) + gammaln(prior)
+        divergence += prior * np.log(rate / prior) + shape * (prior - rate) / rate
+        return float(self.counts @ (0.5 * (psi(shape) - np.log(shape)) - divergence))
+
+    def weighted(self, training: Training) -> Training:
+        """Return the rows with these weights, as if their standard deviations were known."""
+        noise = KnownNoise(training.counts, 1.0 / self.unit, self.beside_evidence)
+        return replace(training, weights=self.of_fit, noise=noise)
 
     def publish(self, est: Any, training: Training) -> None:
         """Publish ``degrees_of_freedom_`` and ``row_weights_``."""
         est.degrees_of_freedom_, est._rest_of_bound = self.freedom, self.rest_of_bound
+        est._likelihood = replace(est._likelihood, shape=self.freedom)
         est.row_weights_ = np.zeros(training.n_samples)
-        est.row_weights_[training.rows] = self.row_weights
-        est._y_variance = None  # the weights are not standard deviations of the user
-        _report(est, self.converged)
-        if est.noise_variance_ <= self.least_noise and est.status_ in ("converged", "stalled", "empty"):
-            est.status_ = "noise_floor"
-
-    def __call__(self, callback: Any) -> Any:
-        """Return the posterior of the weighted fit at the best weights."""
-        self.freedom = FIRST_FREEDOM if self.given is None else self.given
-        self.row_weights = np.ones(len(self.counts)) if self.start is None else self.start
-        posterior = self._alternated(callback)
-        if self.given is not None or not self.converged or self.freedom <= FIRST_FREEDOM:
-            return posterior
-        # Functions may have been fitted to outliers, beside which the noise looks Gaussian.
-        other = replace(self)
-        other.row_weights = self.row_weights
-        if other._with_heavy_tails(posterior) > self.bound(posterior):
-            found = other._alternated(callback)
-            if other.converged and other.bound(found) > self.bound(posterior):
-                self.__dict__.update(other.__dict__)
-                return found
-        return posterior
-
-    def _with_heavy_tails(self, posterior: Any) -> float:
-        """Find weights for the functions of a model from few degrees of freedom; return the bound."""
-        model, Phi = as_first(posterior), self.functions(posterior.active)
-        for self.given in (FREEDOMS[0], None):
-            self.freedom = FREEDOMS[0]
-            model, Phi, posterior = self._settled(model, Phi)
-        self.rest_of_bound = self._rest_of_bound()
-        return self.bound(posterior)
-
-    def _alternated(self, callback: Any) -> Any:
-        """Alternate between fits and weights, from the present ones, until both converge."""
-        first: First | None = None
-        for number in range(_MAX_ROUNDS):
-            posterior = self.fit(self._weights(), first, callback)
-            if posterior.status in ("stopped", "max_iter"):
-                break
-            if self._unit() <= posterior.beta * self.least_noise:
-                break
-            Phi = self.functions(posterior.active)
-            row_weights, change = self._best_weights(posterior, Phi, estimates=first is not None)
-            self.converged = first is not None and not change > self.tol
-            if self.converged or number == _MAX_ROUNDS - 1:
-                break
-            self.row_weights = row_weights
-            # A model of other weights may be far from the best one, and so may all that follow from it.
-            if change <= _SMALL_CHANGE:
-                first, _, _ = self._settled(as_first(posterior), Phi)
-            elif change <= _LARGE_CHANGE or number >= _MAX_NEW_FITS:
-                first = as_first(posterior)
-        self.rest_of_bound = self._rest_of_bound()
-        return posterior
-
-    def _settled(self, model: First, Phi: FloatArray) -> tuple[First, FloatArray, Any]:
-        """Alternate between weights and a model of no other functions until the weights converge.
-
-        Every third step extrapolates the logs of the weights from the two before (SQUAREM: Varadhan & Roland
-        2008, scheme 3).
-        """
-        logs = [np.log(self.row_weights)]
-        for _ in range(_MAX_WEIGHTINGS):
-            posterior = self.refit(Phi, self._weights(), model)
-            kept = posterior.active
-            model = [model[0][k] for k in kept], posterior.alpha.tolist(), float(posterior.beta)
-            Phi = Phi[:, kept]
-            self.row_weights, change = self._best_weights(posterior, Phi, estimates=True)
-            if not change > self.tol:
-                break
-            logs.append(np.log(self.row_weights))
-            if len(logs) == 3:
-                step, bend = logs[1] - logs[0], logs[2] - 2.0 * logs[1] + logs[0]
-                length = float(np.clip(np.linalg.norm(step) / np.linalg.norm(bend), 1.0, _MAX_EXTRAPOLATION))
-                logs = [logs[0] + 2.0 * length * step + length**2 * bend]
-                self.row_weights = np.exp(logs[0])
-        return model, Phi, posterior
-
-    def _best_weights(self, posterior: Any, Phi: FloatArray, *, estimates: bool) -> tuple[FloatArray, float]:
-        """Return the row weights for a posterior of functions, and the largest change of their logs.
-
-        ``estimates``: sets the degrees of freedom first, unless they are given.
-        """
-        beta = posterior.beta / self._unit()
-        squares = (self.target - Phi @ posterior.mu) ** 2
-        squares += np.maximum(np.sum((Phi @ posterior.sigma) * Phi, axis=1), 0.0)
-        if self.given is None and estimates:
-            self.freedom = self._best_freedom(beta * squares)
-        row_weights = (self.freedom + 1.0) / (self.freedom + beta * squares)
-        return row_weights, float(np.abs(np.log(row_weights / self.row_weights)).max())
-
-    def _weights(self) -> FloatArray:
-        """Return the weights of the core's fits, which sum to the number of rows."""
-        return self.counts * self.row_weights / self._unit()
-
-    def bound(self, posterior: Any) -> float:
-        """Return the bound of the log evidence, given the posterior of the last fit."""
-        return float(posterior.log_evidence) + self._beside_evidence()
-
-    def _beside_evidence(self) -> float:
-        """Return the bound minus the log evidence of the core's fit."""
-        return 0.5 * float(self.counts @ np.log(self.row_weights / self._unit())) + self.rest_of_bound
-
-    def _unit(self) -> float:
-        """Return the mean row weight."""
-        return float(np.average(self.row_weights, weights=self.counts))
-
-    def weighted(self, training: Training) -> Training:
-        """Return the rows with the weights of the last fit, as if their standard deviations were known."""
-        noise = KnownNoise(training.weights, 1.0 / self._unit(), self._beside_evidence())
-        return replace(training, weights=self._weights(), noise=noise)
+        est.row_weights_[training.rows] = self.values
 
     def _best_freedom(self, scaled: FloatArray) -> float:
         """Return the degrees of freedom that maximise the bound, q(lambda) being at its optimum for each."""
@@ -427,10 +331,142 @@ class StudentFit:
         found = minimize_scalar(negative, bounds=bounds, method="bounded", options={"xatol": 1e-10})
         return float(np.exp(min((found.x, *bounds), key=negative)))
 
-    def _rest_of_bound(self) -> float:
-        """Return sum_n c_n [(E[ln lambda_n] - ln E[lambda_n]) / 2 - KL(q(lambda_n) || p(lambda_n))]."""
-        shape, prior = 0.5 * (self.freedom + 1.0), 0.5 * self.freedom
-        rate = shape / self.row_weights
-        divergence = (shape - prior) * psi(shape) - gammaln(shape) + gammaln(prior)
-        divergence += prior * np.log(rate / prior) + shape * (prior - rate) / rate
-        return float(self.counts @ (0.5 * (psi(shape) - np.log(shape)) - divergence))
+
+@dataclass
+class StudentFit:
+    """The fit of Student's t: of weighted rows, whose weights depend on the residuals."""
+
+    #: The weights of the rows, at first those to begin with, and these.
+    rows: RowWeights
+    start: RowWeights
+    #: Fits a Gaussian model of rows with these weights.
+    fit: Callable[[RowWeights, First | None, Any], Any]
+    #: Continues from a model with its functions alone, given their values.
+    refit: Callable[[FloatArray, RowWeights, First], Any]
+    functions: Callable[[Any], FloatArray]
+    target: FloatArray
+    #: Noise variance at which a fit ends.
+    least_noise: float
+    converged: bool = field(default=False, init=False)
+
+    @classmethod
+    def of(
+        cls,
+        basis: Basis,
+        design: Design,
+        rows: Training,
+        likelihood: Numbers,
+        settings: Settings,
+        start: FloatArray | None,
+    ) -> StudentFit:
+        """Return the fit of these rows; ``start``: weights to begin with."""
+        counts, settings = _counts(rows, settings, design.n_basis)
+
+        def fit(weights: RowWeights, first: First | None, callback: Any) -> Any:
+            own = weights.settings(settings)
+            extra: dict[str, Any] = {} if first is None else {"first": first}
+            return design.bind(rows.y, weights.of_fit, "gaussian", own, **extra)(callback=callback)
+
+        def refit(Phi: FloatArray, weights: RowWeights, model: First) -> Any:
+            flat = [k for k, alpha in enumerate(model[1]) if alpha == 0.0]
+            first = list(range(len(model[0]))), *model[1:]
+            plain = weights.settings(settings).of_one_target() | {"unpenalized": flat, "search": "greedy"}
+            return _core.fit_dense(np.asfortranarray(Phi), rows.y, weights.of_fit, first=first, **plain)
+
+        least = 0.0
+        if settings.noise_variance is None:
+            with np.errstate(over="ignore"):
+                deviations = rows.y - np.average(rows.y, weights=counts)
+                least = NOISE_FLOOR * float(np.average(deviations**2, weights=counts))
+        weights = RowWeights.of(likelihood.shape, rows, start)
+        return cls(weights, replace(weights), fit, refit, _functions(basis, rows, settings), rows.y, least)
+
+    def found(self, likelihood: Numbers, training: Training) -> tuple[Numbers, Training]:
+        """Return the likelihood with the degrees of freedom of the fit, and the rows with its weights."""
+        return replace(likelihood, shape=self.rows.freedom), self.rows.weighted(training)
+
+    def publish(self, est: Any, training: Training) -> None:
+        """Publish ``degrees_of_freedom_`` and ``row_weights_``."""
+        self.rows.publish(est, training)
+        est._y_variance = None  # the weights are not standard deviations of the user
+        _report(est, self.converged)
+        if est.noise_variance_ <= self.least_noise and est.status_ in ("converged", "stalled", "empty"):
+            est.status_ = "noise_floor"
+
+    def __call__(self, callback: Any) -> Any:
+        """Return the posterior of the weighted fit at the best weights."""
+        posterior = self._alternated(callback)
+        if self.rows.given is not None or not self.converged or self.rows.freedom <= FIRST_FREEDOM:
+            return posterior
+        # Functions may have been fitted to outliers, beside which the noise looks Gaussian.
+        other = replace(self, rows=replace(self.rows))
+        if other._with_heavy_tails(posterior) > self._bound(posterior):
+            found = other._alternated(callback)
+            if other.converged and other._bound(found) > self._bound(posterior):
+                self.__dict__.update(other.__dict__)
+                return found
+        return posterior
+
+    def _with_heavy_tails(self, posterior: Any) -> float:
+        """Find weights for the functions of a model from few degrees of freedom; return the bound."""
+        model, Phi = as_first(posterior), self.functions(posterior.active)
+        for self.rows.given in (FREEDOMS[0], None):
+            self.rows.freedom = FREEDOMS[0]
+            model, Phi, posterior = self._settled(model, Phi)
+        return self._bound(posterior)
+
+    def _alternated(self, callback: Any) -> Any:
+        """Alternate between fits and weights, from the present ones, until both converge."""
+        first: First | None = None
+        for number in range(_MAX_ROUNDS):
+            posterior = self.fit(self.rows, first, callback)
+            if posterior.status in ("stopped", "max_iter"):
+                break
+            if self._is_at_floor(posterior):
+                break
+            Phi, before = self.functions(posterior.active), replace(self.rows)
+            change = self._reweight(posterior, Phi, estimates=first is not None)
+            self.converged = first is not None and not change > _TOL
+            if self.converged or number == _MAX_ROUNDS - 1:
+                self.rows = replace(self.rows, values=before.values)
+                break
+            if number == 0 and change > _LARGE_CHANGE:
+                continue  # a model of other weights may be far from the best one
+            tol = _TOL if change <= _SMALL_CHANGE else _SMALL_CHANGE
+            first, _, _ = self._settled(as_first(posterior), Phi, tol)
+        return posterior
+
+    def _settled(self, model: First, Phi: FloatArray, tol: float = _TOL) -> tuple[First, FloatArray, Any]:
+        """Alternate between weights and a model of no other functions until the weights converge.
+
+        Every third step extrapolates the logs of the weights from the two before (SQUAREM: Varadhan & Roland
+        2008, scheme 3).
+        """
+        logs = [np.log(self.rows.values)]
+        for _ in range(_MAX_WEIGHTINGS):
+            posterior = self.refit(Phi, self.rows, model)
+            kept = posterior.active
+            model = [model[0][k] for k in kept], posterior.alpha.tolist(), float(posterior.beta)
+            Phi = Phi[:, kept]
+            if self._is_at_floor(posterior) or not self._reweight(posterior, Phi) > tol:
+                break
+            logs.append(np.log(self.rows.values))
+            if len(logs) == 3:
+                step, bend = logs[1] - logs[0], logs[2] - 2.0 * logs[1] + logs[0]
+                length = float(np.clip(np.linalg.norm(step) / np.linalg.norm(bend), 1.0, _MAX_EXTRAPOLATION))
+                logs = [logs[0] + 2.0 * length * step + length**2 * bend]
+                self.rows.values = np.exp(logs[0])
+        return model, Phi, posterior
+
+    def _reweight(self, posterior: Any, Phi: FloatArray, *, estimates: bool = True) -> float:
+        """Weigh the rows by a posterior of functions; return the largest change of the log of a weight."""
+        squares = (self.target - Phi @ posterior.mu) ** 2
+        squares += np.maximum(np.sum((Phi @ posterior.sigma) * Phi, axis=1), 0.0)
+        return self.rows.update(squares, 1.0 / posterior.beta, estimates=estimates)
+
+    def _is_at_floor(self, posterior: Any) -> bool:
+        return bool(self.rows.unit <= posterior.beta * self.least_noise)
+
+    def _bound(self, posterior: Any) -> float:
+        """Return the bound of the log evidence, given the posterior of the last fit."""
+        return float(posterior.log_evidence) + self.rows.beside_evidence

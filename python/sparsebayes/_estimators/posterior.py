@@ -182,8 +182,9 @@ def problems(
         raise ValueError(f"y_std must be that of the fit, which had {'none' if y_std is not None else 'one'}")
     if exposure is None and est._has_exposure:
         raise ValueError("exposure must be that of the fit, which had one")
-    if (row_weights := est.__dict__.get("row_weights_")) is not None:
-        y_std = 1.0 / np.sqrt(np.where(row_weights > 0.0, row_weights, 1.0))
+    row_weights = est.__dict__.get("row_weights_")
+    if row_weights is not None:
+        y_std = _stds_of_rows(est)
     training = check_training(est, X, y, sample_weight, y_std, exposure, reset=False)
     # A provider may not know its number of rows.
     if est._n_samples is not None and training.n_samples != est._n_samples:
@@ -257,7 +258,7 @@ def problems(
 
 def weights_problem(est: Any, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> WeightsProblem:
     """Return weights under the prior of a Gaussian process as arrays, given the training data."""
-    training = check_training(est, X, y, sample_weight, reset=False)
+    training = check_training(est, X, y, sample_weight, _stds_of_rows(est), reset=False)
     basis, names = est._basis, est.active_
     block, row = np.divmod(names, basis.size)
     Phi, precision = np.ones((len(training.y), len(names))), np.zeros((len(names), len(names)))
@@ -270,7 +271,7 @@ def weights_problem(est: Any, X: ArrayLike, y: ArrayLike, sample_weight: PerRow 
     if len(beside) > 0:
         values = columns_at(basis.extra, training.X, basis.n_columns) - basis.offset
         Phi[:, beside] = values[:, columns[beside]]
-        squares = np.average(Phi[:, beside] ** 2, axis=0, weights=training.weights)
+        squares = np.average(Phi[:, beside] ** 2, axis=0, weights=training.counts)
         precision[beside, beside] = np.where(squares > 0.0, squares, 1.0)
     alpha = np.atleast_2d(est.alpha_.T)[0]
     is_flat = alpha == 0.0
@@ -278,6 +279,7 @@ def weights_problem(est: Any, X: ArrayLike, y: ArrayLike, sample_weight: PerRow 
     precision /= est.process_variance_
     targets = np.column_stack(est._likelihood.targets(training.y))
     weights = np.ones(len(Phi)) if training.weights is None else training.weights
+    unit = 1.0 if training.noise is None else training.noise.variance
     prior_mean = np.zeros((len(names), targets.shape[1]))
     intercept = np.flatnonzero(names == -1)
     precision[intercept, intercept] = alpha[intercept]
@@ -291,8 +293,15 @@ def weights_problem(est: Any, X: ArrayLike, y: ArrayLike, sample_weight: PerRow 
         is_flat=is_flat,
         mu=np.atleast_2d(est.mu_.T).T,
         prior_mean=prior_mean,
-        noise_variance=None if est._labels else est.noise_variance_,
+        noise_variance=None if est._labels else est.noise_variance_ * unit,
     )
+
+
+def _stds_of_rows(est: Any) -> FloatArray | None:
+    """Return the standard deviations of the targets that the row weights of Student's t imply, if any."""
+    if (row_weights := est.__dict__.get("row_weights_")) is None:
+        return None
+    return np.asarray(1.0 / np.sqrt(np.where(row_weights > 0.0, row_weights, 1.0)))
 
 
 def logits_of_shares(t: FloatArray, w: FloatArray) -> FloatArray:

@@ -123,7 +123,7 @@ def _what_forbids(est: Any, training: Training, settings: Settings) -> str | Non
         is_softmax = est._likelihood_of(training.y, training.weights).name == "multinomial"
         return "multi_class='softmax'" if is_softmax else None
     forbidden = {
-        f"likelihood={est.likelihood!r}": est.likelihood != "gaussian",
+        f"likelihood={est.likelihood!r}": est.likelihood not in ("gaussian", "student_t"),
         "y of several columns": training.y.ndim == 2,
         "noise_basis": est.noise_basis is not None,
         "y_std": training.noise is not None,

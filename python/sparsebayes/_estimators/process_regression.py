@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -35,6 +36,7 @@ from .._data.candidates import CHOSEN, choose
 from .._types import FloatArray, IntArray, Settings
 from ..kernels._base import column_stds
 from .growth import MIN_LANDMARK, MIN_VARIANCE
+from .noise_parameters import OF_ROWS, RowWeights
 from .process import Functions, functions_about
 
 #: Rows at a time.
@@ -47,6 +49,12 @@ _LOG_RATIOS: Final = np.arange(-12.0, -np.log(MIN_VARIANCE), 0.5)
 #: Largest v of ``landmarks="auto"`` relative to the variance of y: large ones, with long lengths, imitate
 #: polynomials, and beyond the rows few functions and linear terms predict better.
 _MAX_VARIANCE: Final = 10.0
+#: Change of the log of a row weight of Student's t that ends an alternation, and the most steps of one; first
+#: with so many landmarks, then a few steps with all.
+_SMALL_CHANGE: Final = 0.02
+MAX_REWEIGHTINGS: Final = 30
+_FIRST_LANDMARKS: Final = 300
+_LAST_REWEIGHTINGS: Final = 2
 
 
 class _Fit(NamedTuple):
@@ -60,33 +68,46 @@ class _Fit(NamedTuple):
 
 
 def estimate_regression(
-    est: Any, basis: Basis, process: Basis, training: Training, n_landmarks: int, settings: Settings
-) -> tuple[Basis, tuple[FloatArray, FloatArray] | None]:
+    est: Any,
+    basis: Basis,
+    process: Basis,
+    training: Training,
+    n_landmarks: int,
+    settings: Settings,
+    row_weights: RowWeights | None,
+) -> tuple[Basis, Training, tuple[FloatArray, FloatArray] | None]:
     """Replace the published posterior of a selection by that under the prior of a Gaussian process.
 
-    ``process``: its kernels, and its dictionary, which may have more centres than ``basis``. Return the basis
-    and the moments of the mean at the rows; None if the selection remains, as v is large or numbers near
-    their limits leave no Cholesky factor.
+    ``process``: its kernels, and its dictionary, which may have more centres than ``basis``. ``row_weights``:
+    those of Student's t to begin with; others suit the process. Return the basis, the weighted rows and the
+    moments of the mean at the rows; None if the selection remains, as v is large or numbers near their limits
+    leave no Cholesky factor.
     """
 
     def work(pulse: Callable[[], None]) -> tuple[_Fit, float, FloatArray, FloatArray]:
         with blas_workers(settings.n_threads) as pool, np.errstate(all="ignore"):
-            rows = _Rows(process, training, settings, pool, pulse)
+            rows = ProcessOfRows(process, training, settings, pool, pulse)
+            if row_weights is not None:
+                with rows.stored(rows.functions(est.active_, _FIRST_LANDMARKS, MIN_LANDMARK)) as few:
+                    rows.alternate(row_weights, few, MAX_REWEIGHTINGS)
             fit = rows.fit(rows.functions(est.active_, n_landmarks, MIN_VARIANCE))
             least = min(2.0 * fit.noise / (rows.weights.sum() * fit.variance), MIN_LANDMARK)
             if np.sum(fit.functions.rests <= least) > _MIN_FEWER * len(fit.functions.names):
                 fit = rows.fit(rows.functions(est.active_, n_landmarks, least))
+            if row_weights is not None:
+                fit = rows.alternate(row_weights, fit.functions, _LAST_REWEIGHTINGS)
             return fit, rows.shift, *rows.moments(fit)
 
     try:
         fit, shift, *at_rows = in_background(work)
     except np.linalg.LinAlgError:
-        return basis, None
+        return basis, training, None
     (std,) = column_stds(training.y[:, np.newaxis], training.weights)
     if is_auto(est.landmarks) and fit.variance > _MAX_VARIANCE * std**2:
-        return basis, None
+        return basis, training, None
     names, whitening = fit.functions.names, fit.functions.whitening
-    kept = ("active_", "alpha_", "mu_", "sigma_", "beta_", "noise_variance_")
+    of_rows = () if row_weights is None else OF_ROWS
+    kept = ("active_", "alpha_", "mu_", "sigma_", "beta_", "noise_variance_", *of_rows)
     est._selection = {name: getattr(est, name) for name in kept}
     est._selection["kernel_"] = as_given(est, basis.kernels)
     if process.kept is not basis.kept:
@@ -98,8 +119,12 @@ def estimate_regression(
     est.mu_[names == -1] += shift
     precisions = np.diag(fit.functions.precision) / fit.variance
     est.alpha_ = np.where(_have_flat_prior(fit.functions), 0.0, precisions)
-    est.noise_variance_, est.beta_ = fit.noise, 1.0 / fit.noise
-    return fit.functions.basis, (at_rows[0][:, np.newaxis], at_rows[1][:, np.newaxis])
+    if row_weights is not None:
+        row_weights.publish(est, training)
+        training = row_weights.weighted(training)
+    noise = fit.noise / (1.0 if training.noise is None else training.noise.variance)
+    est.noise_variance_, est.beta_ = noise, 1.0 / noise
+    return fit.functions.basis, training, (at_rows[0][:, np.newaxis], at_rows[1][:, np.newaxis])
 
 
 def _have_flat_prior(functions: Functions) -> NDArray[np.bool_]:
@@ -107,8 +132,8 @@ def _have_flat_prior(functions: Functions) -> NDArray[np.bool_]:
     return flat
 
 
-class _Rows:
-    """The rows of a fit, by blocks."""
+class ProcessOfRows:
+    """The rows of a fit under the prior of a process, by blocks."""
 
     def __init__(
         self,
@@ -118,16 +143,28 @@ class _Rows:
         pool: ThreadPoolExecutor,
         pulse: Callable[[], None],
     ) -> None:
-        self._basis, self._settings, self._pool, self._pulse = basis, settings, pool, pulse
+        self.basis, self._settings, self._pool, self._pulse = basis, settings, pool, pulse
         self._X, self._y = training.X, training.y
-        self.weights = np.ones(len(self._y)) if training.weights is None else training.weights
+        none = np.ones(len(self._y))
+        self.weights = none if training.weights is None else training.weights
+        self._counts = none if training.counts is None else training.counts
+        self._noise_variance, self._stored = settings.noise_variance, dict[int, FloatArray]()
         #: Subtracted from y, to keep its digits; the intercept holds it.
         self.shift = float(np.average(self._y, weights=self.weights)) if basis.bias else 0.0
 
     def functions(self, active: IntArray, n_landmarks: int, least: float) -> Functions:
         """Return these functions and those about landmarks."""
-        rows = self._X, self._basis.columns, self.weights
-        return functions_about(self._basis, active, *rows, n_landmarks, self._settings, least)
+        rows = self._X, self.basis.columns, self._counts
+        return functions_about(self.basis, active, *rows, n_landmarks, self._settings, least)
+
+    @contextmanager
+    def stored(self, functions: Functions) -> Iterator[Functions]:
+        """Keep the values of these functions, for several fits with other weights."""
+        blocks = range(0, len(self._y), _ROWS)
+        values = self._of_blocks(self._values, functions)
+        self._stored = dict(zip(blocks, values, strict=True))
+        yield functions
+        self._stored = {}
 
     def fit(self, functions: Functions) -> _Fit:
         """Return the posterior at the v and the noise of largest evidence."""
@@ -146,7 +183,7 @@ class _Rows:
         self._pulse()
         eigenvalues, V = eigh(C)
         eigenvalues, u = np.maximum(eigenvalues, 0.0), V.T @ d
-        n, given = weight - flat.sum(), self._settings.noise_variance
+        n, given = weight - flat.sum(), self._noise_variance
 
         def noise_and_cost(log_ratio: float) -> tuple[float, float]:
             """Return s^2, and -2 ln p(y) but for constants."""
@@ -182,6 +219,28 @@ class _Rows:
         means, variances = zip(*self._of_blocks(self._moments, fit), strict=True)
         return np.concatenate(means), np.concatenate(variances)
 
+    def alternate(self, weights: RowWeights, functions: Functions, most: int) -> _Fit:
+        """Alternate between fits and the weights of Student's t, and return the last fit."""
+        fit = self._with(weights, functions)
+        for _ in range(most):
+            change = weights.update(self.squares(fit), fit.noise)
+            if not np.isfinite(change):
+                raise np.linalg.LinAlgError
+            fit = self._with(weights, functions)
+            if change <= _SMALL_CHANGE:
+                break
+        return fit
+
+    def _with(self, weights: RowWeights, functions: Functions) -> _Fit:
+        self.weights = weights.of_fit
+        self._noise_variance = weights.settings(self._settings).noise_variance
+        return self.fit(functions)
+
+    def squares(self, fit: _Fit) -> FloatArray:
+        """Return the expectation of the squared residual of each row."""
+        mean, variance = self.moments(fit)
+        return np.asarray((self._y - mean) ** 2 + variance)
+
     def _of_blocks(self, work: Callable[..., Any], *arguments: Any) -> Iterator[Any]:
         """Return the results of blocks of rows, in their order."""
         blocks = [slice(at, at + _ROWS) for at in range(0, len(self._y), _ROWS)]
@@ -189,7 +248,9 @@ class _Rows:
 
     def _values(self, block: slice, functions: Functions) -> FloatArray:
         self._pulse()
-        columns, n_threads = self._basis.columns, self._settings.n_threads
+        if (stored := self._stored.get(block.start)) is not None:
+            return stored
+        columns, n_threads = self.basis.columns, self._settings.n_threads
         own = None if columns is None else columns[block]
         phi = functions.basis.functions(functions.names, self._X[block], n_threads, own)
         return phi @ functions.whitening

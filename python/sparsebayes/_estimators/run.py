@@ -120,22 +120,7 @@ def publish(est: Any, task: Task, posteriors: list[Any]) -> None:
     est._selection = None
     if task.of_process is not None and task.of_process.kept is not basis.kept and task.training is not None:
         choose(est, task.training, basis.kept)
-    at_rows: tuple[FloatArray, FloatArray] | None = None
-    est.__dict__.pop("process_variance_", None)  # left by an earlier fit
-    if task.n_landmarks is not None and task.training is not None and est.status_ != "stopped":
-        of_rows: Any = (task.training, task.n_landmarks, task.settings)
-        if est._labels:
-            basis, at_rows = estimate_weights(est, basis, *of_rows)
-        else:
-            basis, at_rows = estimate_regression(est, basis, task.of_process or basis, *of_rows)
-            if est._selection is None and task.sparse is not None:
-                sparse = task.sparse(task)
-                choose(est, task.training, sparse.basis.kept)
-                publish(est, *run(est, [sparse]))
-                return
-    n_effective = _effective_parameters(posteriors, likelihood, task.n_basis)
-    est._row_summary = replace(task.summary, n_effective=None if has_process(est) else n_effective)
-    if task.training is not None and (noise := task.training.noise) is not None:
+    if (training := task.training) is not None and (noise := training.noise) is not None:
         est._y_variance = noise.variance
         est.beta_ *= noise.variance
         est.noise_variance_ = 1.0 / est.beta_
@@ -143,13 +128,31 @@ def publish(est: Any, task: Task, posteriors: list[Any]) -> None:
         est._log_evidences = [evidence + noise.log_evidence for evidence in est._log_evidences]
         est.log_marginal_likelihood_path_ = est.log_marginal_likelihood_path_ + noise.log_evidence
         est.log_marginal_likelihood_ += noise.log_evidence
-    if task.parameters is not None and task.training is not None:
-        task.parameters.publish(est, task.training)
+    if task.parameters is not None and training is not None:
+        task.parameters.publish(est, training)
+    at_rows: tuple[FloatArray, FloatArray] | None = None
+    est.__dict__.pop("process_variance_", None)  # left by an earlier fit
+    if task.n_landmarks is not None and training is not None and est.status_ != "stopped":
+        n_landmarks, settings = task.n_landmarks, task.settings
+        if est._labels:
+            basis, at_rows = estimate_weights(est, basis, training, n_landmarks, settings)
+        else:
+            start = task.parameters.start if isinstance(task.parameters, StudentFit) else None
+            process = task.of_process or basis
+            of_rows = training, n_landmarks, settings, start
+            basis, training, at_rows = estimate_regression(est, basis, process, *of_rows)
+            if est._selection is None and task.sparse is not None:
+                sparse = task.sparse(task)
+                choose(est, training, sparse.basis.kept)
+                publish(est, *run(est, [sparse]))
+                return
+    n_effective = _effective_parameters(posteriors, likelihood, task.n_basis)
+    est._row_summary = replace(task.summary, n_effective=None if has_process(est) else n_effective)
     est._loo = None
-    if task.training is not None:
-        est._loo = leave_one_out(est, basis, task.training, task.settings.n_threads, at_rows)
-    basis.publish(est, task.training)
-    est._growths = growths_of(est, task.training)
+    if training is not None:
+        est._loo = leave_one_out(est, basis, training, task.settings.n_threads, at_rows)
+    basis.publish(est, training)
+    est._growths = growths_of(est, training)
     rows = task.summary
     est._variance_factor = variance_factor_of(est, rows.n_rows if rows.weight is None else rows.weight)
     est.__dict__.pop("_statistics", None)  # sums of `partial_fit`
