@@ -44,8 +44,8 @@ _SMALL_CHANGE: Final = 0.02
 FIRST_FREEDOM: Final = 4.0
 #: Most steps of an extrapolation.
 _MAX_EXTRAPOLATION: Final = 20.0
-#: Dispersions to begin with, in units of the one that targets would have with one mean. Larger ones explain
-#: what functions are to explain, with smaller ones functions are fitted to noise.
+#: Dispersions of counts to begin with, in units of the one that they would have with one mean. Larger ones
+#: explain what functions are to explain, with smaller ones functions are fitted to noise.
 _STARTS: Final = (0.1, 1.0)
 #: Difference of log dispersions for derivatives.
 _DIFFERENCE: Final = 1e-4
@@ -91,6 +91,14 @@ def as_first(posterior: Any) -> First:
     return posterior.active.tolist(), posterior.alpha.tolist(), float(posterior.beta)
 
 
+def _of_one_mean(target: FloatArray, offset: FloatArray, weights: FloatArray) -> float:
+    """Return the dispersion that targets would have with one mean."""
+    log_rates = np.log(np.maximum(target, 1e-300)) - offset
+    rates = np.exp(np.clip(log_rates - log_rates.max(), -300.0, 0.0))
+    mean = float(np.average(rates, weights=weights))
+    return float(np.average((rates - mean) ** 2, weights=weights)) / mean**2
+
+
 @dataclass
 class DispersionFit:
     """The fit of a likelihood with a dispersion, given or estimated."""
@@ -102,6 +110,8 @@ class DispersionFit:
     fit: Callable[[float, First | None, Any], Any]
     #: Values of active functions at the rows.
     functions: Callable[[Any], FloatArray]
+    #: Dispersions to begin with.
+    starts: list[float]
     target: FloatArray
     weights: FloatArray
     #: Logs of the exposures.
@@ -120,10 +130,13 @@ class DispersionFit:
         offset = np.log(rows.exposures)
 
         begin: First | None = None
+        starts = [factor * _of_one_mean(rows.y, offset, counts) for factor in _STARTS]
         if likelihood.name == "gamma":
-            # From one mean, weights of very different rows mislead steps: begin with the model of logarithms.
+            # From one mean, weights of very different rows mislead steps: begin with the model of logarithms,
+            # whose noise has the variance psi'(1 / d), about d + d^2 / 2. It may interpolate.
             logs = np.log(rows.y) - offset
             begin = as_first(design.bind(logs, rows.weights, "gaussian", settings)(callback=None))
+            starts[0] = float(np.sqrt(1.0 + 2.0 / begin[2])) - 1.0
 
         def fit(dispersion: float, first: First | None, callback: Any) -> Any:
             extra: dict[str, Any] = {"dispersion": dispersion, "offset": offset, "first": first or begin}
@@ -131,7 +144,7 @@ class DispersionFit:
 
         functions = _functions(basis, rows, settings)
         data = (rows.y, counts, offset, float(settings.complexity))
-        return cls(likelihood.name, likelihood.shape, fit, functions, *data)
+        return cls(likelihood.name, likelihood.shape, fit, functions, starts, *data)
 
     def found(self, likelihood: Numbers, training: Training) -> tuple[Numbers, Training]:
         """Return the likelihood with the dispersion of the fit, and the rows."""
@@ -147,7 +160,7 @@ class DispersionFit:
         if self.given is not None:
             x, first = float(np.log(self.given)), None
         else:
-            starts = [self._start(factor, callback) for factor in _STARTS]
+            starts = [self._start(dispersion, callback) for dispersion in self.starts]
             _, x, first = max(starts, key=lambda start: start[0])
         before = None
         low, high = np.log(DISPERSIONS).tolist()
@@ -174,16 +187,12 @@ class DispersionFit:
             first = as_first(posterior)
         return posterior
 
-    def _start(self, factor: float, callback: Any) -> tuple[float, float, First]:
-        """Return the largest evidence of a model over all dispersions, the log of the best one, and it.
+    def _start(self, dispersion: float, callback: Any) -> tuple[float, float, First]:
+        """Return the largest evidence over all dispersions, the log of the best one, and the model.
 
-        ``factor``: the dispersion it is fitted with, in units of the one of targets with one mean.
+        The model is fitted with the given one.
         """
-        log_rates = np.log(np.maximum(self.target, 1e-300)) - self.offset
-        rates = np.exp(np.clip(log_rates - log_rates.max(), -300.0, 0.0))
-        mean = float(np.average(rates, weights=self.weights))
-        variance = float(np.average((rates - mean) ** 2, weights=self.weights))
-        posterior = self.fit(float(np.clip(factor * variance / mean**2, 1e-3, 1e2)), None, callback)
+        posterior = self.fit(float(np.clip(dispersion, 1e-3, 1e2)), None, callback)
         Phi, alpha = self.functions(posterior.active), posterior.alpha
 
         def negative(x: float) -> float:
