@@ -670,7 +670,7 @@ class _Learner:
         mean = self.data.targets[0][0] - target[0]
 
         def density(kept: LearningData, out: LearningData) -> FloatArray:
-            kept = kept.at(_draw(len(kept.X), _MAX_PROCESS_ROWS), np.arange(0))
+            kept = kept.at(draw(len(kept.X), _MAX_PROCESS_ROWS), np.arange(0))
             noise = None if kept.noise_variance is None else kept.noise_variance / std**2
             Y = (kept.targets[0] - mean)[:, np.newaxis] / std
             process = CovarianceEvidence(self.kernels, kept.X, kept.fixed, Y, kept.weights, noise, self.pulse)
@@ -894,7 +894,7 @@ class _Learner:
         matter to the kernel. Without them, a sample may have no row of the class.
         """
         if self._labels is None:
-            return _draw(len(self.data.X), most)
+            return draw(len(self.data.X), most)
         order = np.random.default_rng(0).permutation(len(self.data.X))
         classes, labels = np.unique(self._labels), self._labels[order]
         least = most // (2 * len(classes))
@@ -927,7 +927,7 @@ class _Learner:
         centres = np.arange(len(data.centres))
         if data.centre_rows is not None:
             centres = centres[~np.isin(data.centre_rows, held_out)]
-        centres = centres[_draw(len(centres), most_centres)]
+        centres = centres[draw(len(centres), most_centres)]
         return data.at(kept, centres), data.at(held_out, centres)
 
     def _predict(self, kernels: list[Kernel], folds: list[_Split]) -> _Candidate:
@@ -999,7 +999,7 @@ def _exceeds(one: _Candidate, other: _Candidate, n_errors: float) -> bool:
     return bool(gain.mean() > n_errors * gain.std() / np.sqrt(len(gain)))
 
 
-def _draw(n: int, most: int) -> IntArray:
+def draw(n: int, most: int) -> IntArray:
     """Draw at most ``most`` of n numbers, ascending; the same for equal arguments."""
     return np.sort(np.random.default_rng(0).permutation(n)[:most])
 

@@ -156,9 +156,10 @@ row_weights_ : ndarray of shape (n_samples,)
 & Faul 2003, section 2.2): the fit ends at a fixed point of updates that treat the working weights as
 constants. A dispersion maximises the Laplace evidence. Student's t is a Gaussian whose precision varies from
 row to row; a weighted fit and the distribution of these precisions maximise a lower bound of the log evidence
-in turn (Tipping & Lawrence 2005), which ``log_marginal_likelihood_`` holds. There are several fits then:
-``callback`` receives their steps one after another; ``n_iter_`` and ``log_marginal_likelihood_path_`` are of
-the last.""",
+in turn (Tipping & Lawrence 2005), which ``log_marginal_likelihood_`` holds. The first precisions are those of
+a Gaussian process, which hardly follows outliers; kernels are learned from the other rows. There are several
+fits then: ``callback`` receives their steps one after another; ``n_iter_`` and
+``log_marginal_likelihood_path_`` are of the last.""",
     "noise_variance": r"""noise_variance : positive float or array-like of shape (n_outputs,), optional
     Variance of the noise, of every output or of each; with ``"student_t"`` the square of its scale. None:
     estimated, with the lower bound var(y) / 1e6. Only with ``"gaussian"`` and ``"student_t"``, like
@@ -217,11 +218,11 @@ the last.""",
     landmarks); fewer where these leave much less than the noise. ``None``: the sparse model, often with some
     ten to a hundred functions, small and fast to serve. ``"auto"``: up to 2000 landmarks, of as many
     candidates, where the process predicts rows left out better, by three standard errors more than its widths
-    cost; relevance vectors are then chosen among 500. That is tried with 61 to 30,000 rows in memory,
-    one column of y with Gaussian noise, without ``y_std``, ``noise_basis`` and ``noise_prior``, and a learned
-    kernel that falls with the distance, such as ``"rbf"`` or `kernels.Matern52`; not with
-    ``complexity="none"``, ``penalize_intercept=True``, ``fit_intercept=False`` or another scheme than
-    ``"sequential"``.""",
+    cost; relevance vectors are then chosen among 500. That is tried with 61 to 30,000 rows in memory, one
+    column of y with ``likelihood="gaussian"`` or ``"student_t"``, without ``y_std``, ``noise_basis`` and
+    ``noise_prior``, and a learned kernel that falls with the distance, such as ``"rbf"`` or
+    `kernels.Matern52`; not with ``complexity="none"``, ``penalize_intercept=True``, ``fit_intercept=False``
+    or another scheme than ``"sequential"``.""",
     "random_state": r"""random_state : int, RandomState instance or None, default=None
     Seed for choosing an integer number of ``candidates``; nothing else depends on it.""",
     "memory_limit": r"""memory_limit : int or str, optional

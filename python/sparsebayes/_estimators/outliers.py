@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from .._arrays import Training
 from .._cancellable import blas_workers, in_background
 from .._data.basis import Basis
-from .._hyper import CovarianceEvidence
+from .._hyper import CovarianceEvidence, draw
 from .._types import FloatArray, IntArray, Settings
 from ..kernels import Kernel
 from ..kernels._base import all_log_parameters, with_all_log_parameters
@@ -56,7 +56,7 @@ def row_weights(
     basis = replace(basis, kernels=kernels)
 
     def work(pulse: Callable[[], None]) -> tuple[FloatArray, NDArray[np.bool_]]:
-        some = _draw(len(training.y), _MAX_ROWS)
+        some = draw(len(training.y), _MAX_ROWS)
         with blas_workers(settings.n_threads) as pool, np.errstate(all="ignore"):
             process = _Process(*_part(basis, training, some), settings, freedom, pool, pulse)
             process.reweight()
@@ -73,11 +73,6 @@ def row_weights(
         return in_background(work)
     except LinAlgError:
         return None
-
-
-def _draw(n: int, most: int) -> IntArray:
-    """Draw at most ``most`` of n numbers, ascending; the same for equal arguments."""
-    return np.sort(np.random.default_rng(0).permutation(n)[:most])
 
 
 def _part(basis: Basis, training: Training, at: IntArray) -> tuple[Basis, Training]:
@@ -123,13 +118,13 @@ class _Process:
     def learn(self) -> bool:
         """Take the lengths that maximise the evidence of weighted rows; return False if y has one value."""
         basis, X = self._basis, self._training.X
-        some = _draw(len(X), _LENGTH_ROWS)
+        some = draw(len(X), _LENGTH_ROWS)
         w, y = self._weights.of_fit[some], self._training.y[some]
         w = w * (len(w) / w.sum())
         y = y - np.average(y, weights=w)
         if not 0.0 < (std := float(np.sqrt(np.average(y**2, weights=w)))) < np.inf:
             return False
-        columns = np.zeros((len(some), 0)) if basis.columns is None else basis.columns[some]
+        columns = np.zeros((len(some), 0)) if basis.columns is None else basis.columns[some] - basis.offset
         fixed = np.hstack([np.ones((len(some), int(basis.bias))), columns])
         given = self._weights.settings(self._settings).noise_variance
         noise = None if given is None else given / std**2
