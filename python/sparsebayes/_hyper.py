@@ -150,12 +150,15 @@ class CovarianceEvidence:
 
     def predict(
         self, x: FloatArray, X: FloatArray, fixed: FloatArray
-    ) -> tuple[FloatArray, FloatArray] | None:
-        """Return mean and variance of the first output at other rows, with noise; None as above."""
+    ) -> tuple[FloatArray, FloatArray, float] | None:
+        """Return mean and variance of the function of the first output at other rows, and the noise variance.
+
+        None as above.
+        """
         n_fixed, estimated = self._fixed.shape[1], self._log_noise is None
         n_theta = len(x) - len(self._kernels) - n_fixed - estimated
         theta, a, v, rest = np.split(np.exp(x), np.cumsum([n_theta, len(self._kernels), n_fixed]))
-        noise = float(rest[0]) if self._log_noise is None else np.exp(self._log_noise)
+        noise = float(rest[0] if self._log_noise is None else np.exp(self._log_noise))
         kernels = with_all_log_parameters(self._kernels, np.log(theta))
 
         def covariance(X: FloatArray, Z: FloatArray, F: FloatArray, G: FloatArray) -> FloatArray:
@@ -173,8 +176,8 @@ class CovarianceEvidence:
         except LinAlgError:
             return None
         own = sum(a_k * diagonal(kernel, X) for a_k, kernel in zip(a, kernels, strict=True))
-        variance = own + fixed**2 @ v + noise - np.sum(across * solved, axis=0)
-        return (solved.T @ self._Y[:, 0], variance) if (variance > 0.0).all() else None
+        variance = own + fixed**2 @ v - np.sum(across * solved, axis=0)
+        return (solved.T @ self._Y[:, 0], variance, noise) if (variance + noise > 0.0).all() else None
 
     def _covariances(self, kernels: list[Kernel]) -> list[tuple[FloatArray, Any]]:
         """Return the covariance of each kernel, and the function from dL/dK to dL/d(log parameters)."""
@@ -387,6 +390,9 @@ class LearningData:
     #: Whether the weights of the final model have a Gaussian process as their prior.
     is_smooth: bool = False
     few_counts: FewCounts | None = None
+    #: How often rows count, and the noise variance of each in units of that of a fit; None: all 1.
+    counts: FloatArray | None = None
+    noise_factors: FloatArray | None = None
     #: Bytes that a fit may use.
     memory_limit: int = 1 << 40
 
@@ -420,6 +426,7 @@ class LearningData:
                 G = root[:, np.newaxis] * F
                 targets = [t - F @ np.linalg.lstsq(G, root * t, rcond=None)[0] for t in targets]
             targets = [target.copy() for target in targets if _varies(target)]
+        counts = training.counts if training.counts is not None else np.ones(len(weights))
         return cls(
             X=training.X,
             centres=basis.centres,
@@ -432,6 +439,8 @@ class LearningData:
             centre_rows=centre_rows,
             is_smooth=is_smooth,
             few_counts=few_counts,
+            counts=counts,
+            noise_factors=None if training.noise is None else counts / weights,
             memory_limit=check_memory_limit(est.memory_limit),
         )
 
@@ -468,7 +477,20 @@ class LearningData:
             weights=self.weights[rows],
             centre_rows=None,
             few_counts=None if self.few_counts is None else self.few_counts.at(rows),
+            counts=None if self.counts is None else self.counts[rows],
+            noise_factors=None if self.noise_factors is None else self.noise_factors[rows],
         )
+
+    def log_density(
+        self, target: FloatArray, mean: FloatArray, variance: FloatArray, noise: float
+    ) -> FloatArray:
+        """Return the log predictive density of each row, as often as it counts.
+
+        ``variance``: of the function; ``noise``: the noise variance of the fit.
+        """
+        total = variance + noise * (1.0 if self.noise_factors is None else self.noise_factors)
+        log_p = -0.5 * (np.log(2.0 * np.pi * total) + (target - mean) ** 2 / total)
+        return np.asarray(log_p if self.counts is None else self.counts * log_p)
 
 
 def _check_learnable(kernels: list[Kernel]) -> None:
@@ -677,8 +699,8 @@ class _Learner:
             found = process.predict(proposal, out.X, out.fixed)
             if found is None:
                 return np.full(len(out.X), -np.inf)
-            log_p = _log_normal(out.targets[0], mean + std * found[0], std**2 * found[1])
-            return out.weights * log_p
+            moments = mean + std * found[0], std**2 * found[1], std**2 * found[2]
+            return out.log_density(out.targets[0], *moments)
 
         calls = [begin(self.pool, density, *fold) for fold in folds]
         densities = np.concatenate([call.result() for call in calls])
@@ -1021,7 +1043,8 @@ def _log_density(kernels: list[Kernel], data: LearningData, posteriors: list[_co
     if data.likelihood == "gaussian":
         log_p = np.zeros(len(data.X))
         for (mean, variance), target, posterior in zip(moments, data.targets, posteriors, strict=True):
-            log_p += _log_normal(target, mean, variance + 1.0 / posterior.beta)
+            log_p += data.log_density(target, mean, variance, 1.0 / posterior.beta)
+        return log_p
     else:
         logits = np.column_stack([moderated_logits(mean, variance) for mean, variance in moments])
         # With two classes the one column is the logit of the second.
@@ -1030,10 +1053,6 @@ def _log_density(kernels: list[Kernel], data: LearningData, posteriors: list[_co
         log_p = log_normalised(logits)[np.arange(len(targets)), classes]
     weighted: FloatArray = data.weights * log_p
     return weighted
-
-
-def _log_normal(target: FloatArray, mean: FloatArray, variance: FloatArray) -> FloatArray:
-    return np.asarray(-0.5 * (np.log(2.0 * np.pi * variance) + (target - mean) ** 2 / variance))
 
 
 def _functions(kernels: list[Kernel], data: LearningData, active: NDArray[np.int64]) -> FloatArray:

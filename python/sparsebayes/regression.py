@@ -142,11 +142,9 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
         return self
 
     def _fit(self, rows: Any, start: Start | None = None) -> tuple[Any, Any]:
-        """Publish the fit of checked rows; return its dictionary and posterior."""
-        dictionaries = build(self, rows, start)
-        dictionary, posteriors = run(self, dictionaries)
-        publish(self, dictionary, posteriors)
-        return dictionary.basis, posteriors[0]
+        """Publish the fit of checked rows; return it and its posterior."""
+        task, posteriors = publish(self, *run(self, build(self, rows, start)))
+        return task, posteriors[0]
 
     def fit_provider(self, provider: Any, *, n_samples: int | None = None) -> Self:
         """Fit the model to statistics of rows that may be on other computers or devices, or in files.

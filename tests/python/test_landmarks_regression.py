@@ -107,6 +107,35 @@ def test_students_t(noise_variance):
     assert max(found.max_log_alpha_change, found.parameter_residual, found.log_beta_residual) < 1e-5
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_known_noise(weighted):
+    X, y, truth = waves(200, noise=0.0)
+    rng = np.random.default_rng(10)
+    std = rng.uniform(0.02, 0.3, 200)
+    y += std * rng.normal(size=200)
+    counts = rng.integers(1, 4, 200) if weighted else None
+    model = RVR(extra_basis=None).fit(X, y, sample_weight=counts, y_std=std)
+    assert np.sqrt(np.mean((model.predict(X) - truth) ** 2)) < 0.2
+    weights = (counts if weighted else 1.0) / std**2
+    dense, shift = Dense(model, X, weights), np.average(y, weights=weights)
+    mu, _ = dense.posterior(y - shift, model.process_variance_, model.noise_variance_)
+    assert_allclose(model.predict(X), shift + dense.Phi @ mu, atol=1e-6)
+    found = inspection.certificate(model, X, y, counts, y_std=std)
+    assert max(found.max_mean_error, found.max_log_alpha_change, found.log_beta_residual) < 1e-5
+
+
+def test_noise_that_depends_on_the_inputs():
+    X, y, _ = waves(300, noise=0.0)
+    std = 0.02 * np.exp(X[:, 0])
+    y += std * np.random.default_rng(2).normal(size=300)
+    model = RVR(noise_basis="linear").fit(X, y)
+    assert model.process_variance_ > 0.0
+    assert_allclose(model.noise_model_.coef_, [2.0, 0.0, 0.0], atol=0.3)
+    found = inspection.certificate(model, X, y)
+    assert max(found.max_mean_error, found.max_log_alpha_change) < 1e-5
+    assert found.parameter_residual < 1e-4
+
+
 def test_rows_as_functions_are_the_gaussian_process():
     """With every row as a function mean and error bars are those of the process, far from the data too."""
     X, y, _ = waves(80, noise=0.2)
@@ -294,8 +323,6 @@ def test_without_an_intercept():
         ({"landmarks": -1}, {}, "landmarks must be an integer of at least 0"),
         ({"landmarks": 5, "likelihood": "gamma"}, {}, "landmarks must be None with likelihood='gamma'"),
         ({"landmarks": 5, "noise_prior": (1.0, 1.0)}, {}, "landmarks must be None with noise_prior"),
-        ({"landmarks": 5}, {"y_std": np.full(150, 0.1)}, "landmarks must be None with y_std"),
-        ({"landmarks": 5, "noise_basis": "linear"}, {}, "landmarks must be None with noise_basis"),
     ],
 )
 def test_invalid(options, fit, message):

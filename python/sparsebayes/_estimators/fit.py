@@ -177,9 +177,9 @@ def check_sums(est: Any, doing: str) -> None:
 
 
 class Start(NamedTuple):
-    """A model to continue from: its basis, and functions with their precisions and that of the noise."""
+    """A model to continue from: its fits, and functions with their precisions and that of the noise."""
 
-    basis: Basis
+    task: Task
     first: First
 
 
@@ -267,9 +267,12 @@ def _in_memory(
         learning = _to_learn_from(est, rows, likelihood, settings)
         bases = _bases(est, learning, settings)
         if start is not None:
-            same = replace(basis_of(est, rows), kernels=start.basis.kernels)
-            has_more = start.basis.n_columns > same.n_columns
-            bases = iter([_Dictionary(with_linear_terms(same, rows) if has_more else same)])
+            task, same = start.task, basis_of(est, rows)
+            if task.basis.n_columns > same.n_columns:
+                same = with_linear_terms(same, rows)
+            same = replace(same, kernels=task.basis.kernels, kept=task.basis.kept, centres=task.basis.centres)
+            of_process = None if task.of_process is None else task.of_process.kernels
+            bases = iter([_Dictionary(same, of_process=of_process)])
         for basis, least_evidence, of_process in bases:
             if learning.likelihood is not likelihood and least_evidence is not None:
                 least_evidence = -np.inf  # another likelihood has another evidence

@@ -22,14 +22,16 @@ from .._arrays import Training, check_training, is_unstored, known_noise
 from .._data.design import columns_at, fitted_extra
 from .._types import FloatArray, PerRow
 from .fit import Start
-from .noise_parameters import as_first
+from .noise_parameters import as_first, extrapolated
 from .posterior import log_noise, moments
 
 #: Largest change of u that ends a fit, and most alternations.
 _TOL: Final = 1e-6
-_MAX_ROUNDS: Final = 20
+_MAX_ROUNDS: Final = 30
 #: Change of u below which fits continue from the model before.
 _LARGE_CHANGE: Final = 0.5
+#: Change of u below which every third one extrapolates from the two before.
+_SMALL_CHANGE: Final = 0.2
 #: Smallest e in units of its mean.
 _LEAST: Final = 1e-12
 
@@ -62,6 +64,7 @@ def fit_noise(
     basis = fitted_extra(est.noise_basis, None, rows.X, "noise_basis")
     columns = columns_at(basis, rows.X, name="noise_basis")
     u, change, counts = np.zeros(len(rows.y)), np.inf, rows.weights
+    path: list[FloatArray] = []
     start: Start | None = None
     own: dict[str, Any] = {}
     for number in range(_MAX_ROUNDS + 1):
@@ -80,6 +83,10 @@ def fit_noise(
         own["_noise_centre"] = est._noise_centre = float(np.average(log_noise(est, columns), weights=counts))
         before, u = u, log_noise(est, columns)
         change = float(np.abs(u - before).max())
+        path = [*path, u] if change < _SMALL_CHANGE else [u]
+        if len(path) == 3 and change > _TOL:
+            u = extrapolated(*path)
+            path = [u]
         if not change > _TOL:
             # Where a fit begins at its optimum rounding may exceed all gains.
             est.status_ = (status or "stalled") if est.status_ == "stalled" else est.status_

@@ -86,6 +86,14 @@ def _report(est: Any, converged: bool) -> None:
         est.status_ = "stalled"
 
 
+def extrapolated(first: FloatArray, second: FloatArray, third: FloatArray) -> FloatArray:
+    """Return what a sequence may converge to (SQUAREM: Varadhan & Roland 2008, scheme 3)."""
+    step, bend = second - first, third - 2.0 * second + first
+    ratio = float(np.linalg.norm(step)) / max(float(np.linalg.norm(bend)), 1e-300)
+    length = float(np.clip(ratio, 1.0, _MAX_EXTRAPOLATION))
+    return np.asarray(first + 2.0 * length * step + length**2 * bend)
+
+
 def as_first(posterior: Any) -> First:
     """Return the model of a posterior, for another fit to continue from."""
     return posterior.active.tolist(), posterior.alpha.tolist(), float(posterior.beta)
@@ -448,8 +456,7 @@ class StudentFit:
     def _settled(self, model: First, Phi: FloatArray, tol: float = _TOL) -> tuple[First, FloatArray, Any]:
         """Alternate between weights and a model of no other functions until the weights converge.
 
-        Every third step extrapolates the logs of the weights from the two before (SQUAREM: Varadhan & Roland
-        2008, scheme 3).
+        Every third step extrapolates the logs of the weights from the two before.
         """
         logs = [np.log(self.rows.values)]
         for _ in range(_MAX_WEIGHTINGS):
@@ -461,9 +468,7 @@ class StudentFit:
                 break
             logs.append(np.log(self.rows.values))
             if len(logs) == 3:
-                step, bend = logs[1] - logs[0], logs[2] - 2.0 * logs[1] + logs[0]
-                length = float(np.clip(np.linalg.norm(step) / np.linalg.norm(bend), 1.0, _MAX_EXTRAPOLATION))
-                logs = [logs[0] + 2.0 * length * step + length**2 * bend]
+                logs = [extrapolated(*logs)]
                 self.rows.values = np.exp(logs[0])
         return model, Phi, posterior
 

@@ -183,8 +183,7 @@ def problems(
     if exposure is None and est._has_exposure:
         raise ValueError("exposure must be that of the fit, which had one")
     row_weights = est.__dict__.get("row_weights_")
-    if row_weights is not None:
-        y_std = _stds_of_rows(est)
+    y_std = _stds_of_rows(est, X, y_std)
     training = check_training(est, X, y, sample_weight, y_std, exposure, reset=False)
     # A provider may not know its number of rows.
     if est._n_samples is not None and training.n_samples != est._n_samples:
@@ -256,9 +255,11 @@ def problems(
         )
 
 
-def weights_problem(est: Any, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None) -> WeightsProblem:
+def weights_problem(
+    est: Any, X: ArrayLike, y: ArrayLike, sample_weight: PerRow = None, y_std: PerRow = None
+) -> WeightsProblem:
     """Return weights under the prior of a Gaussian process as arrays, given the training data."""
-    training = check_training(est, X, y, sample_weight, _stds_of_rows(est), reset=False)
+    training = check_training(est, X, y, sample_weight, _stds_of_rows(est, X, y_std), reset=False)
     basis, names = est._basis, est.active_
     block, row = np.divmod(names, basis.size)
     Phi, precision = np.ones((len(training.y), len(names))), np.zeros((len(names), len(names)))
@@ -297,10 +298,10 @@ def weights_problem(est: Any, X: ArrayLike, y: ArrayLike, sample_weight: PerRow 
     )
 
 
-def _stds_of_rows(est: Any) -> FloatArray | None:
-    """Return the standard deviations of the targets that the row weights of Student's t imply, if any."""
+def _stds_of_rows(est: Any, X: ArrayLike, y_std: PerRow) -> PerRow:
+    """Return ``y_std``, or what the row weights of Student's t or the noise model say, up to a factor."""
     if (row_weights := est.__dict__.get("row_weights_")) is None:
-        return None
+        return noise_stds(est, X, y_std)
     return np.asarray(1.0 / np.sqrt(np.where(row_weights > 0.0, row_weights, 1.0)))
 
 

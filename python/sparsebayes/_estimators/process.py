@@ -125,8 +125,6 @@ def _what_forbids(est: Any, training: Training, settings: Settings) -> str | Non
     forbidden = {
         f"likelihood={est.likelihood!r}": est.likelihood not in ("gaussian", "student_t"),
         "y of several columns": training.y.ndim == 2,
-        "noise_basis": est.noise_basis is not None,
-        "y_std": training.noise is not None,
         "noise_prior": settings.noise_prior != (0.0, 0.0),
     }
     return next((option for option, is_given in forbidden.items() if is_given), None)

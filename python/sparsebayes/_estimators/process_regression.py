@@ -41,6 +41,8 @@ from .process import Functions, functions_about
 
 #: Rows at a time.
 _ROWS: Final = 1024
+#: Accuracy of ln g.
+_TOL: Final = 1e-8
 #: Share of the functions that another fit has to do without.
 _MIN_FEWER: Final = 0.1
 #: Values of ln g that are tried first, up to that of the variance which may be rounding; the best is sought
@@ -196,7 +198,7 @@ class ProcessOfRows:
         first = np.array([noise_and_cost(x)[1] for x in _LOG_RATIOS])
         x = _LOG_RATIOS[int(np.argmin(np.where(np.isfinite(first), first, np.inf)))]
         step = _LOG_RATIOS[1] - _LOG_RATIOS[0]
-        options = {"bounds": (x - step, x + step), "method": "bounded"}
+        options: Any = {"bounds": (x - step, x + step), "method": "bounded", "options": {"xatol": _TOL}}
         x = minimize_scalar(lambda at: noise_and_cost(at)[1], **options).x
         noise = noise_and_cost(x)[0]
         if not 0.0 < noise < np.inf:

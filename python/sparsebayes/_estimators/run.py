@@ -97,8 +97,8 @@ def run(est: Any, tasks: Iterable[Task]) -> tuple[Task, list[Any]]:
     return found[0]
 
 
-def publish(est: Any, task: Task, posteriors: list[Any]) -> None:
-    """Publish all attributes of a fit."""
+def publish(est: Any, task: Task, posteriors: list[Any]) -> tuple[Task, list[Any]]:
+    """Publish all attributes of a fit, and return it, or another one where no process can be the prior."""
     basis, likelihood = task.basis, task.likelihood
     if task.shift is not None:
         means = posteriors[0].means  # subtracted from the columns by the fits, the same for all targets
@@ -144,8 +144,7 @@ def publish(est: Any, task: Task, posteriors: list[Any]) -> None:
             if est._selection is None and task.sparse is not None:
                 sparse = task.sparse(task)
                 choose(est, training, sparse.basis.kept)
-                publish(est, *run(est, [sparse]))
-                return
+                return publish(est, *run(est, [sparse]))
     n_effective = _effective_parameters(posteriors, likelihood, task.n_basis)
     est._row_summary = replace(task.summary, n_effective=None if has_process(est) else n_effective)
     est._loo = None
@@ -158,6 +157,7 @@ def publish(est: Any, task: Task, posteriors: list[Any]) -> None:
     est.__dict__.pop("_statistics", None)  # sums of `partial_fit`
     if task.checkpoint is not None and est.status_ != "stopped":
         task.checkpoint.remove()
+    return task, posteriors
 
 
 def _effective_parameters(posteriors: list[Any], likelihood: Likelihood, n_basis: int) -> float:

@@ -196,7 +196,7 @@ def certificate(
     gains = [fit.max_gain_exchange for fit in fits if fit.max_gain_exchange is not None]
     errors = [fit.max_mean_error for fit in fits]
     if est.__dict__.get("_selection") is not None:
-        errors.append(error_of_weights(weights_problem(est, X, y, sample_weight)))
+        errors.append(error_of_weights(weights_problem(est, X, y, sample_weight, y_std)))
     residual = max(fit.parameter_residual for fit in fits)
     if hasattr(est, "noise_model_"):
         own = certificate(est.noise_model_, *noise_problem(est, X, y, sample_weight))
