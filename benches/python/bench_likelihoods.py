@@ -10,6 +10,10 @@ Noise: the log density of new rows with the same noise in all rows, and with one
 Positive numbers: the share of the deviance of new rows that ``likelihood="gamma"`` explains, beside
 scikit-learn's `GammaRegressor` with a grid search.
 
+Counts: visits to a doctor of the RAND health insurance experiment, which statsmodels brings along: the log
+density of new rows beside its negative binomial model, and the share of their deviance beside scikit-learn's
+`PoissonRegressor` with a grid search. Without statsmodels this part is skipped: pip install statsmodels.
+
 Times: counts, positive numbers and outliers of one function of ten inputs, relative to a Gaussian fit of the
 same size, with a learned and with a given kernel; medians of three fits.
 
@@ -23,8 +27,9 @@ import warnings
 import numpy as np
 import pandas as pd
 from bench_widths import FOLDER, REGRESSION, models, split
-from sklearn.linear_model import GammaRegressor
-from sklearn.metrics import root_mean_squared_error
+from scipy.stats import nbinom
+from sklearn.linear_model import GammaRegressor, PoissonRegressor
+from sklearn.metrics import d2_tweedie_score, root_mean_squared_error
 from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import StandardScaler
 
@@ -109,6 +114,43 @@ def positive_numbers():
     print(f"{'means':22s}" + "".join(f"{value:18.3f}" for value in np.mean(found, axis=0)))
 
 
+def counts():
+    try:
+        from statsmodels.api import NegativeBinomial, add_constant
+        from statsmodels.datasets import randhie
+    except ImportError:
+        print("\nstatsmodels is not installed; pip install statsmodels to compare counts with it")
+        return
+    table = randhie.load_pandas().data
+    labels = ("statsmodels", "RVR", "PoissonRegressor", "RVR", "s", "s")
+    print(f"\n{'rows':>6s}" + "".join(f"{label:>18s}" for label in labels))
+    for n in (500, 1000, 2000):
+        found = []
+        for seed in range(SPLITS):
+            rows = table.iloc[np.random.default_rng(seed).permutation(len(table))]
+            X = StandardScaler().fit(rows.iloc[:n, 1:]).transform(rows.iloc[:, 1:])
+            y, columns, fit, new = (
+                rows["mdvis"].to_numpy(float),
+                add_constant(X),
+                slice(n),
+                slice(n, n + 10_000),
+            )
+            start = time.perf_counter()
+            peer = NegativeBinomial(y[fit], columns[fit]).fit(disp=0, maxiter=200)
+            middle = time.perf_counter()
+            model = RVR(likelihood="negative_binomial").fit(X[fit], y[fit])
+            seconds = [middle - start, time.perf_counter() - middle]
+            m, d = peer.predict(columns[new]), peer.params[-1]
+            density = np.mean(nbinom.logpmf(y[new], 1.0 / d, 1.0 / (1.0 + d * m)))
+            poisson = GridSearchCV(PoissonRegressor(max_iter=1000), {"alpha": np.logspace(-4, 1, 6)})
+            shares = [
+                d2_tweedie_score(y[new], one.predict(X[new]), power=1)
+                for one in (poisson.fit(X[fit], y[fit]), RVR(likelihood="poisson").fit(X[fit], y[fit]))
+            ]
+            found.append([density, density_score(model, X[new], y[new]), *shares, *seconds])
+        print(f"{n:6d}" + "".join(f"{value:18.3f}" for value in np.mean(found, axis=0)), flush=True)
+
+
 def times():
     print(f"\n{'rows':>6s}{'gamma':>8s}" + "".join(f"{name:>20s}" for name in targets(0, np.zeros(1))))
     for n in (500, 1000, 2000):
@@ -148,6 +190,7 @@ def main():
     errors()
     noise()
     positive_numbers()
+    counts()
     times()
 
 
