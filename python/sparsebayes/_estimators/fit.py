@@ -520,7 +520,7 @@ def _bases(est: Any, learning: _Learning, settings: Settings) -> Iterator[_Dicti
         data = data.without(~learning.inside)
     tries_linear = (
         is_auto(est.extra_basis)
-        and getattr(est, "likelihood", "") in ("gaussian", "student_t")
+        and not est._labels
         and not (settings.is_papers_model or len(training.X) >= _MANY_ROWS)
     )
     linear = data.with_linear_terms() if tries_linear else None
