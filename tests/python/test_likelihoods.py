@@ -1,5 +1,7 @@
 """Counts, positive numbers and outliers: likelihoods with exposures, dispersions and degrees of freedom."""
 
+import warnings
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -16,6 +18,7 @@ from problems import assert_certified
 from sparsebayes import RVR, SparseBayesRegressor
 from sparsebayes._estimators.noise_parameters import StudentFit
 from sparsebayes._row_likelihoods import row_likelihood
+from sparsebayes.inspection import certificate
 from sparsebayes.model_selection import density_score
 
 RNG = np.random.default_rng(0)
@@ -250,6 +253,41 @@ def test_targets_that_are_mostly_equal_end_at_the_noise_floor():
         model = SparseBayesRegressor(likelihood="student_t").fit(X, y)
     assert model.status_ == "noise_floor"
     assert "smallest allowed" in str(model.summary())
+
+
+@pytest.mark.parametrize("size", [1e3, 1e9, 1e12])
+def test_one_wild_target_changes_nothing(size):
+    rng = np.random.default_rng(0)
+    rows = rng.uniform(-2.0, 2.0, (150, 2))
+    f = np.sin(3.0 * rows[:, 0]) * np.cos(2.0 * rows[:, 1])
+    y = f + 0.02 * rng.normal(size=150)
+    y[7] = size
+    model = RVR(likelihood="student_t")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # of 1e12, which leaves four digits
+        model.fit(rows, y)
+    assert np.sqrt(np.mean((model.predict(rows) - f) ** 2)) < 0.02
+    assert model.row_weights_[7] < 1e-3
+    assert model.noise_variance_ < 1e-3
+
+
+def test_targets_that_are_mostly_equal_leave_noise_to_kernels():
+    y = np.full(N, 2.0)
+    y[:10] = np.random.default_rng(5).normal(size=10)
+    with pytest.warns(ConvergenceWarning, match="most targets are equal"):
+        model = RVR(likelihood="student_t").fit(X, y)
+    assert not hasattr(model, "process_variance_")
+
+
+def test_constant_targets_have_a_certificate():
+    with pytest.warns(ConvergenceWarning, match="constant"):
+        model = RVR(likelihood="student_t").fit(X, np.full(N, 3.0))
+    assert certificate(model, X, np.full(N, 3.0)).parameter_residual == 0.0
+
+
+def test_a_scale_far_below_the_targets_is_refused_as_given():
+    with pytest.raises(ValueError, match="noise_variance is 1e-100"):
+        RVR(likelihood="student_t", noise_variance=1e-100).fit(X, Y["student_t"])
 
 
 @pytest.mark.parametrize("nu", [3.0, 8.0])

@@ -162,8 +162,8 @@ fits then: ``callback`` receives their steps one after another; ``n_iter_`` and
 ``log_marginal_likelihood_path_`` are of the last.""",
     "noise_variance": r"""noise_variance : positive float or array-like of shape (n_outputs,), optional
     Variance of the noise, of every output or of each; with ``"student_t"`` the square of its scale. None:
-    estimated, with the lower bound var(y) / 1e6. Only with ``"gaussian"`` and ``"student_t"``, like
-    ``noise_prior``.""",
+    estimated, with the lower bound var(y) / 1e6, of the middle half of y with ``"student_t"``. Only with
+    ``"gaussian"`` and ``"student_t"``, like ``noise_prior``.""",
     "shared_noise": r"""shared_noise : bool, default=False
     Whether all columns of y have one noise level (multiple measurement vectors) instead of one each.""",
     "multi_class": r"""multi_class : {"ovr", "softmax"}, default="ovr"
@@ -178,8 +178,9 @@ fits then: ``callback`` receives their steps one after another; ``n_iter_`` and
     Functions besides the kernels. ``"linear"``: the columns of X; or those of a scikit-learn transformer,
     cloned and fitted to X; or those of a callable ``f(X) -> (n, p)``. ``"auto"``, the default of `RVR`:
     ``"linear"`` if the kernel is learned and rows left out are predicted better with linear terms. They are
-    not tried with the papers' priors (``complexity="none"``, ``penalize_intercept=True``), other schemes,
-    rows in chunks, and from 100,000 rows on. None, the default of `RVC`: none.""",
+    not tried with the papers' priors (``complexity="none"``, ``penalize_intercept=True``), other schemes
+    and likelihoods than Gaussian and Student's t, rows in chunks, and from 100,000 rows on. None, the default
+    of `RVC`: none.""",
     "unpenalized": r"""unpenalized : "all", or list of int or str, optional
     Columns of ``extra_basis`` whose weights have a flat prior, like the intercept: always in the model, with
     ``alpha_`` 0. Adding such a column to y changes nothing but its weight. ``"all"``, positions, or, with

@@ -401,7 +401,9 @@ def _to_learn_from(est: Any, rows: Training, likelihood: Likelihood, settings: S
     if found is None:
         return _Learning(rows, Numbers())
     weights, is_outlier = found
-    return _Learning(rows, Numbers(), weights, ~is_outlier)
+    # With a given scale that is too small most rows look like outliers.
+    inside = ~is_outlier if 2 * is_outlier.sum() < len(is_outlier) else None
+    return _Learning(rows, Numbers(), weights, inside)
 
 
 def _evenly_spaced(basis: Basis, most: int) -> Basis:
@@ -520,7 +522,7 @@ def _bases(est: Any, learning: _Learning, settings: Settings) -> Iterator[_Dicti
         data = data.without(~learning.inside)
     tries_linear = (
         is_auto(est.extra_basis)
-        and not est._labels
+        and getattr(est, "likelihood", "") in ("gaussian", "student_t")
         and not (settings.is_papers_model or len(training.X) >= _MANY_ROWS)
     )
     linear = data.with_linear_terms() if tries_linear else None

@@ -26,7 +26,7 @@ from .noise_parameters import as_first, extrapolated
 from .posterior import log_noise, moments
 
 #: Largest change of u that ends a fit, and most alternations.
-_TOL: Final = 1e-6
+_TOL: Final = 3e-7
 _MAX_ROUNDS: Final = 30
 #: Change of u below which fits continue from the model before.
 _LARGE_CHANGE: Final = 0.5

@@ -20,7 +20,7 @@ from typing import Any, Final
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.optimize import minimize_scalar
-from scipy.special import gammaln, psi
+from scipy.special import gammaln, ndtri, psi
 
 from .. import _core
 from .._arrays import KnownNoise, Training
@@ -42,6 +42,9 @@ _SMALL_CHANGE: Final = 0.02
 #: Degrees of freedom to begin with: estimated ones are large where outliers are fitted. Measured:
 #: docs/notebook/robust.md.
 FIRST_FREEDOM: Final = 4.0
+#: Distances from the median, in standard deviations of the middle half, at which targets begin with less
+#: weight. Where functions explain most of y, 1 mistakes them for outliers: docs/notebook/robust.md.
+_FAR: Final = 30.0
 #: Most steps of an extrapolation.
 _MAX_EXTRAPOLATION: Final = 20.0
 #: Dispersions of counts to begin with, in units of the one that they would have with one mean. Larger ones
@@ -256,6 +259,24 @@ class DispersionFit:
         return evidence
 
 
+def _middle(y: FloatArray, counts: FloatArray) -> tuple[float, float]:
+    """Return the median, and the variance that the median deviation from it has under a Gaussian.
+
+    The variance where at least half of the targets are equal.
+    """
+
+    def median(values: FloatArray) -> float:
+        order = np.argsort(values, kind="stable")
+        shares = np.cumsum(counts[order])
+        return float(values[order[np.searchsorted(shares, 0.5 * shares[-1])]])
+
+    centre = median(y)
+    variance = (median(np.abs(y - centre)) / ndtri(0.75)) ** 2
+    with np.errstate(over="ignore"):
+        deviations = y - np.average(y, weights=counts)
+        return centre, variance or float(np.average(deviations**2, weights=counts))
+
+
 @dataclass
 class RowWeights:
     """q(lambda) of each row under Student's t, and the degrees of freedom."""
@@ -267,13 +288,23 @@ class RowWeights:
     #: E[lambda] of each row.
     values: FloatArray
     freedom: float = FIRST_FREEDOM
+    #: Noise variance at which a fit ends.
+    least_noise: float = 0.0
 
     @classmethod
-    def of(cls, given: float | None, training: Training, values: FloatArray | None) -> RowWeights:
-        """Return these weights of the rows to begin with, None: equal ones."""
+    def of(
+        cls, given: float | None, training: Training, settings: Settings, values: FloatArray | None = None
+    ) -> RowWeights:
+        """Return these weights of the rows to begin with, None: equal but for wild targets."""
         counts = np.ones(len(training.y)) if training.counts is None else training.counts
-        values = np.ones(len(counts)) if values is None else values
-        return cls(given, counts, values, FIRST_FREEDOM if given is None else given)
+        weights = cls(given, counts, np.ones(len(counts)), FIRST_FREEDOM if given is None else given)
+        centre, variance = _middle(training.y, counts)
+        weights.least_noise = NOISE_FLOOR * variance if settings.noise_variance is None else 0.0
+        if values is None:
+            scaled = (training.y - centre) ** 2 / (_FAR**2 * variance or 1.0)
+            values = weights.best(scaled)
+        weights.values = values
+        return weights
 
     def update(self, squares: FloatArray, noise: float, *, estimates: bool = True) -> float:
         """Take the best values for E[(t_n - eta_n)^2], and return the largest change of their logs.
@@ -362,8 +393,6 @@ class StudentFit:
     refit: Callable[[FloatArray, RowWeights, First], Any]
     functions: Callable[[Any], FloatArray]
     target: FloatArray
-    #: Noise variance at which a fit ends.
-    least_noise: float
     converged: bool = field(default=False, init=False)
 
     @classmethod
@@ -377,7 +406,7 @@ class StudentFit:
         start: FloatArray | None,
     ) -> StudentFit:
         """Return the fit of these rows; ``start``: weights to begin with."""
-        counts, settings = _counts(rows, settings, design.n_basis)
+        _, settings = _counts(rows, settings, design.n_basis)
 
         def fit(weights: RowWeights, first: First | None, callback: Any) -> Any:
             own = weights.settings(settings)
@@ -390,13 +419,8 @@ class StudentFit:
             plain = weights.settings(settings).of_one_target() | {"unpenalized": flat, "search": "greedy"}
             return _core.fit_dense(np.asfortranarray(Phi), rows.y, weights.of_fit, first=first, **plain)
 
-        least = 0.0
-        if settings.noise_variance is None:
-            with np.errstate(over="ignore"):
-                deviations = rows.y - np.average(rows.y, weights=counts)
-                least = NOISE_FLOOR * float(np.average(deviations**2, weights=counts))
-        weights = RowWeights.of(likelihood.shape, rows, start)
-        return cls(weights, replace(weights), fit, refit, _functions(basis, rows, settings), rows.y, least)
+        weights = RowWeights.of(likelihood.shape, rows, settings, start)
+        return cls(weights, replace(weights), fit, refit, _functions(basis, rows, settings), rows.y)
 
     def found(self, likelihood: Numbers, training: Training) -> tuple[Numbers, Training]:
         """Return the likelihood with the degrees of freedom of the fit, and the rows with its weights."""
@@ -407,7 +431,7 @@ class StudentFit:
         self.rows.publish(est, training)
         est._y_variance = None  # the weights are not standard deviations of the user
         _report(est, self.converged)
-        if est.noise_variance_ <= self.least_noise and est.status_ in ("converged", "stalled", "empty"):
+        if est.noise_variance_ <= self.rows.least_noise and est.status_ in ("converged", "stalled", "empty"):
             est.status_ = "noise_floor"
 
     def __call__(self, callback: Any) -> Any:
@@ -479,7 +503,7 @@ class StudentFit:
         return self.rows.update(squares, 1.0 / posterior.beta, estimates=estimates)
 
     def _is_at_floor(self, posterior: Any) -> bool:
-        return bool(self.rows.unit <= posterior.beta * self.least_noise)
+        return bool(self.rows.unit <= posterior.beta * self.rows.least_noise)
 
     def _bound(self, posterior: Any) -> float:
         """Return the bound of the log evidence, given the posterior of the last fit."""

@@ -95,7 +95,7 @@ class _Process:
     ) -> None:
         self._basis, self._training, self._settings = basis, training, settings
         self._pool, self._pulse = pool, pulse
-        self._weights = RowWeights.of(freedom, training, None)
+        self._weights = RowWeights.of(freedom, training, settings)
         #: Where the ascent of the lengths has ended.
         self._x: FloatArray | None = None
 
@@ -104,9 +104,9 @@ class _Process:
         rows = self._rows(self._basis, self._training)
         beside = self._basis.n_blocks * self._basis.size + np.arange(self._basis.n_columns)
         functions = rows.functions(beside, LANDMARKS, MIN_LANDMARK)
-        self._shift = rows.shift
         with rows.stored(functions):
             self._fit = rows.alternate(self._weights, functions, MAX_REWEIGHTINGS)
+        self._shift = rows.shift
 
     def weights_of(self, basis: Basis, training: Training) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Return E[lambda] of these rows, and which are outliers."""

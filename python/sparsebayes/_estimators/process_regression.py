@@ -152,7 +152,10 @@ class ProcessOfRows:
         self._counts = none if training.counts is None else training.counts
         self._noise_variance, self._stored = settings.noise_variance, dict[int, FloatArray]()
         #: Subtracted from y, to keep its digits; the intercept holds it.
-        self.shift = float(np.average(self._y, weights=self.weights)) if basis.bias else 0.0
+        self.shift = self._mean()
+
+    def _mean(self) -> float:
+        return float(np.average(self._y, weights=self.weights)) if self.basis.bias else 0.0
 
     def functions(self, active: IntArray, n_landmarks: int, least: float) -> Functions:
         """Return these functions and those about landmarks."""
@@ -226,7 +229,7 @@ class ProcessOfRows:
         fit = self._with(weights, functions)
         for _ in range(most):
             change = weights.update(self.squares(fit), fit.noise)
-            if not np.isfinite(change):
+            if not np.isfinite(change) or fit.noise * weights.unit <= weights.least_noise:
                 raise np.linalg.LinAlgError
             fit = self._with(weights, functions)
             if change <= _SMALL_CHANGE:
@@ -235,6 +238,7 @@ class ProcessOfRows:
 
     def _with(self, weights: RowWeights, functions: Functions) -> _Fit:
         self.weights = weights.of_fit
+        self.shift = self._mean()
         self._noise_variance = weights.settings(self._settings).noise_variance
         return self.fit(functions)
 

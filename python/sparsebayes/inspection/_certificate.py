@@ -329,13 +329,13 @@ def _parameter_residual(problem: Problem) -> float:
         n_rows = len(problem.target) if problem.weights is None else float(problem.weights.sum())
         return _slope(problem, (high - low) / (2.0 * h * n_rows), DISPERSIONS)
     assert problem.row_weights is not None
-    assert problem.weights is not None
-    c = np.ones(len(problem.weights)) if problem.counts is None else problem.counts
+    weights = np.ones(len(problem.Phi)) if problem.weights is None else problem.weights
+    c = np.ones(len(weights)) if problem.counts is None else problem.counts
     Phi, nu = problem.Phi[:, problem.active], problem.shape
-    H = problem.beta * (Phi.T * problem.weights) @ Phi + np.diag(problem.alpha)
+    H = problem.beta * (Phi.T * weights) @ Phi + np.diag(problem.alpha)
     sigma = np.linalg.inv(H)
-    mu = problem.beta * sigma @ (Phi.T @ (problem.weights * problem.target))
-    beta = float(np.mean(problem.beta * problem.weights / (c * problem.row_weights)))
+    mu = problem.beta * sigma @ (Phi.T @ (weights * problem.target))
+    beta = float(np.mean(problem.beta * weights / (c * problem.row_weights)))
     squares = beta * ((problem.target - Phi @ mu) ** 2 + np.sum((Phi @ sigma) * Phi, axis=1))
     changes = np.abs(np.log((nu + 1.0) / (nu + squares) / problem.row_weights))
 
