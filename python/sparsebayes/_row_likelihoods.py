@@ -125,7 +125,7 @@ def _of_counts(distribution: _Distribution) -> dict[str, Any]:
             middle = np.floor(0.5 * (low + high))
             enough = up_to(middle) >= p
             low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-        return np.asarray(high)
+        return np.asarray(np.maximum(high, 0.0))
 
     def below_and_up_to(
         mean: FloatArray, variance: FloatArray, t: FloatArray

@@ -368,6 +368,18 @@ def test_many_degrees_of_freedom_are_a_gaussian():
     assert_allclose(student.loo_, gaussian.loo_, atol=0.02)
 
 
+@pytest.mark.parametrize("name", ["poisson", "negative_binomial", "gamma"])
+def test_predictions_that_overflow_do_not_warn(name):
+    model = SparseBayesRegressor(likelihood=name).fit(X, Y[name])
+    far = 1e4 * X
+    assert np.isinf(model.predict(far)).any()
+    low, high = model.predict_interval(far)
+    assert low.min() >= 0.0
+    assert high.max() > 1e300
+    assert not np.isnan(model.sample_y(far, 3, random_state=0)).any()
+    assert not np.isnan(density_score(model, far, Y[name]))
+
+
 # --- predictions ----------------------------------------------------------------------------------------
 
 

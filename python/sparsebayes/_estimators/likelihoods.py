@@ -155,7 +155,8 @@ class Numbers:
             low, high = (mean + ndtri(p) * std for p in tails)
             return low, high
         self._check_no(y_std)
-        low, high = (own.quantile(moments[0][:, 0], moments[1][:, 0], p) for p in tails)
+        with np.errstate(all="ignore"):  # far from the data limits may be infinite
+            low, high = (own.quantile(moments[0][:, 0], moments[1][:, 0], p) for p in tails)
         return low, high
 
     def log_density(self, est: Any, moments: tuple[FloatArray, FloatArray], y: FloatArray) -> FloatArray:
@@ -167,7 +168,10 @@ class Numbers:
         self.check(y)
         m, v = (part[:, 0, np.newaxis] for part in moments)
         eta = m + np.sqrt(2.0 * v) * NODES
-        return np.asarray(logsumexp(self.row(est).log_likelihood(eta, y[:, np.newaxis]), b=WEIGHTS, axis=1))
+        with np.errstate(all="ignore"):  # far from the data densities may be 0
+            return np.asarray(
+                logsumexp(self.row(est).log_likelihood(eta, y[:, np.newaxis]), b=WEIGHTS, axis=1)
+            )
 
     def covariance(
         self, est: Any, moments: Callable[[], tuple[FloatArray, FloatArray]], y_std: PerRow
@@ -187,7 +191,8 @@ class Numbers:
         """Draw a target for each linear predictor, (n, n_outputs, n_samples)."""
         if (own := self._own(est)) is not None:
             self._check_no(y_std)
-            return own.sample(eta, random)
+            with np.errstate(over="ignore"):
+                return own.sample(eta, random)
         noise = np.sqrt(np.asarray(_noise_of(est, y_std, len(eta))))
         # One level for all, for each output, or for each row.
         shape = (-1, 1, 1) if noise.ndim == 1 and est.mu_.ndim == 1 else (1, -1, 1)
