@@ -487,6 +487,8 @@ def _offset_of(
         return float(np.log(total) - np.log(expected)) if 0.0 < total < np.inf else 0.0
     if settings.flat_intercept:
         # Exact, and keeps the digits of y. If numbers overflow the fit refuses y.
+        if likelihood.name == "student_t":  # the mean may be that of an outlier
+            return float(np.median(training.y))
         with np.errstate(all="ignore"):
             mean = np.average(training.y, axis=0, weights=training.weights)
             return mean if np.isfinite(training.y - mean).all() else 0.0
