@@ -104,15 +104,13 @@ class _Process:
         rows = self._rows(self._basis, self._training)
         beside = self._basis.n_blocks * self._basis.size + np.arange(self._basis.n_columns)
         functions = rows.functions(beside, LANDMARKS, MIN_LANDMARK)
+        rows.weigh(self._weights)
         with rows.stored(functions):
-            self._fit = rows.alternate(self._weights, functions, MAX_REWEIGHTINGS)
-        self._shift = rows.shift
+            self._fit = rows.alternate(self._weights, rows.fit(functions), MAX_REWEIGHTINGS)
 
     def weights_of(self, basis: Basis, training: Training) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Return E[lambda] of these rows, and which are outliers."""
-        rows = self._rows(basis, training)
-        rows.shift = self._shift
-        scaled = rows.squares(self._fit) / (self._fit.noise * self._weights.unit)
+        scaled = self._rows(basis, training).squares(self._fit) / (self._fit.noise * self._weights.unit)
         return self._weights.best(scaled), scaled > _OUTLIER**2
 
     def learn(self) -> bool:

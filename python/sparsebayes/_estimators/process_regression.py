@@ -67,6 +67,8 @@ class _Fit(NamedTuple):
     covariance: FloatArray
     variance: float
     noise: float
+    #: What was subtracted from y, to keep its digits; the intercept holds it.
+    shift: float
 
 
 def estimate_regression(
@@ -86,22 +88,23 @@ def estimate_regression(
     leave no Cholesky factor.
     """
 
-    def work(pulse: Callable[[], None]) -> tuple[_Fit, float, FloatArray, FloatArray]:
+    def work(pulse: Callable[[], None]) -> tuple[_Fit, FloatArray, FloatArray]:
         with blas_workers(settings.n_threads) as pool, np.errstate(all="ignore"):
             rows = ProcessOfRows(process, training, settings, pool, pulse)
             if row_weights is not None:
+                rows.weigh(row_weights)
                 with rows.stored(rows.functions(est.active_, _FIRST_LANDMARKS, MIN_LANDMARK)) as few:
-                    rows.alternate(row_weights, few, MAX_REWEIGHTINGS)
+                    rows.alternate(row_weights, rows.fit(few), MAX_REWEIGHTINGS)
             fit = rows.fit(rows.functions(est.active_, n_landmarks, MIN_VARIANCE))
             least = min(2.0 * fit.noise / (rows.weights.sum() * fit.variance), MIN_LANDMARK)
             if np.sum(fit.functions.rests <= least) > _MIN_FEWER * len(fit.functions.names):
                 fit = rows.fit(rows.functions(est.active_, n_landmarks, least))
             if row_weights is not None:
-                fit = rows.alternate(row_weights, fit.functions, _LAST_REWEIGHTINGS)
-            return fit, rows.shift, *rows.moments(fit)
+                fit = rows.alternate(row_weights, fit, _LAST_REWEIGHTINGS)
+            return fit, *rows.moments(fit)
 
     try:
-        fit, shift, *at_rows = in_background(work)
+        fit, *at_rows = in_background(work)
     except np.linalg.LinAlgError:
         return basis, training, None
     (std,) = column_stds(training.y[:, np.newaxis], training.weights)
@@ -118,7 +121,7 @@ def estimate_regression(
         est._n_basis = process.n_basis
     est.active_, est.process_variance_ = names, fit.variance
     est.mu_, est.sigma_ = whitening @ fit.mean, whitening @ fit.covariance @ whitening.T
-    est.mu_[names == -1] += shift
+    est.mu_[names == -1] += fit.shift
     precisions = np.diag(fit.functions.precision) / fit.variance
     est.alpha_ = np.where(_have_flat_prior(fit.functions), 0.0, precisions)
     if row_weights is not None:
@@ -151,11 +154,6 @@ class ProcessOfRows:
         self.weights = none if training.weights is None else training.weights
         self._counts = none if training.counts is None else training.counts
         self._noise_variance, self._stored = settings.noise_variance, dict[int, FloatArray]()
-        #: Subtracted from y, to keep its digits; the intercept holds it.
-        self.shift = self._mean()
-
-    def _mean(self) -> float:
-        return float(np.average(self._y, weights=self.weights)) if self.basis.bias else 0.0
 
     def functions(self, active: IntArray, n_landmarks: int, least: float) -> Functions:
         """Return these functions and those about landmarks."""
@@ -174,8 +172,9 @@ class ProcessOfRows:
     def fit(self, functions: Functions) -> _Fit:
         """Return the posterior at the v and the noise of largest evidence."""
         m, flat = len(functions.names), _have_flat_prior(functions)
+        shift = float(np.average(self._y, weights=self.weights)) if self.basis.bias else 0.0
         sums = np.zeros((m + 1, m + 1))
-        for part in self._of_blocks(self._products, functions):
+        for part in self._of_blocks(self._products, functions, shift):
             sums += part
         (G, b), square, weight = (sums[:m, :m], sums[:m, m]), sums[m, m], float(self.weights.sum())
         # Without what the functions of flat prior explain.
@@ -217,30 +216,29 @@ class ProcessOfRows:
             covariance[np.ix_(~flat, flat)] = across.T
             own = noise * cho_solve(root, np.eye(int(flat.sum())))
             covariance[np.ix_(flat, flat)] = own + A @ S @ A.T
-        return _Fit(functions, mean, covariance, float(noise * np.exp(x)), float(noise))
+        return _Fit(functions, mean, covariance, float(noise * np.exp(x)), float(noise), shift)
 
     def moments(self, fit: _Fit) -> tuple[FloatArray, FloatArray]:
         """Return the mean of y at the rows, and its variance."""
         means, variances = zip(*self._of_blocks(self._moments, fit), strict=True)
         return np.concatenate(means), np.concatenate(variances)
 
-    def alternate(self, weights: RowWeights, functions: Functions, most: int) -> _Fit:
-        """Alternate between fits and the weights of Student's t, and return the last fit."""
-        fit = self._with(weights, functions)
+    def weigh(self, weights: RowWeights) -> None:
+        """Take the weights of Student's t for the next fits."""
+        self.weights = weights.of_fit
+        self._noise_variance = weights.settings(self._settings).noise_variance
+
+    def alternate(self, weights: RowWeights, fit: _Fit, most: int) -> _Fit:
+        """Alternate between the weights of Student's t and fits, from one with these; return the last."""
         for _ in range(most):
             change = weights.update(self.squares(fit), fit.noise)
             if not np.isfinite(change) or fit.noise * weights.unit <= weights.least_noise:
                 raise np.linalg.LinAlgError
-            fit = self._with(weights, functions)
+            self.weigh(weights)
+            fit = self.fit(fit.functions)
             if change <= _SMALL_CHANGE:
                 break
         return fit
-
-    def _with(self, weights: RowWeights, functions: Functions) -> _Fit:
-        self.weights = weights.of_fit
-        self.shift = self._mean()
-        self._noise_variance = weights.settings(self._settings).noise_variance
-        return self.fit(functions)
 
     def squares(self, fit: _Fit) -> FloatArray:
         """Return the expectation of the squared residual of each row."""
@@ -261,12 +259,12 @@ class ProcessOfRows:
         phi = functions.basis.functions(functions.names, self._X[block], n_threads, own)
         return phi @ functions.whitening
 
-    def _products(self, block: slice, functions: Functions) -> FloatArray:
-        both = np.column_stack([self._values(block, functions), self._y[block] - self.shift])
+    def _products(self, block: slice, functions: Functions, shift: float) -> FloatArray:
+        both = np.column_stack([self._values(block, functions), self._y[block] - shift])
         both *= np.sqrt(self.weights[block, np.newaxis])
         return both.T @ both
 
     def _moments(self, block: slice, fit: _Fit) -> tuple[FloatArray, FloatArray]:
         F = self._values(block, fit.functions)
         variance = np.maximum(np.sum((F @ fit.covariance) * F, axis=1), 0.0)
-        return F @ fit.mean + self.shift, variance
+        return F @ fit.mean + fit.shift, variance
