@@ -129,12 +129,8 @@ def counts():
         for seed in range(SPLITS):
             rows = table.iloc[np.random.default_rng(seed).permutation(len(table))]
             X = StandardScaler().fit(rows.iloc[:n, 1:]).transform(rows.iloc[:, 1:])
-            y, columns, fit, new = (
-                rows["mdvis"].to_numpy(float),
-                add_constant(X),
-                slice(n),
-                slice(n, n + 10_000),
-            )
+            y, columns = rows["mdvis"].to_numpy(float), add_constant(X)
+            fit, new = slice(n), slice(n, n + 10_000)
             start = time.perf_counter()
             peer = NegativeBinomial(y[fit], columns[fit]).fit(disp=0, maxiter=200)
             middle = time.perf_counter()

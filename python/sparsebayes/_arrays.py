@@ -63,6 +63,11 @@ class Training:
         return self.weights if self.noise is None else self.noise.counts
 
     @property
+    def row_counts(self) -> FloatArray:
+        """How often each row counts."""
+        return np.ones(len(self.y)) if self.counts is None else self.counts
+
+    @property
     def weight(self) -> float:
         """The sum of the weights."""
         return float(len(self.y) if self.weights is None else self.weights.sum())

@@ -426,7 +426,7 @@ class LearningData:
                 G = root[:, np.newaxis] * F
                 targets = [t - F @ np.linalg.lstsq(G, root * t, rcond=None)[0] for t in targets]
             targets = [target.copy() for target in targets if _varies(target)]
-        counts = training.counts if training.counts is not None else np.ones(len(weights))
+        counts = training.row_counts
         return cls(
             X=training.X,
             centres=basis.centres,

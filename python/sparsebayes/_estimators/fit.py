@@ -248,7 +248,7 @@ def _in_memory(
     est: Any, training: Training, settings: Settings, start: Start | None = None
 ) -> Iterator[Task]:
     likelihood: Likelihood = est._likelihood_of(training.y, training.weights)
-    targets = likelihood.targets(training.y)
+    likelihood.targets(training.y)  # raises an error for those that it cannot have
     if training.noise is not None:
         if likelihood.name != "gaussian":
             raise ValueError(
@@ -273,79 +273,75 @@ def _in_memory(
             same = replace(same, kernels=task.basis.kernels, kept=task.basis.kept, centres=task.basis.centres)
             of_process = None if task.of_process is None else task.of_process.kernels
             bases = iter([_Dictionary(same, of_process=of_process)])
-        for basis, least_evidence, of_process in bases:
-            if learning.likelihood is not likelihood and least_evidence is not None:
-                least_evidence = -np.inf  # another likelihood has another evidence
-            n_landmarks = number_of_landmarks(est, basis, training, settings)
-            if of_process is None and not est._labels and is_auto(getattr(est, "landmarks", None)):
-                n_landmarks = None
-            process = None if of_process is None else replace(basis, kernels=of_process)
-            sparse: Callable[[Task], Task] | None = None
-            is_free = process is not None and is_auto(est.landmarks) and not _candidates.are_given(est)
-            if is_free and isinstance(likelihood, Numbers):
-                sparse = partial(
-                    _from_all_centres, est, basis, rows, training, learning, likelihood, settings
-                )
-                if process and (centres := _candidates.for_process(est, training)) is not None:
+        fits = _Fits(est, training, rows, likelihood, learning, settings, summary, shift)
+        yield from (fits.of(dictionary, start) for dictionary in bases)
+
+
+class _Fits(NamedTuple):
+    """What the fits of all dictionaries of some rows have in common."""
+
+    est: Any
+    training: Training
+    #: With shifted targets.
+    rows: Training
+    likelihood: Likelihood
+    learning: _Learning
+    settings: Settings
+    summary: RowSummary
+    shift: FloatArray | float
+
+    def of(self, dictionary: _Dictionary, start: Start | None = None) -> Task:
+        """Return the fits of a dictionary."""
+        est, training, rows, likelihood, learning, settings, summary, shift = self
+        basis, least_evidence, of_process = dictionary
+        if learning.likelihood is not likelihood and least_evidence is not None:
+            least_evidence = -np.inf  # another likelihood has another evidence
+        n_landmarks = number_of_landmarks(est, basis, training, settings)
+        process, sparse = None, None
+        if of_process is not None:
+            process = replace(basis, kernels=of_process)
+            if is_auto(est.landmarks) and not _candidates.are_given(est):
+                sparse = partial(self.of, _Dictionary(basis))
+                if (centres := _candidates.for_process(est, training)) is not None:
                     process = replace(process, kept=centres, centres=training.at(centres))
                 basis = _evenly_spaced(basis, _SELECTION_CENTRES)
-            design = basis.design(rows, settings.n_threads)
-            own = with_unpenalized(est, basis, settings, likelihood)
-            parameters: DispersionFit | StudentFit | None = None
-            fits: list[Callable[..., Any]]
-            if groups_of(est, basis) is not None:
-                if likelihood.name != "gaussian":
-                    raise ValueError(f"likelihood must be 'gaussian' with groups; got {likelihood.name!r}")
-                fits = [fit_of_groups(est, basis, rows, own)]
-            elif training.y.ndim == 2:
-                fits = [fit_of_outputs(est, design, rows, own)]
-            elif start is not None:
-                fits = [design.bind(rows.y, rows.weights, likelihood.name, own, first=start.first)]
-            elif isinstance(likelihood, Numbers) and likelihood.name != "gaussian":
-                if likelihood.name == "student_t":
-                    parameters = StudentFit.of(basis, design, rows, likelihood, own, learning.start)
-                elif likelihood.name in DISPERSED:
-                    parameters = DispersionFit.of(basis, design, rows, likelihood, own)
-                extra: Any = {} if rows.exposure is None else {"offset": np.log(rows.exposure)}
-                fits = [parameters or design.bind(rows.y, rows.weights, likelihood.name, own, **extra)]
-            else:
-                fits = [
-                    design.bind(
-                        target,
-                        rows.weights,
-                        likelihood.name,
-                        own,
-                        partial(_checkpoint, est, rows, basis, target, len(targets)),
-                    )
-                    for target in (targets if rows is training else [rows.y])
-                ]
-            of_rows = (design.n_basis, summary, training, shift)
-            options: Any = {"least_evidence": least_evidence, "n_landmarks": n_landmarks}
-            options |= {"parameters": parameters, "of_process": process, "sparse": sparse}
-            yield Task(basis, likelihood, own, fits, *of_rows, **options)
-
-
-def _from_all_centres(
-    est: Any,
-    basis: Basis,
-    rows: Training,
-    training: Training,
-    learning: _Learning,
-    likelihood: Numbers,
-    settings: Settings,
-    task: Task,
-) -> Task:
-    """Return the fit of the one target of a task to this basis, without a process."""
-    design = basis.design(rows, settings.n_threads)
-    own = with_unpenalized(est, basis, settings, likelihood)
-    parameters: StudentFit | None = None
-    if likelihood.name == "student_t":
-        parameters = StudentFit.of(basis, design, rows, likelihood, own, learning.start)
-    checkpoint = partial(_checkpoint, est, rows, basis, rows.y, 1)
-    fits = [parameters or design.bind(rows.y, rows.weights, likelihood.name, own, checkpoint)]
-    without: Any = {"least_evidence": None, "n_landmarks": None, "of_process": None, "sparse": None}
-    without |= {"parameters": parameters, "likelihood": likelihood, "training": training}
-    return replace(task, basis=basis, settings=own, fits=fits, n_basis=design.n_basis, **without)
+        elif not est._labels and is_auto(getattr(est, "landmarks", None)):
+            n_landmarks = None
+        design = basis.design(rows, settings.n_threads)
+        own = with_unpenalized(est, basis, settings, likelihood)
+        parameters: DispersionFit | StudentFit | None = None
+        fits: list[Callable[..., Any]]
+        if groups_of(est, basis) is not None:
+            if likelihood.name != "gaussian":
+                raise ValueError(f"likelihood must be 'gaussian' with groups; got {likelihood.name!r}")
+            fits = [fit_of_groups(est, basis, rows, own)]
+        elif training.y.ndim == 2:
+            fits = [fit_of_outputs(est, design, rows, own)]
+        elif start is not None:
+            fits = [design.bind(rows.y, rows.weights, likelihood.name, own, first=start.first)]
+        elif isinstance(likelihood, Numbers) and likelihood.name != "gaussian":
+            if likelihood.name == "student_t":
+                parameters = StudentFit.of(basis, design, rows, likelihood, own, learning.start)
+            elif likelihood.name in DISPERSED:
+                parameters = DispersionFit.of(basis, design, rows, likelihood, own)
+            extra: Any = {} if rows.exposure is None else {"offset": np.log(rows.exposure)}
+            fits = [parameters or design.bind(rows.y, rows.weights, likelihood.name, own, **extra)]
+        else:
+            targets = likelihood.targets(rows.y)
+            fits = [
+                design.bind(
+                    target,
+                    rows.weights,
+                    likelihood.name,
+                    own,
+                    partial(_checkpoint, est, rows, basis, target, len(targets)),
+                )
+                for target in targets
+            ]
+        of_rows = (design.n_basis, summary, training, shift)
+        options: Any = {"least_evidence": least_evidence, "n_landmarks": n_landmarks}
+        options |= {"parameters": parameters, "of_process": process, "sparse": sparse}
+        return Task(basis, likelihood, own, fits, *of_rows, **options)
 
 
 class _Dictionary(NamedTuple):
@@ -381,7 +377,7 @@ def _to_learn_from(est: Any, rows: Training, likelihood: Likelihood, settings: S
     if not learns and likelihood.name != "student_t":
         return _Learning(rows, likelihood)
     if targets is not None and targets.stabilised is not None:
-        counts, exposures = np.ones(len(rows.y)) if rows.weights is None else rows.weights, rows.exposures
+        counts, exposures = rows.row_counts, rows.exposures
         if not rows.y.any():  # zeros tell nothing about the kernel
             return _Learning(replace(rows, exposure=None), Numbers())
         y, precisions = targets.stabilised(rows.y, rows.y @ counts / (counts @ exposures) * exposures)

@@ -63,14 +63,12 @@ OF_ROWS: Final = ("degrees_of_freedom_", "row_weights_", "_rest_of_bound", "_lik
 First = tuple[list[int], list[float], float]
 
 
-def _counts(rows: Training, settings: Settings, n_basis: int) -> tuple[FloatArray, Settings]:
-    """Return the sample weights, and settings with the weight of the prior on complexity for them.
+def _with_complexity(rows: Training, settings: Settings, n_basis: int) -> Settings:
+    """Return settings with the weight of the prior on complexity for these rows.
 
     Weights of the core's fits need not count rows.
     """
-    counts = np.ones(len(rows.y)) if rows.weights is None else rows.weights
-    complexity = settings.complexity_for(float(counts.sum()), n_basis)
-    return counts, replace(settings, complexity=complexity)
+    return replace(settings, complexity=settings.complexity_for(rows.weight, n_basis))
 
 
 def _functions(basis: Basis, rows: Training, settings: Settings) -> Callable[[Any], FloatArray]:
@@ -137,7 +135,7 @@ class DispersionFit:
         cls, basis: Basis, design: Design, rows: Training, likelihood: Numbers, settings: Settings
     ) -> DispersionFit:
         """Return the fit of these rows."""
-        counts, settings = _counts(rows, settings, design.n_basis)
+        counts, settings = rows.row_counts, _with_complexity(rows, settings, design.n_basis)
         offset = np.log(rows.exposures)
 
         begin: First | None = None
@@ -296,7 +294,7 @@ class RowWeights:
         cls, given: float | None, training: Training, settings: Settings, values: FloatArray | None = None
     ) -> RowWeights:
         """Return these weights of the rows to begin with, None: equal but for wild targets."""
-        counts = np.ones(len(training.y)) if training.counts is None else training.counts
+        counts = training.row_counts
         weights = cls(given, counts, np.ones(len(counts)), FIRST_FREEDOM if given is None else given)
         centre, variance = _middle(training.y, counts)
         weights.least_noise = NOISE_FLOOR * variance if settings.noise_variance is None else 0.0
@@ -406,7 +404,7 @@ class StudentFit:
         start: FloatArray | None,
     ) -> StudentFit:
         """Return the fit of these rows; ``start``: weights to begin with."""
-        _, settings = _counts(rows, settings, design.n_basis)
+        settings = _with_complexity(rows, settings, design.n_basis)
 
         def fit(weights: RowWeights, first: First | None, callback: Any) -> Any:
             own = weights.settings(settings)

@@ -150,9 +150,8 @@ class ProcessOfRows:
     ) -> None:
         self.basis, self._settings, self._pool, self._pulse = basis, settings, pool, pulse
         self._X, self._y = training.X, training.y
-        none = np.ones(len(self._y))
-        self.weights = none if training.weights is None else training.weights
-        self._counts = none if training.counts is None else training.counts
+        self._counts = training.row_counts
+        self.weights = self._counts if training.weights is None else training.weights
         self._noise_variance, self._stored = settings.noise_variance, dict[int, FloatArray]()
 
     def functions(self, active: IntArray, n_landmarks: int, least: float) -> Functions:

@@ -53,7 +53,7 @@ class Task:
     #: the basis has a part; None: those of the basis.
     of_process: Basis | None = None
     #: Return the task with all centres, for where the process turns out unfit to be the prior.
-    sparse: Callable[[Task], Task] | None = None
+    sparse: Callable[[], Task] | None = None
     #: The fit, if it estimates parameters of the likelihood.
     parameters: DispersionFit | StudentFit | None = None
 
@@ -142,7 +142,7 @@ def publish(est: Any, task: Task, posteriors: list[Any]) -> tuple[Task, list[Any
             of_rows = training, n_landmarks, settings, start
             basis, training, at_rows = estimate_regression(est, basis, process, *of_rows)
             if est._selection is None and task.sparse is not None:
-                sparse = task.sparse(task)
+                sparse = task.sparse()
                 choose(est, training, sparse.basis.kept)
                 return publish(est, *run(est, [sparse]))
     n_effective = _effective_parameters(posteriors, likelihood, task.n_basis)
