@@ -37,7 +37,7 @@ from ._data.statistics import check_memory_limit
 from ._estimators.growth import diagonal
 from ._estimators.likelihoods import Numbers
 from ._estimators.posterior import log_normalised, moderated_logits
-from ._estimators.process import LANDMARKS, Process, ProcessRows
+from ._estimators.process import LANDMARKS, Choice, Process, ProcessRows
 from ._types import FloatArray, IntArray, Likelihood, Settings
 from .kernels import Gaussian, Kernel, Laplacian, Matern32, Matern52
 from .kernels._base import all_log_parameters, bounds, column_stds, with_all_log_parameters
@@ -516,6 +516,8 @@ class Learned:
     #: predicts rows left out better.
     of_process: list[Kernel] | None = None
     prefers_process: bool = False
+    #: Of kernels of classes, ln v of the process that chose them.
+    log_variance: float | None = None
 
 
 def learn(
@@ -602,10 +604,16 @@ class _Candidate:
     kernels: list[Kernel]
     densities: FloatArray
     log_evidence: float
+    #: Of a process of classes, if it does not fail.
+    choice: Choice | None = None
 
     @property
     def score(self) -> float:
         return float(self.densities.mean())
+
+    @property
+    def log_variance(self) -> float | None:
+        return None if self.choice is None else self.choice.best.log_variance
 
     def joined(self, other: _Candidate) -> _Candidate:
         """Return the same with the densities of other rows too."""
@@ -626,8 +634,8 @@ class _Learner:
         """Return the kernels that predict classes of rows left out, the best first."""
         theta, ranked = self._of_classes()
         if self.data.is_smooth:
-            ranked[:0] = self._without_irrelevant(ranked[0], partial(self._of_process, walks=False))
-            return [Learned(one.kernels) for one in ranked]
+            ranked[:0] = self._without_irrelevant(ranked[0], self._of_process)
+            return [Learned(one.kernels, log_variance=one.log_variance) for one in ranked]
         directions = (_SHORTER_OF_CLASSES, _LONGER)
         return self.finish(self._walk(self._candidate(theta, self._folds), directions, self._folds))
 
@@ -731,21 +739,22 @@ class _Learner:
         for theta in (self._of_one_unit(), all_log_parameters(self.kernels)):
             if not any(np.allclose(theta, other) for other in starts):
                 starts.append(theta)
-        if self._has_lengths:
-            starts.append(self._theta(self.proposals()[0]))
-        kernels = [with_all_log_parameters(self.kernels, theta) for theta in starts]
-        found = [self._of_process(one, walks=False) for one in kernels]
+        found = [self._of_process(with_all_log_parameters(self.kernels, theta)) for theta in starts]
         gains = [one.score for one in found]
-        if self._has_lengths:
-            gains[-1] -= self._cost_of_lengths(self._process_rows.n_observations)
+        cost = self._cost_of_lengths(self._process_rows.n_observations)
+        # A log probability is at most 0, so a proposal cannot gain more than the best start lacks.
+        if self._has_lengths and -cost > max(gains):
+            starts.append(self._theta(self.proposals()[0]))
+            found.append(self._of_process(with_all_log_parameters(self.kernels, starts[-1])))
+            gains.append(found[-1].score - cost)
         order = np.argsort(gains)[::-1]
         ranked = [found[i] for i in order]
-        if self.data.is_smooth:
-            ranked[0] = self._of_process(ranked[0].kernels, walks=True)
+        if self.data.is_smooth and (choice := ranked[0].choice) is not None:
+            ranked[0] = self._chosen(ranked[0].kernels, choice.with_best_lengths)
         return starts[order[0]], ranked
 
-    def _of_process(self, kernels: list[Kernel], *, walks: bool) -> _Candidate:
-        """Return how well a Gaussian process predicts; ``walks``: with the best factor of all lengths."""
+    def _of_process(self, kernels: list[Kernel]) -> _Candidate:
+        """Return how well a Gaussian process predicts."""
         data, n_before = self.data, self.data.n_before
         m, n_columns = len(data.centres), data.fixed.shape[1] - n_before
         basis = Basis(
@@ -758,14 +767,17 @@ class _Learner:
             offset=np.zeros(n_columns),
         )
         beside = len(kernels) * m + np.arange(n_columns)
-        with np.errstate(all="ignore"):
-            process = Process(
-                basis, beside, self._process_rows, LANDMARKS, self.settings, self.pool, self.pulse
-            )
-            try:
-                return _Candidate(*process.with_lengths(walks=walks), -np.inf)
-            except LinAlgError:
-                return _Candidate(kernels, np.full(len(data.X), -np.inf), -np.inf)
+        process = Process(basis, beside, self._process_rows, LANDMARKS, self.settings, self.pool, self.pulse)
+        return self._chosen(kernels, process.choose)
+
+    def _chosen(self, kernels: list[Kernel], choose: Callable[[], Choice]) -> _Candidate:
+        """Return what a process chooses; one that fails predicts nothing."""
+        try:
+            with np.errstate(all="ignore"):
+                found = choose()
+        except LinAlgError:
+            return _Candidate(kernels, np.full(len(self.data.X), -np.inf), -np.inf)
+        return _Candidate(found.functions.basis.kernels, found.best.densities, -np.inf, found)
 
     def _walk(
         self, given: _Candidate, directions: tuple[tuple[float, ...], ...], folds: list[_Split]

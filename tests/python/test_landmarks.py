@@ -1,6 +1,8 @@
 """Weights of classifiers under a Gaussian process prior: mode, left-out rows, certificate, and arguments."""
 
 import pickle
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +14,8 @@ from sklearn.metrics import log_loss
 
 import softmax_reference
 from reference import gaussian, kernel_matrix, laplace_mode
-from sparsebayes import RVC, inspection, kernels
+from sparsebayes import RVC, _hyper, inspection, kernels
+from sparsebayes._checks import check_settings
 from sparsebayes._estimators import process
 
 
@@ -94,7 +97,7 @@ def test_certificate(n_classes):
     assert found.max_gain_outside < 1e-4
     assert found.n_active == len(model.active_)
     model.mu_ = model.mu_.copy()
-    model.mu_[3] += 0.01 * np.abs(model.mu_).max()
+    model.mu_[3] += 0.05 * np.sqrt(model.sigma_[..., 3, 3].max())
     assert inspection.certificate(model, X, y).max_mean_error > 1e-2
 
 
@@ -304,3 +307,43 @@ def test_rows_that_are_not_kept():
     assert not hasattr(RVC(candidates=20, random_state=0).partial_fit(X, y), "process_variance_")
     with pytest.raises(TypeError, match="landmarks must be an integer"):
         RVC(landmarks=2.5).fit(X, y)
+
+
+def test_lengths_that_cannot_pay_their_cost_are_not_proposed(monkeypatch):
+    """No gain pays for 29 lengths where 60 rows are separated: log probabilities are at most 0."""
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1], 30)
+    X = rng.normal(size=(60, 30)) + 2.0 * y[:, np.newaxis]
+    called = []
+    proposals = _hyper._Learner.proposals
+    monkeypatch.setattr(_hyper._Learner, "proposals", lambda self: called.append(1) or proposals(self))
+    found = RVC().fit(X, y)
+    assert len(set(found.kernel_.width)) == 1
+    assert not called
+    RVC().fit(X[:, :2], y)
+    assert called
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_the_best_factor_of_lengths_is_found(n_classes):
+    """Lengths times one more factor, with the best v for these, do not predict rows left out better."""
+    X, y = rings(n_classes=n_classes)
+    given = kernels.Gaussian(8.0)
+    t = np.eye(n_classes)[y] if n_classes > 2 else (y == 1).astype(float)[:, np.newaxis]
+    rows = process.ProcessRows.of(X, t, np.ones(len(y)), None)
+    model = RVC(kernel=given, landmarks=0).fit(X, y)
+    settings = check_settings(model)
+
+    def choose(kernel):
+        basis = replace(model._basis, kernels=[kernel])
+        none = np.array([], dtype=np.intp)
+        return process.Process(basis, none, rows, 150, settings, pool, lambda: None).choose()
+
+    with ThreadPoolExecutor(2) as pool:
+        first = choose(given)
+        best = first.with_best_lengths()
+        (kernel,) = best.functions.basis.kernels
+        assert kernel.width < 8.0
+        assert best.best.score > first.best.score + 0.05
+        for factor in (1.4, 1.0 / 1.4):
+            assert choose(kernels.Gaussian(kernel.width * factor)).best.score < best.best.score + 0.005

@@ -293,7 +293,7 @@ class _Fits(NamedTuple):
     def of(self, dictionary: _Dictionary, start: Start | None = None) -> Task:
         """Return the fits of a dictionary."""
         est, training, rows, likelihood, learning, settings, summary, shift = self
-        basis, least_evidence, of_process = dictionary
+        basis, least_evidence, of_process, log_variance = dictionary
         if learning.likelihood is not likelihood and least_evidence is not None:
             least_evidence = -np.inf  # another likelihood has another evidence
         n_landmarks = number_of_landmarks(est, basis, training, settings)
@@ -341,6 +341,7 @@ class _Fits(NamedTuple):
         of_rows = (design.n_basis, summary, training, shift)
         options: Any = {"least_evidence": least_evidence, "n_landmarks": n_landmarks}
         options |= {"parameters": parameters, "of_process": process, "sparse": sparse}
+        options["log_variance"] = log_variance
         return Task(basis, likelihood, own, fits, *of_rows, **options)
 
 
@@ -351,6 +352,8 @@ class _Dictionary(NamedTuple):
     least_evidence: float | None = None
     #: Kernels of the Gaussian process that is to be the prior of the final weights of a regression.
     of_process: list[Kernel] | None = None
+    #: Of classes, ln v of the process that chose the kernels.
+    log_variance: float | None = None
 
 
 class _Learning(NamedTuple):
@@ -533,7 +536,8 @@ def _bases(est: Any, learning: _Learning, settings: Settings) -> Iterator[_Dicti
         chosen = with_linear_terms(basis, training) if learned.has_linear_terms else basis
         is_process = learned.prefers_process or not is_auto(getattr(est, "landmarks", None))
         of_process = learned.of_process if is_process else None
-        yield _Dictionary(replace(chosen, kernels=learned.kernels), least, of_process)
+        chosen = replace(chosen, kernels=learned.kernels)
+        yield _Dictionary(chosen, least, of_process, learned.log_variance)
 
 
 # --- classifications of rows in chunks, which are read again at each step of the fit -------------------

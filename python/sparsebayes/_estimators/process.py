@@ -32,7 +32,6 @@ from scipy.linalg import block_diag, solve_triangular
 from scipy.linalg.blas import dtrmm
 from scipy.linalg.lapack import dtrtri
 from scipy.optimize import minimize
-from scipy.special import logsumexp
 
 from .._arrays import Training, equal_rows
 from .._cancellable import blas_workers, in_background
@@ -160,8 +159,11 @@ class _Rows(NamedTuple):
 
     def log_likelihood(self, logits: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return that of each row, and the probabilities of the classes, (n, C); one logit: two classes."""
-        both = np.hstack([np.zeros_like(logits), logits]) if logits.shape[1] == 1 else logits
-        log_sum = logsumexp(both, axis=1, keepdims=True)
+        if logits.shape[1] == 1:
+            log_sum = np.logaddexp(0.0, logits)
+        else:
+            largest = logits.max(axis=1, keepdims=True)
+            log_sum = largest + np.log(np.exp(logits - largest).sum(axis=1, keepdims=True))
         return (self.t * logits).sum(axis=1) - log_sum[:, 0], np.exp(logits - log_sum)
 
 
@@ -201,7 +203,12 @@ class _Weights:
 
 
 def estimate_weights(
-    est: Any, basis: Basis, training: Training, n_landmarks: int, settings: Settings
+    est: Any,
+    basis: Basis,
+    training: Training,
+    n_landmarks: int,
+    settings: Settings,
+    log_variance: float | None = None,
 ) -> tuple[Basis, tuple[FloatArray, FloatArray] | None]:
     """Replace the published posterior of a selection by that under the prior of a Gaussian process.
 
@@ -219,7 +226,7 @@ def estimate_weights(
         with blas_workers(settings.n_threads) as pool:
             rows = ProcessRows.of(training.X, t, w, basis.columns)
             process = Process(basis, est.active_, rows, n_landmarks, settings, pool, pulse)
-            return process.weights(walks=learns_kernel(est))
+            return process.weights(log_variance)
 
     try:
         with np.errstate(all="ignore"):
@@ -249,7 +256,7 @@ def estimate_weights(
 
 
 @dataclass(frozen=True)
-class _Point:
+class Point:
     """A choice of v, and of lengths, and where the next search may start."""
 
     #: Log probability of each row from the others, times its weight over the mean weight.
@@ -296,6 +303,18 @@ class ProcessRows:
         return cls(X, t, weights, columns, unit, number, _some_of_each(t))
 
 
+class Choice(NamedTuple):
+    """Functions of a process with given lengths, and the best v for these."""
+
+    process: Process
+    functions: Functions
+    best: Point
+
+    def with_best_lengths(self) -> Choice:
+        """Return the best factor of all lengths, and v for it."""
+        return self.process.with_best_lengths(self.functions, self.best)
+
+
 class Process:
     """Logits whose prior is a Gaussian process, of functions about relevance vectors and landmarks.
 
@@ -315,17 +334,22 @@ class Process:
         self._basis, self._active, self._n_landmarks = basis, active, n_landmarks
         self._given, self._settings, self._pool, self._pulse = given, settings, pool, pulse
 
-    def weights(self, *, walks: bool) -> _Weights | None:
+    def weights(self, log_variance: float | None) -> _Weights | None:
         """Return the weights; of the intercept alone if rows left out are predicted no better than by it.
 
-        None: the selection has no kernels and may remain so. ``walks``: whether all lengths are multiplied by
-        the best factor.
+        None: the selection has no kernels and may remain so. ``log_variance``: ln v, None if it is not known.
         """
-        functions, best = self._choose(walks=walks)
-        if self._n_landmarks > LANDMARKS:
-            functions = self._functions(functions.basis, self._n_landmarks)
-            rows = self._rows(functions, self._given.some)
-            best = self._at(rows, functions, best.log_variance)
+        basis = self._basis
+        if log_variance is None:
+            log_variance = self.choose().best.log_variance
+        elif are_of_kernels(basis, self._active).sum() > LANDMARKS:
+            # Landmarks alone, which have told the lengths, are few beside so many functions.
+            functions = self._functions(basis, LANDMARKS)
+            best = self._at(self._rows(functions, self._given.some), functions, log_variance)
+            _, functions, best = self.with_best_lengths(functions, best)
+            basis, log_variance = functions.basis, best.log_variance
+        functions = self._functions(basis, self._n_landmarks)
+        best = self._at(self._rows(functions, self._given.some), functions, log_variance)
         if self._basis.bias:
             functions, best = self._with_prior_of_intercept(functions, best)
         if self._basis.bias and not self._explains(best):
@@ -346,11 +370,6 @@ class Process:
         at, covariance = given.number, roots @ roots.transpose(0, 2, 1)
         return _Weights(functions, W, covariance, best.log_variance, (rows.F @ W)[at], variance[at])
 
-    def with_lengths(self, *, walks: bool) -> tuple[list[Kernel], FloatArray]:
-        """Return the kernels and log probabilities of rows left out, as in `_Point`; ``walks``: as above."""
-        functions, best = self._choose(walks=walks)
-        return functions.basis.kernels, best.densities
-
     def _of_folds(self, rows: _Rows, precision: FloatArray, start: FloatArray, roots: FloatArray) -> float:
         """Return the mean log probability of rows from fits without their fold."""
         order = np.random.default_rng(0).permutation(len(rows.t))
@@ -364,7 +383,7 @@ class Process:
             total += float(rows.w[out] @ log_p[out])
         return total / float(rows.w.sum())
 
-    def _with_prior_of_intercept(self, functions: Functions, best: _Point) -> tuple[Functions, _Point]:
+    def _with_prior_of_intercept(self, functions: Functions, best: Point) -> tuple[Functions, Point]:
         """Return these, with a flat prior of the intercept if rows left out tell that it is better."""
         flat = replace(functions, of_intercept=0.0)
         point = self._at(self._rows(flat, self._given.some), flat, best.log_variance, best)
@@ -372,32 +391,40 @@ class Process:
         is_better = gains.mean() > _FLAT_ERRORS * gains.std() / np.sqrt(len(gains))
         return (flat, point) if is_better else (functions, best)
 
-    def _explains(self, point: _Point) -> bool:
+    def _explains(self, point: Point) -> bool:
         """Tell whether rows left out are more probable than by the shares of the classes among all rows."""
         t, w = self._given.t[self._given.some], self._given.w[self._given.some]
         both = np.hstack([1.0 - t, t]) if t.shape[1] == 1 else t
         shares = np.average(both, axis=0, weights=w)
         return bool(point.densities.mean() > np.average(np.log(both @ shares), weights=w))
 
-    def _choose(self, *, walks: bool) -> tuple[Functions, _Point]:
-        """Return the functions with the best lengths and v; few landmarks tell these."""
+    def choose(self) -> Choice:
+        """Return the best v; few landmarks tell it."""
         functions = self._functions(self._basis, LANDMARKS)
-        best, chosen = self._along_v(functions, _FIRST), 1.0
+        return Choice(self, functions, self._along_v(functions))
+
+    def with_best_lengths(self, functions: Functions, best: Point) -> Choice:
+        """Return the best factor of all lengths, and v for it, beginning with that for 1."""
         powers = np.concatenate([kernel._length_powers() for kernel in self._basis.kernels])
-        theta = all_log_parameters(self._basis.kernels)
-        for step in (_FACTOR, 1.0 / _FACTOR) if walks and powers.any() else ():
-            while 1.0 / _MAX_FACTOR < (factor := chosen * step) < _MAX_FACTOR:
+        theta, chosen = all_log_parameters(self._basis.kernels), 1.0
+        for step in (_FACTOR, 1.0 / _FACTOR) if powers.any() else ():
+            best_for = chosen  # the factor for which v is the best
+            while True:
+                factor = chosen * step
                 kernels = with_all_log_parameters(self._basis.kernels, theta + np.log(factor) * powers)
                 moved = self._functions(replace(self._basis, kernels=kernels), LANDMARKS)
                 # Slopes of logits have the variance v / length^2.
                 v = best.log_variance + 2.0 * np.log(step)
                 point = self._at(self._rows(moved, self._given.some), moved, v)
-                if not point.score > best.score:
+                if point.score > best.score and 1.0 / _MAX_FACTOR < factor < _MAX_FACTOR:
+                    best, chosen, functions = point, factor, moved
+                elif chosen != best_for:
+                    best, best_for = self._along_v(functions, best), chosen
+                else:
                     break
-                best, chosen, functions = point, factor, moved
             if chosen != 1.0:
-                return functions, self._along_v(functions, best.log_variance)
-        return functions, best
+                break
+        return Choice(self, functions, best)
 
     def _rows(self, functions: Functions, at: IntArray | slice) -> _Rows:
         given = self._given
@@ -417,8 +444,8 @@ class Process:
         return Functions(self._basis, np.array([-1]), np.ones((1, 1)), np.array([False]), np.zeros((1, 1)))
 
     def _at(
-        self, rows: _Rows, functions: Functions, log_variance: float, start: _Point | None = None
-    ) -> _Point:
+        self, rows: _Rows, functions: Functions, log_variance: float, start: Point | None = None
+    ) -> Point:
         precision = functions.precisions(log_variance)
         if start is None:
             m, n_classes = rows.F.shape[1], rows.t.shape[1]
@@ -438,12 +465,13 @@ class Process:
         if log_variance > _MAX_UNCHECKED:
             mean = min(mean, self._of_folds(rows, precision, W, roots))
         score = mean + float(prior) / self._given.n_observations
-        return _Point(densities, score, log_variance, W, roots)
+        return Point(densities, score, log_variance, W, roots)
 
-    def _along_v(self, functions: Functions, first: float) -> _Point:
+    def _along_v(self, functions: Functions, start: Point | None = None) -> Point:
         """Return the best v, the vertex of a parabola through three points, with the score of the middle."""
         rows = self._rows(functions, self._given.some)
-        last = self._at(rows, functions, first)
+        last = self._at(rows, functions, _FIRST) if start is None else start
+        first = last.log_variance
         points = {first: last}
 
         def score_at(x: float) -> float:

@@ -44,6 +44,8 @@ class Task:
     shift: FloatArray | float | None = None
     #: Of a learned kernel, the log evidence below which its fit has failed.
     least_evidence: float | None = None
+    #: Of learned kernels of classes, ln v of the process that chose them.
+    log_variance: float | None = None
     #: Whether the callback has stopped the passes over the rows, and the file of their sums.
     stopped: bool = False
     checkpoint: Checkpoint | None = None
@@ -135,7 +137,8 @@ def publish(est: Any, task: Task, posteriors: list[Any]) -> tuple[Task, list[Any
     if task.n_landmarks is not None and training is not None and est.status_ != "stopped":
         n_landmarks, settings = task.n_landmarks, task.settings
         if est._labels:
-            basis, at_rows = estimate_weights(est, basis, training, n_landmarks, settings)
+            of_classes = training, n_landmarks, settings, task.log_variance
+            basis, at_rows = estimate_weights(est, basis, *of_classes)
         else:
             start = task.parameters.start if isinstance(task.parameters, StudentFit) else None
             process = task.of_process or basis
