@@ -21,7 +21,7 @@ from sparsebayes import MRVM1, RVC, RVR, _core
 from sparsebayes._estimators.likelihoods import Numbers
 from sparsebayes._estimators.run import Task
 from sparsebayes._estimators.status import RowSummary
-from sparsebayes._hyper import CovarianceEvidence
+from sparsebayes._hyper.evidence import CovarianceEvidence
 from sparsebayes.inspection import certificate
 from sparsebayes.kernels import (
     Custom,

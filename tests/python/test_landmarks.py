@@ -14,9 +14,10 @@ from sklearn.metrics import log_loss
 
 import softmax_reference
 from reference import gaussian, kernel_matrix, laplace_mode
-from sparsebayes import RVC, _hyper, inspection, kernels
+from sparsebayes import RVC, inspection, kernels
 from sparsebayes._checks import check_settings
 from sparsebayes._estimators import process
+from sparsebayes._hyper import learner
 
 
 def rings(seed=0, n=150, n_classes=3):
@@ -315,8 +316,8 @@ def test_lengths_that_cannot_pay_their_cost_are_not_proposed(monkeypatch):
     y = np.repeat([0, 1], 30)
     X = rng.normal(size=(60, 30)) + 2.0 * y[:, np.newaxis]
     called = []
-    proposals = _hyper._Learner.proposals
-    monkeypatch.setattr(_hyper._Learner, "proposals", lambda self: called.append(1) or proposals(self))
+    proposals = learner._Learner.proposals
+    monkeypatch.setattr(learner._Learner, "proposals", lambda self: called.append(1) or proposals(self))
     found = RVC().fit(X, y)
     assert len(set(found.kernel_.width)) == 1
     assert not called

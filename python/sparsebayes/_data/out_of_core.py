@@ -13,7 +13,8 @@ from sklearn.utils import check_random_state
 from .. import _core
 from .._arrays import naming
 from .._checks import check_settings
-from .._hyper import LearningData, learn
+from .._hyper.data import LearningData
+from .._hyper.learner import learn
 from .._progress import ReadReporter
 from .._types import FloatArray
 from ..kernels._base import all_log_parameters, with_all_log_parameters

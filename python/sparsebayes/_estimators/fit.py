@@ -48,7 +48,8 @@ from .._data.design import core_kernels, is_given
 from .._data.out_of_core import Survey, basis_after, gather
 from .._data.statistics import SufficientStatistics, check_memory_limit, check_room, in_words
 from .._data.unstored import ColumnStatistics
-from .._hyper import FewCounts, LearningData, learn, natural
+from .._hyper.data import FewCounts, LearningData
+from .._hyper.learner import learn, natural
 from .._progress import ReadReporter
 from .._row_likelihoods import DISPERSED, ROW_LIKELIHOODS
 from .._types import FloatArray, Settings

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from .._arrays import Training
 from .._cancellable import blas_workers, in_background
 from .._data.basis import Basis
-from .._hyper import CovarianceEvidence, draw
+from .._hyper.data import draw
+from .._hyper.evidence import CovarianceEvidence
 from .._types import FloatArray, IntArray, Settings
 from ..kernels import Kernel
 from ..kernels._base import all_log_parameters, with_all_log_parameters
