@@ -157,7 +157,8 @@ def test_copies_of_rows_are_reported_and_nothing_else_advised():
     with pytest.warns(ConvergenceWarning, match="450 of 600 rows repeat others exactly"):
         overfitted = RVR("matern52").fit(X, y)
     assert overfitted.status_ == "noise_floor"
-    assert "rows repeat others exactly" in diagnose(overfitted, X, y).advice[0]
+    advice = diagnose(overfitted, X, y).advice
+    assert sum("rows repeat others exactly" in one for one in advice) == 1
 
 
 def test_overfitted_and_empty_models_repeat_their_warning():

@@ -170,7 +170,7 @@ def diagnose(
         # The others predict copies well that overfit.
         others = {} if copies else dict(_alternatives(est, X, y, weights | extra))
     advice = [est._advice] if est._advice else []
-    advice += [f"{copies}."] if copies else []
+    advice += [f"{copies}."] if copies and copies not in est._advice else []
     advice += _about_optimum(est, found)
     if n_functions > _MAX_SHARE * n_rows and not est._advice and est.__dict__.get("_selection") is None:
         advice.append(
