@@ -2,6 +2,7 @@
 
 mod arrays;
 mod blocks;
+mod checkpoint;
 mod covariance;
 mod dictionary;
 mod errors;

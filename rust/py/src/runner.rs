@@ -13,7 +13,7 @@ use sparsebayes::internal::run_alongside;
 use sparsebayes::{Action, Error, Step};
 
 use crate::arrays::as_index;
-use crate::blocks::to_dict;
+use crate::checkpoint::to_dict;
 use crate::errors::{internal, to_python};
 
 /// Interval between two checks for signals, and so the delay of Ctrl-C.
