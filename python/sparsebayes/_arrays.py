@@ -302,6 +302,14 @@ def _columns(name: str, y: ArrayLike, *, several: bool) -> NDArray[Any]:
     return values
 
 
+def publish_features(est: Any, n_features: int, names: NDArray[Any] | None = None) -> None:
+    """Publish number and names of the columns."""
+    est.n_features_in_ = n_features
+    est.__dict__.pop("feature_names_in_", None)
+    if names is not None:
+        est.feature_names_in_ = names
+
+
 def check_X(estimator: Any, X: ArrayLike, *, reset: bool) -> Any:
     """Check X and return it as finite float64 in C order; a view where it already is that.
 
@@ -314,8 +322,7 @@ def check_X(estimator: Any, X: ArrayLike, *, reset: bool) -> Any:
         if _is_checked(X, 2):
             if reset:
                 # As `validate_data`, without its slow search for column names, which an array lacks.
-                estimator.__dict__.pop("feature_names_in_", None)
-                estimator.n_features_in_ = X.shape[1]
+                publish_features(estimator, X.shape[1])
                 return X
             checked: FloatArray = validate_data(estimator, X, reset=False, skip_check_array=True)
             return checked

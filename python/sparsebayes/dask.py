@@ -39,8 +39,10 @@ from ._data.chunks import Rows, check_rows
 from ._data.out_of_core import Moments, Survey, basis_after
 from ._data.statistics import SufficientStatistics
 from ._estimators.base import Estimator, atomic
+from ._estimators.class_rows import ClassBasis, check_class_weight, check_scheme
 from ._estimators.docs import documented
-from ._estimators.fit import ClassBasis, check_class_weight, check_scheme, of_sums, with_unpenalized
+from ._estimators.fit import of_sums
+from ._estimators.likelihoods import with_unpenalized
 from ._estimators.posterior import problems
 from ._estimators.run import publish, run
 from ._types import FloatArray

@@ -14,25 +14,18 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from ._arrays import check_scored, naming
+from ._arrays import check_scored, naming, publish_features
 from ._checks import check_choice, check_flag, check_integer, check_prior, check_real, check_settings
 from ._data.basis import basis_of, without_rows
 from ._data.statistics import SufficientStatistics
 from ._estimators.base import Estimator, atomic
 from ._estimators.docs import documented
-from ._estimators.fit import (
-    Start,
-    add_rows,
-    build,
-    check_sums,
-    of_providers,
-    of_sums,
-    publish_features,
-    validate,
-)
+from ._estimators.fit import add_rows, build, check_sums, of_sums, validate
+from ._estimators.in_memory import Start
 from ._estimators.leave_one_out import attribute
 from ._estimators.likelihoods import Numbers, can_have_outputs
 from ._estimators.noise_model import check_noise_basis, fit_noise
+from ._estimators.of_providers import of_providers
 from ._estimators.posterior import joint_moments, moments, noise_stds, problems, samples
 from ._estimators.run import publish, run
 from ._row_likelihoods import DISPERSED, DISPERSIONS, FREEDOMS, OF_NUMBERS, r2

@@ -44,7 +44,7 @@ def test_the_first_call_gives_the_model_of_fit(kind, n_classes):
 @pytest.fixture
 def expanded(monkeypatch):
     """Expand the likelihood of the rows of each call."""
-    monkeypatch.setattr("sparsebayes._estimators.fit._RECENT_ROWS", 0)
+    monkeypatch.setattr("sparsebayes._estimators.class_rows._RECENT_ROWS", 0)
 
 
 def test_earlier_rows_count_by_their_expansion_at_the_mode(expanded):

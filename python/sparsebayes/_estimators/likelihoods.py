@@ -14,6 +14,7 @@ from scipy.special import logsumexp, ndtri
 from .. import _core
 from .._arrays import check_exposure, check_y_std, learn_classes
 from .._checks import check_flag
+from .._data.basis import Basis, flat_columns
 from .._data.design import Design, Layout
 from .._row_likelihoods import NODES, ROW_LIKELIHOODS, WEIGHTS, RowLikelihood, Targets, row_likelihood
 from .._types import FloatArray, IntArray, Link, PerRow, Settings
@@ -364,3 +365,16 @@ def check_single(est: Any, settings: Settings) -> None:
             "noise_variance must be one number if y has one column, got an array of "
             f"{len(settings.noise_variances)}"
         )
+
+
+def with_unpenalized(est: Any, basis: Basis, settings: Settings, likelihood: Likelihood) -> Settings:
+    """Return the settings of a fit of this dictionary, with the flat priors that ``unpenalized`` asks for.
+
+    A softmax depends on the differences of its logits only, so its first class has no function with a flat
+    prior.
+    """
+    first, n_basis = basis.n_basis - basis.n_columns, basis.n_basis
+    flat = (*settings.unpenalized, *(first + j for j in flat_columns(est, basis, settings.scheme)))
+    if isinstance(likelihood, Classes) and likelihood.name == "multinomial":
+        flat = tuple(c * n_basis + j for c in range(1, len(likelihood.classes)) for j in flat)
+    return replace(settings, unpenalized=flat)

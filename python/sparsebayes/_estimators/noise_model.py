@@ -21,7 +21,7 @@ from sklearn.exceptions import ConvergenceWarning
 from .._arrays import Training, check_training, is_unstored, known_noise
 from .._data.design import columns_at, fitted_extra
 from .._types import FloatArray, PerRow
-from .fit import Start
+from .in_memory import Start
 from .noise_parameters import as_first, extrapolated
 from .posterior import log_noise, moments
 
