@@ -369,6 +369,8 @@ def as_numpy(name: str, values: Any) -> Any:
 
     TypeError if NumPy cannot read it, as on a GPU.
     """
+    if hasattr(values, "to_pandas") and not hasattr(values, "shape"):  # a record batch of an old pyarrow
+        return values.to_pandas()
     if isinstance(values, (np.ndarray, np.generic)) or not hasattr(values, "__dlpack__"):
         return values
     try:

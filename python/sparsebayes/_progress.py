@@ -88,6 +88,7 @@ def progress_bar(
     if kind is not None:
         style = {"bar_format": _BAR_FORMAT} if total is None else {"unit_scale": True}
         with suppress(*_CLOSED_STREAM):
+            sys.stderr.write("")  # fails here: a bar that fails at its start prints an error later
             bar = kind(desc=title, unit=f" {unit}", total=total, initial=done, miniters=0, **style)
     if bar is None:
         yield None

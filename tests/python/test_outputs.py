@@ -404,7 +404,7 @@ def test_rounding_ends_a_fit_of_several_outputs_with_a_model():
             warnings.simplefilter("always")
             model = RVR(Gaussian(4.0)).fit(X, np.c_[y, rng.normal(size=60)], weights)
         warned = any(issubclass(warning.category, ConvergenceWarning) for warning in caught)
-        assert warned == (model.status_ == "stalled")
+        assert warned == (model.status_ in ("stalled", "alpha_floor"))
         assert np.isfinite(model.predict(X)).all()
         statuses.add(model.status_)
     assert "stalled" in statuses

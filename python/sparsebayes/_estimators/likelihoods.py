@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
@@ -312,9 +313,17 @@ NEEDED: Final[dict[str, Any]] = {
 
 def can_have_outputs(est: Any) -> bool:
     """Whether y may have several columns with these arguments."""
-    plain = all(np.array_equal(getattr(est, name), needed) for name, needed in NEEDED.items())
+    plain = all(_is_same(getattr(est, name), needed) for name, needed in NEEDED.items())
     has_one_noise = getattr(est, "noise_basis", None) is None
     return plain and has_one_noise and getattr(est, "likelihood", "gaussian") == "gaussian"
+
+
+def _is_same(value: Any, needed: str | tuple[int, int]) -> bool:
+    """Tell whether an unchecked argument is this one; arrays of numbers and text are not compared."""
+    if isinstance(needed, str):
+        return isinstance(value, str) and value == needed
+    is_list = isinstance(value, (tuple, list)) or (isinstance(value, np.ndarray) and value.ndim == 1)
+    return is_list and len(value) == 2 and all(isinstance(one, Real) and one == 0 for one in value)
 
 
 def fit_of_outputs(est: Any, design: Design, training: Training, settings: Settings) -> Any:
