@@ -2,7 +2,6 @@
 
 import pickle
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ import softmax_reference
 from reference import gaussian, kernel_matrix, laplace_mode
 from sparsebayes import RVC, inspection, kernels
 from sparsebayes._checks import check_settings
+from sparsebayes._data.basis import Basis
 from sparsebayes._estimators import process
 from sparsebayes._hyper import learner
 
@@ -325,26 +325,46 @@ def test_lengths_that_cannot_pay_their_cost_are_not_proposed(monkeypatch):
     assert called
 
 
+def begun(X, y, kernel, landmarks, pool):
+    """A process of classes without relevance vectors."""
+    n, n_classes = len(y), y.max() + 1
+    t = np.eye(n_classes)[y] if n_classes > 2 else (y == 1).astype(float)[:, np.newaxis]
+    rows = process.ProcessRows.of(X, t, np.ones(n), None)
+    basis = Basis(
+        bias=True, kernels=[kernel], size=n, kept=np.arange(n), centres=X, extra=None, offset=np.zeros(0)
+    )
+    none, settings = np.array([], dtype=np.intp), check_settings(RVC())
+    return process.Process(basis, none, rows, landmarks, settings, pool, lambda: None)
+
+
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_the_best_factor_of_lengths_is_found(n_classes):
     """Lengths times one more factor, with the best v for these, do not predict rows left out better."""
     X, y = rings(n_classes=n_classes)
-    given = kernels.Gaussian(8.0)
-    t = np.eye(n_classes)[y] if n_classes > 2 else (y == 1).astype(float)[:, np.newaxis]
-    rows = process.ProcessRows.of(X, t, np.ones(len(y)), None)
-    model = RVC(kernel=given, landmarks=0).fit(X, y)
-    settings = check_settings(model)
-
-    def choose(kernel):
-        basis = replace(model._basis, kernels=[kernel])
-        none = np.array([], dtype=np.intp)
-        return process.Process(basis, none, rows, 150, settings, pool, lambda: None).choose()
-
     with ThreadPoolExecutor(2) as pool:
-        first = choose(given)
+
+        def choose(width):
+            return begun(X, y, kernels.Gaussian(width), 150, pool).choose()
+
+        first = choose(0.25)
         best = first.with_best_lengths()
         (kernel,) = best.functions.basis.kernels
-        assert kernel.width < 8.0
+        assert kernel.width > 0.5
         assert best.best.score > first.best.score + 0.05
         for factor in (1.4, 1.0 / 1.4):
-            assert choose(kernels.Gaussian(kernel.width * factor)).best.score < best.best.score + 0.005
+            assert choose(kernel.width * factor).best.score < best.best.score + 0.005
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_large_v_needs_no_path_from_small_ones(n_classes):
+    """Logits of separated classes are large, and the mode is the same from W = 0 and from smaller v."""
+    X, y = rings(n_classes=n_classes)
+    X, y = X[:, :2], np.searchsorted(np.arange(1, n_classes), np.hypot(*X[:, :2].T))
+    with ThreadPoolExecutor(2) as pool:
+        one = begun(X, y, kernels.Gaussian(2.0), 60, pool)
+        functions = one._functions(one._basis, 60)
+        rows, warm = one._rows(functions, one._given.some), None
+        for log_variance in (6.0, 8.0, 10.0, 12.0):
+            warm = one._at(rows, functions, log_variance, warm)
+        cold = one._at(rows, functions, 12.0)
+    assert_allclose(cold.densities.mean(), warm.densities.mean(), atol=0.02)

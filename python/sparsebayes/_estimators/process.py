@@ -79,6 +79,8 @@ _FACTOR, _MAX_FACTOR = 1.4, 20.0
 _ROUGH, _FINE = 0.1, 1e-4
 #: Most steps of Newton's method while v is chosen, and at the end, where more mean that it has failed.
 _ROUGH_STEPS, _FINE_STEPS = 60, 300
+#: Most times that the mode is sought again, with the deviations where it seemed to be.
+_RESTARTS: Final = 10
 #: Share of the rows whose inputs come with several classes that shows that equal inputs are no copies.
 _MIN_SEVERAL: Final = 0.1
 #: Smallest share of the prior variance that the other rows leave a row.
@@ -339,17 +341,13 @@ class Process:
 
         None: the selection has no kernels and may remain so. ``log_variance``: ln v, None if it is not known.
         """
-        basis = self._basis
         if log_variance is None:
-            log_variance = self.choose().best.log_variance
-        elif are_of_kernels(basis, self._active).sum() > LANDMARKS:
-            # Landmarks alone, which have told the lengths, are few beside so many functions.
-            functions = self._functions(basis, LANDMARKS)
-            best = self._at(self._rows(functions, self._given.some), functions, log_variance)
-            _, functions, best = self.with_best_lengths(functions, best)
-            basis, log_variance = functions.basis, best.log_variance
-        functions = self._functions(basis, self._n_landmarks)
-        best = self._at(self._rows(functions, self._given.some), functions, log_variance)
+            functions, best = self._with_all_landmarks(self.choose())
+        else:
+            functions, best = self._of_learned(log_variance)
+            if self._basis.bias and not self._explains(best):
+                # Where landmarks alone have told nothing, relevance vectors may.
+                functions, best = self._with_all_landmarks(self.choose().with_best_lengths())
         if self._basis.bias:
             functions, best = self._with_prior_of_intercept(functions, best)
         if self._basis.bias and not self._explains(best):
@@ -369,6 +367,25 @@ class Process:
         roots, variance = _roots(rows, precision, W, self._pool, self._pulse)
         at, covariance = given.number, roots @ roots.transpose(0, 2, 1)
         return _Weights(functions, W, covariance, best.log_variance, (rows.F @ W)[at], variance[at])
+
+    def _of_learned(self, log_variance: float) -> tuple[Functions, Point]:
+        """Return the functions, given v, which landmarks alone have told, as well as the lengths.
+
+        With more relevance vectors than these the lengths are chosen again.
+        """
+        is_large = are_of_kernels(self._basis, self._active).sum() > LANDMARKS
+        functions = self._functions(self._basis, LANDMARKS if is_large else self._n_landmarks)
+        best = self._at(self._rows(functions, self._given.some), functions, log_variance)
+        if not is_large:
+            return functions, best
+        return self._with_all_landmarks(self.with_best_lengths(functions, best))
+
+    def _with_all_landmarks(self, choice: Choice) -> tuple[Functions, Point]:
+        _, functions, best = choice
+        if self._n_landmarks > LANDMARKS:
+            functions = self._functions(functions.basis, self._n_landmarks)
+            best = self._at(self._rows(functions, self._given.some), functions, best.log_variance)
+        return functions, best
 
     def _of_folds(self, rows: _Rows, precision: FloatArray, start: FloatArray, roots: FloatArray) -> float:
         """Return the mean log probability of rows from fits without their fold."""
@@ -459,6 +476,13 @@ class Process:
             W, roots = start.W, start.roots
         W, _ = _mode(rows, precision, W, roots, _ROUGH, _ROUGH_STEPS, self._pulse)
         roots, variance = _roots(rows, precision, W, self._pool, self._pulse)
+        # Where logits are large, deviations at the start are too small to tell when the mode is reached.
+        for _ in range(_RESTARTS if start is None or log_variance > _MAX_UNCHECKED else 0):
+            before = W
+            W, _ = _mode(rows, precision, before, roots, _ROUGH, _ROUGH_STEPS, self._pulse)
+            if np.array_equal(W, before):
+                break
+            roots, variance = _roots(rows, precision, W, self._pool, self._pulse)
         densities = _left_out(rows, W, variance)
         prior = -np.logaddexp(0.0, log_variance - 2.0 * np.log(_LOGIT_STD))
         mean = float(densities.mean())
