@@ -476,8 +476,8 @@ class Process:
             W, roots = start.W, start.roots
         W, _ = _mode(rows, precision, W, roots, _ROUGH, _ROUGH_STEPS, self._pulse)
         roots, variance = _roots(rows, precision, W, self._pool, self._pulse)
-        # Where logits are large, deviations at the start are too small to tell when the mode is reached.
-        for _ in range(_RESTARTS if start is None or log_variance > _MAX_UNCHECKED else 0):
+        # Where logits are large, deviations at W = 0 are too small to tell when the mode is reached.
+        for _ in range(_RESTARTS if start is None and log_variance > _FIRST else 0):
             before = W
             W, _ = _mode(rows, precision, before, roots, _ROUGH, _ROUGH_STEPS, self._pulse)
             if np.array_equal(W, before):
