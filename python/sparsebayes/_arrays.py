@@ -220,7 +220,13 @@ def learn_classes(labels: NDArray[Any]) -> NDArray[Any]:
 
 def are_known(labels: ArrayLike, classes: NDArray[Any]) -> NDArray[np.bool_]:
     """Tell which labels are among the classes; errors of labels that cannot be compared name y."""
+    labels = np.asarray(labels)
+    is_text, is_object = ({part.dtype.kind in kinds for part in (labels, classes)} for kinds in ("US", "O"))
     with naming("y"):
+        if True in is_object or len(is_text) > 1:  # which not every NumPy compares without a warning
+            known = set(classes.tolist())
+            found = [label in known for label in labels.ravel().tolist()]
+            return np.array(found, dtype=bool).reshape(labels.shape)
         return np.isin(labels, classes)
 
 

@@ -1,7 +1,6 @@
 """The contract with scikit-learn: its own checks, parameters, tags, precomputed kernels."""
 
 import pickle
-from importlib.metadata import version
 
 import numpy as np
 import pytest
@@ -11,6 +10,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import sparsebayes
+from problems import IGNORES_THE_TAG
 from sparsebayes import MRVM1, MRVM2, RVC, RVR, SparseBayesClassifier, SparseBayesRegressor
 from sparsebayes._row_likelihoods import OF_NUMBERS
 from sparsebayes.kernels import Gaussian, Linear
@@ -21,8 +21,8 @@ ESTIMATORS = [RVR, RVC, SparseBayesRegressor, SparseBayesClassifier]
 def known_failures(estimator):
     known = {}
     takes_columns = isinstance(estimator, (SparseBayesRegressor, SparseBayesClassifier))
-    if takes_columns and not get_tags(estimator).input_tags.sparse and version("scikit-learn") < "1.7":
-        known["check_sample_weight_equivalence_on_sparse_data"] = "it ignores the tag"
+    if takes_columns and not get_tags(estimator).input_tags.sparse:
+        known |= IGNORES_THE_TAG
     if isinstance(estimator, SparseBayesClassifier):
         reason = "without an intercept the boundary goes through the origin, whatever the weights"
         known["check_class_weight_classifiers"] = reason
