@@ -356,15 +356,15 @@ def test_the_best_factor_of_lengths_is_found(n_classes):
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_large_v_needs_no_path_from_small_ones(n_classes):
-    """Logits of separated classes are large; the mode is found from W = 0 all the same."""
+@pytest.mark.parametrize("log_variance", [7.0, 12.0])
+def test_the_mode_is_found_where_logits_are_large(n_classes, log_variance):
     X, y = rings(n_classes=n_classes)
     X, y = X[:, :2], np.searchsorted(np.arange(1, n_classes), np.hypot(*X[:, :2].T))
     with ThreadPoolExecutor(2) as pool:
         one = begun(X, y, kernels.Gaussian(2.0), 60, pool)
         functions = one._functions(one._basis, 60)
-        rows, precision = one._rows(functions, one._given.some), functions.precisions(12.0)
-        found = one._at(rows, functions, 12.0)
+        rows, precision = one._rows(functions, one._given.some), functions.precisions(log_variance)
+        found = one._at(rows, functions, log_variance)
         W, roots = found.W, found.roots
         for _ in range(5):
             W, _ = process._mode(rows, precision, W, roots, 1e-4, 300, lambda: None)

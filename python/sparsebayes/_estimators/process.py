@@ -79,8 +79,10 @@ _FACTOR, _MAX_FACTOR = 1.4, 20.0
 _ROUGH, _FINE = 0.1, 1e-4
 #: Most steps of Newton's method while v is chosen, and at the end, where more mean that it has failed.
 _ROUGH_STEPS, _FINE_STEPS = 60, 300
-#: Most times that the mode is sought again, with the deviations where it seemed to be.
+#: Most times that the mode is sought again, with the deviations where it seemed to be; and the largest ln v
+#: for which it is sought from W = 0.
 _RESTARTS: Final = 10
+_MAX_COLD: Final = 8.0
 #: Share of the rows whose inputs come with several classes that shows that equal inputs are no copies.
 _MIN_SEVERAL: Final = 0.1
 #: Smallest share of the prior variance that the other rows leave a row.
@@ -464,6 +466,8 @@ class Process:
         self, rows: _Rows, functions: Functions, log_variance: float, start: Point | None = None
     ) -> Point:
         precision = functions.precisions(log_variance)
+        if (is_first := start is None) and log_variance > _MAX_COLD:
+            start = self._at(rows, functions, log_variance - _STEP)
         if start is None:
             m, n_classes = rows.F.shape[1], rows.t.shape[1]
             W = np.zeros((m, n_classes))
@@ -476,8 +480,8 @@ class Process:
             W, roots = start.W, start.roots
         W, _ = _mode(rows, precision, W, roots, _ROUGH, _ROUGH_STEPS, self._pulse)
         roots, variance = _roots(rows, precision, W, self._pool, self._pulse)
-        # Where logits are large, deviations at W = 0 are too small to tell when the mode is reached.
-        for _ in range(_RESTARTS if start is None and log_variance > _FIRST else 0):
+        # Where logits are large, deviations at the start are too small to tell when the mode is reached.
+        for _ in range(_RESTARTS if is_first and log_variance > _FIRST else 0):
             before = W
             W, _ = _mode(rows, precision, before, roots, _ROUGH, _ROUGH_STEPS, self._pulse)
             if np.array_equal(W, before):
