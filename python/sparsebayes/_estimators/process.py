@@ -163,6 +163,7 @@ class _Rows(NamedTuple):
 
     def log_likelihood(self, logits: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return that of each row, and the probabilities of the classes, (n, C); one logit: two classes."""
+        # Searches call this hundreds of times, for which scipy.special.logsumexp is slow.
         if logits.shape[1] == 1:
             log_sum = np.logaddexp(0.0, logits)
         else:
@@ -212,13 +213,14 @@ def estimate_weights(
     training: Training,
     n_landmarks: int,
     settings: Settings,
-    log_variance: float | None = None,
+    log_variance: float | None,
 ) -> tuple[Basis, tuple[FloatArray, FloatArray] | None]:
     """Replace the published posterior of a selection by that under the prior of a Gaussian process.
 
     Return the basis, whose kernels may have other lengths, and the moments of the logits at the rows; None if
     the selection remains: neither it nor the process has functions, or numbers near their limits, such as
-    huge weights of rows, make the mode unreachable; then the status is "stalled".
+    huge weights of rows, make the mode unreachable; then the status is "stalled". ``log_variance``: ln v of
+    the process that chose the kernels, None if they were given.
     """
     can_gain = n_landmarks > 0 and basis.bias and basis.kernels
     if not can_gain and not are_of_kernels(basis, est.active_).any():
@@ -465,10 +467,28 @@ class Process:
     def _at(
         self, rows: _Rows, functions: Functions, log_variance: float, start: Point | None = None
     ) -> Point:
+        W, roots, variance = self._weights_at(rows, functions, log_variance, start)
+        densities = _left_out(rows, W, variance)
+        prior = -np.logaddexp(0.0, log_variance - 2.0 * np.log(_LOGIT_STD))
+        mean = float(densities.mean())
+        if log_variance > _MAX_UNCHECKED:
+            mean = min(mean, self._of_folds(rows, functions.precisions(log_variance), W, roots))
+        score = mean + float(prior) / self._given.n_observations
+        return Point(densities, score, log_variance, W, roots)
+
+    def _weights_at(
+        self, rows: _Rows, functions: Functions, log_variance: float, start: Point | None = None
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return the weights of largest density for v, and their `_roots`, near those of ``start``.
+
+        None: from W = 0, or for large v from the weights of a smaller one.
+        """
         precision = functions.precisions(log_variance)
-        if (is_first := start is None) and log_variance > _MAX_COLD:
-            start = self._at(rows, functions, log_variance - _STEP)
-        if start is None:
+        if start is not None:
+            W, roots = start.W, start.roots
+        elif log_variance > _MAX_COLD:
+            W, roots, _ = self._weights_at(rows, functions, log_variance - _STEP)
+        else:
             m, n_classes = rows.F.shape[1], rows.t.shape[1]
             W = np.zeros((m, n_classes))
             # All classes have the same root. It is close to that of two classes, whose p (1 - p) is 1/4,
@@ -476,24 +496,15 @@ class Process:
             one, _ = _roots(rows, precision, W[:, :1], self._pool, self._pulse)
             share = 4.0 * (n_classes - 1) / n_classes**2 if n_classes > 1 else 1.0
             roots = np.broadcast_to(one / np.sqrt(share), (n_classes, m, m))
-        else:
-            W, roots = start.W, start.roots
-        W, _ = _mode(rows, precision, W, roots, _ROUGH, _ROUGH_STEPS, self._pulse)
-        roots, variance = _roots(rows, precision, W, self._pool, self._pulse)
         # Where logits are large, deviations at the start are too small to tell when the mode is reached.
-        for _ in range(_RESTARTS if is_first and log_variance > _FIRST else 0):
+        restarts = _RESTARTS if start is None and log_variance > _FIRST else 0
+        for attempt in range(1 + restarts):
             before = W
             W, _ = _mode(rows, precision, before, roots, _ROUGH, _ROUGH_STEPS, self._pulse)
-            if np.array_equal(W, before):
+            if attempt > 0 and np.array_equal(W, before):
                 break
             roots, variance = _roots(rows, precision, W, self._pool, self._pulse)
-        densities = _left_out(rows, W, variance)
-        prior = -np.logaddexp(0.0, log_variance - 2.0 * np.log(_LOGIT_STD))
-        mean = float(densities.mean())
-        if log_variance > _MAX_UNCHECKED:
-            mean = min(mean, self._of_folds(rows, precision, W, roots))
-        score = mean + float(prior) / self._given.n_observations
-        return Point(densities, score, log_variance, W, roots)
+        return W, roots, variance
 
     def _along_v(self, functions: Functions, start: Point | None = None) -> Point:
         """Return the best v, the vertex of a parabola through three points, with the score of the middle."""

@@ -137,8 +137,7 @@ def publish(est: Any, task: Task, posteriors: list[Any]) -> tuple[Task, list[Any
     if task.n_landmarks is not None and training is not None and est.status_ != "stopped":
         n_landmarks, settings = task.n_landmarks, task.settings
         if est._labels:
-            of_classes = training, n_landmarks, settings, task.log_variance
-            basis, at_rows = estimate_weights(est, basis, *of_classes)
+            basis, at_rows = estimate_weights(est, basis, training, n_landmarks, settings, task.log_variance)
         else:
             start = task.parameters.start if isinstance(task.parameters, StudentFit) else None
             process = task.of_process or basis
