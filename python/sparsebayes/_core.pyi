@@ -23,6 +23,7 @@ __all__ = [
     "covariance_evidence",
     "fit_dense",
     "fit_dense_outputs",
+    "fit_groups",
     "fit_kernel",
     "fit_kernel_in_blocks",
     "fit_kernel_outputs",
@@ -180,6 +181,24 @@ def fit_dense_outputs(
     n_threads: int | None = None,
     callback: _Callback | None = None,
 ) -> OutputPosterior: ...
+def fit_groups(
+    Phi: _Reals,
+    targets: _Reals,
+    members: _Integers,
+    sizes: _Integers,
+    *,
+    n_contrasts: float,
+    n_flat: int,
+    beta: float,
+    estimates_noise: bool,
+    complexity: float,
+    unit: float,
+    offset: float,
+    tol: float,
+    max_iter: int,
+    n_threads: int | None = None,
+    callback: _Callback | None = None,
+) -> dict[str, Any]: ...
 def fit_kernel_outputs(
     X: _Reals,
     centres: _Reals,

@@ -88,8 +88,9 @@ pub mod internal {
             RowPart, RowProvider, SoftmaxStatistics,
         },
         fit::{
-            Ascent, BlockCheckpoint, Blocks, FirstStage, MStep, OutputNoise, RetargetedFit,
-            SaveCheckpoint, TopDownFit, fit_from, fit_in_blocks, fit_outputs,
+            Ascent, BlockCheckpoint, Blocks, FirstStage, GroupPosterior, GroupProblem, MStep,
+            OutputNoise, RetargetedFit, SaveCheckpoint, TopDownFit, fit_from, fit_groups,
+            fit_in_blocks, fit_outputs,
         },
         likelihood::Working,
         linalg::Cholesky,

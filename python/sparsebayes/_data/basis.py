@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Final
 
@@ -351,8 +352,8 @@ def groups_of(est: Any, basis: Basis) -> list[IntArray] | None:
                 f"of X; got {type(given).__name__} of shape {names.shape}"
             )
     order = np.argsort(labels, kind="stable")
-    found = np.split(order + bias, np.flatnonzero(np.diff(labels[order])) + 1)
-    return [np.zeros(1, np.intp)] * bias + found
+    ends = [0, *(np.flatnonzero(np.diff(labels[order])) + 1).tolist(), n]
+    return [np.zeros(1, np.intp)] * bias + [order[a:b] + bias for a, b in pairwise(ends)]
 
 
 def check_sums_suffice(est: Any, doing: str) -> None:

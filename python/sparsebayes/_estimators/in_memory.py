@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from .._arrays import Training
 from .._checks import check_flag, is_auto
 from .._data import candidates as _candidates
-from .._data.basis import Basis, basis_of, groups_of, learns_kernel, with_linear_terms
+from .._data.basis import Basis, basis_of, learns_kernel, with_linear_terms
 from .._data.checkpoint import Checkpoint, digest, open_checkpoint
 from .._hyper.data import FewCounts, LearningData
 from .._hyper.learner import learn, natural
@@ -115,7 +115,7 @@ class _Fits(NamedTuple):
         own = with_unpenalized(est, basis, settings, likelihood)
         parameters: DispersionFit | StudentFit | None = None
         fits: list[Callable[..., Any]]
-        if groups_of(est, basis) is not None:
+        if getattr(est, "groups", None) is not None:
             if likelihood.name != "gaussian":
                 raise ValueError(f"likelihood must be 'gaussian' with groups; got {likelihood.name!r}")
             fits = [fit_of_groups(est, basis, rows, own)]

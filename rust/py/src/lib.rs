@@ -7,6 +7,7 @@ mod covariance;
 mod dictionary;
 mod errors;
 mod fit;
+mod groups;
 mod kernel;
 mod memory;
 mod outputs;
@@ -32,6 +33,8 @@ mod _core {
     use crate::errors::NumericalError;
     #[pymodule_export]
     use crate::fit::{fit_dense, fit_kernel};
+    #[pymodule_export]
+    use crate::groups::fit_groups;
     #[pymodule_export]
     use crate::kernel::PyKernel;
     #[pymodule_export]

@@ -5,6 +5,7 @@
 //! * `sequential`: Tipping & Faul (2003) for a Gaussian likelihood, on working sets of the dictionary; `laplace`: other likelihoods;
 //! * `full_basis` (MacKay and EM updates); `variational`; `mrvm` (probit classification);
 //! * `large` (dictionaries in blocks); `search` (exchanges after a fit, with `search::moves`); `search::lns` (the search within a fit);
+//! * `groups`: columns that share a precision;
 //! * `plan`: the cheaper data from which a fit finds its first model;
 //!
 //! On a working set:
@@ -24,6 +25,7 @@ mod dictionary;
 mod evidence;
 mod full_basis;
 mod greedy;
+mod groups;
 mod laplace;
 mod large;
 mod model;
@@ -39,6 +41,7 @@ mod tuning;
 mod variational;
 mod working_set;
 
+pub use crate::fit::groups::{GroupPosterior, GroupProblem, fit_groups};
 pub use crate::fit::large::{BlockCheckpoint, SaveCheckpoint, fit_in_blocks};
 pub use crate::fit::mrvm::{Ascent, MStep, RetargetedFit, TopDownFit};
 pub use crate::fit::plan::FirstStage;

@@ -133,6 +133,35 @@ impl Tuning {
         rows_per_function: 0.0,
     };
 
+    // Groups of columns: docs/decisions/0040.
+
+    /// Least gain of a step beside a model that has not converged, in nats.
+    pub(crate) const COARSE_GROUP_GAIN: f64 = 1e-2;
+    /// Power of the number of columns that the weight of the prior on complexity is divided by: docs/theory/groups.md.
+    pub(crate) const GROUP_POWER: f64 = 0.75;
+    /// Groups that are considered between two passes over all of them, until no gain exceeds this fraction of the largest. At 0.3 or 0.03
+    /// four and two of 60 fits of random problems end at other optima, all with copies of columns or about as many columns as rows.
+    pub(crate) const GROUP_WORKING_SET: usize = 50;
+    pub(crate) const GROUP_GAIN_RATIO: f64 = 0.1;
+    /// Groups whose terms one thread computes together.
+    pub(crate) const GROUPS_TOGETHER: usize = 64;
+    /// Passes over all groups at the first noise: where it is too low, groups without end gain.
+    pub(crate) const FIRST_GROUP_PASSES: usize = 3;
+    /// Precisions for which a gain is computed before the best is refined, and the most steps to refine it.
+    pub(crate) const GROUP_GRID: usize = 48;
+    pub(crate) const GROUP_REFINEMENTS: usize = 60;
+    /// Eigenvalues of S below this fraction of the largest are round-off: the columns depend on one another.
+    pub(crate) const GROUP_RANK: f64 = 1e-12;
+    /// Columns of a group up to which Jacobi's rotations find the eigenvectors.
+    pub(crate) const MAX_ROTATED: usize = 16;
+    /// Largest joint step in the log of a precision, and halvings of a step.
+    pub(crate) const MAX_GROUP_STEP: f64 = 2.0;
+    pub(crate) const MAX_GROUP_HALVINGS: usize = 30;
+    /// Length of a joint step below which it need not raise the objective.
+    pub(crate) const CLOSE_GROUP_STEP: f64 = 1e-3;
+    /// Most passes that lead to a model of no greater evidence.
+    pub(crate) const MAX_IDLE_PASSES: usize = 3;
+
     // The noise and the precisions.
 
     /// Initial noise variance as a fraction of the variance of the targets: Tipping & Faul (2003), section 4, step 1.

@@ -1,0 +1,127 @@
+//! Fits of columns in groups that share a precision.
+
+// Python signatures.
+#![allow(
+    non_snake_case,
+    clippy::too_many_arguments,
+    clippy::needless_pass_by_value
+)]
+
+use numpy::{
+    IntoPyArray, PyArray1, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
+    PyUntypedArrayMethods, ToPyArray,
+};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use sparsebayes::internal::{GroupProblem, fit_groups as fit};
+
+use crate::arrays::{columns, index_array, vector};
+use crate::errors::invalid;
+use crate::runner::run;
+
+/// Fits targets, (n, `n_outputs`), to columns in groups, given by `members` one group after another, with `sizes` columns each.
+///
+/// Both arrays are in Fortran order, with rows that are multiplied by the roots of their weights. Returns the groups in the model, their
+/// precisions, the noise precision, the means and the covariance of their weights, the trace of the log evidence, and the status.
+#[pyfunction]
+#[pyo3(signature = (Phi, targets, members, sizes, *, n_contrasts, n_flat, beta, estimates_noise, complexity, unit, offset, tol, max_iter,
+    n_threads=None, callback=None))]
+pub(crate) fn fit_groups<'py>(
+    py: Python<'py>,
+    Phi: PyReadonlyArray2<'py, f64>,
+    targets: PyReadonlyArray2<'py, f64>,
+    members: PyReadonlyArray1<'py, i64>,
+    sizes: PyReadonlyArray1<'py, i64>,
+    n_contrasts: f64,
+    n_flat: usize,
+    beta: f64,
+    estimates_noise: bool,
+    complexity: f64,
+    unit: f64,
+    offset: f64,
+    tol: f64,
+    max_iter: usize,
+    n_threads: Option<usize>,
+    callback: Option<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let (n_rows, n_columns) = (Phi.shape()[0], Phi.shape()[1]);
+    if n_rows == 0 || targets.shape()[0] != n_rows {
+        return Err(invalid(format!(
+            "Phi and targets must have as many rows; got {n_rows} and {}",
+            targets.shape()[0]
+        )));
+    }
+    let groups = groups(
+        vector("members", &members)?,
+        vector("sizes", &sizes)?,
+        n_columns,
+    )?;
+    let problem = GroupProblem {
+        columns: columns("Phi", &Phi)?,
+        targets: columns("targets", &targets)?,
+        n_rows,
+        groups,
+        n_contrasts,
+        n_flat,
+        beta,
+        estimates_noise,
+        complexity,
+        unit,
+        offset,
+        tol,
+        max_iter,
+    };
+    let found = run(py, n_threads, callback.as_ref(), |reporter| {
+        fit(&problem, Some(&reporter.cancel), &mut |step| {
+            reporter.step(step)
+        })
+    })?;
+    let result = PyDict::new(py);
+    let shape = [found.mu.nrows(), found.mu.ncols()];
+    let mu = found.mu.transpose().as_slice().to_vec();
+    result.set_item("active", index_array(py, &found.active))?;
+    result.set_item("alpha", found.alpha.to_pyarray(py))?;
+    result.set_item("beta", found.beta)?;
+    result.set_item("mu", PyArray1::from_vec(py, mu).reshape(shape)?)?;
+    // Symmetric, so the order of storage does not matter.
+    let sigma = PyArray1::from_slice(py, found.sigma.as_slice()).reshape([shape[0]; 2])?;
+    result.set_item("sigma", sigma)?;
+    result.set_item("trace", found.trace.into_pyarray(py))?;
+    result.set_item("log_evidence", found.log_evidence)?;
+    result.set_item("status", found.status.name())?;
+    Ok(result)
+}
+
+/// The columns of each group, each column in at most one.
+fn groups(members: &[i64], sizes: &[i64], n_columns: usize) -> PyResult<Vec<Vec<usize>>> {
+    let wrong = || {
+        invalid(format!(
+            "members must be different columns among {n_columns}, as many as sizes say"
+        ))
+    };
+    let mut is_free = vec![true; n_columns];
+    let mut rest = members.iter();
+    let mut groups = Vec::with_capacity(sizes.len());
+    for &size in sizes {
+        let size = usize::try_from(size)
+            .ok()
+            .filter(|size| *size > 0)
+            .ok_or_else(wrong)?;
+        let mut group = Vec::new();
+        for j in rest.by_ref().take(size) {
+            let j = usize::try_from(*j).map_err(|_| wrong())?;
+            if !std::mem::take(is_free.get_mut(j).ok_or_else(wrong)?) {
+                return Err(wrong());
+            }
+            group.push(j);
+        }
+        if group.len() != size {
+            return Err(wrong());
+        }
+        groups.push(group);
+    }
+    if rest.next().is_some() {
+        return Err(wrong());
+    }
+    Ok(groups)
+}
