@@ -34,9 +34,9 @@ from .likelihoods import Numbers
 _TOL: Final = 1e-6
 _MAX_ROUNDS: Final = 50
 _MAX_WEIGHTINGS: Final = 200
-#: Change of the log of a row weight above which the second fit is a new one. Measured:
+#: If a fit has fewer functions which ones are chosen matters more, and a new fit takes little time. Measured:
 #: docs/notebook/robust.md.
-_LARGE_CHANGE: Final = 0.5
+_FEW_FUNCTIONS: Final = 30
 #: Change to which weights converge at first, with the functions of the model alone.
 _SMALL_CHANGE: Final = 0.02
 #: Degrees of freedom to begin with: estimated ones are large where outliers are fitted. Measured:
@@ -391,6 +391,8 @@ class StudentFit:
     refit: Callable[[FloatArray, RowWeights, First], Any]
     functions: Callable[[Any], FloatArray]
     target: FloatArray
+    #: Whether the first weights know nothing of the function.
+    is_rough: bool
     converged: bool = field(default=False, init=False)
 
     @classmethod
@@ -418,7 +420,8 @@ class StudentFit:
             return _core.fit_dense(np.asfortranarray(Phi), rows.y, weights.of_fit, first=first, **plain)
 
         weights = RowWeights.of(likelihood.shape, rows, settings, start)
-        return cls(weights, replace(weights), fit, refit, _functions(basis, rows, settings), rows.y)
+        functions = _functions(basis, rows, settings)
+        return cls(weights, replace(weights), fit, refit, functions, rows.y, start is None)
 
     def found(self, likelihood: Numbers, training: Training) -> tuple[Numbers, Training]:
         """Return the likelihood with the degrees of freedom of the fit, and the rows with its weights."""
@@ -469,7 +472,7 @@ class StudentFit:
             if self.converged or number == _MAX_ROUNDS - 1:
                 self.rows = replace(self.rows, values=before.values)
                 break
-            if number == 0 and change > _LARGE_CHANGE:
+            if number == 0 and (self.is_rough or len(posterior.active) < _FEW_FUNCTIONS):
                 continue  # a model of other weights may be far from the best one
             tol = _TOL if change <= _SMALL_CHANGE else _SMALL_CHANGE
             first, _, _ = self._settled(as_first(posterior), Phi, tol)

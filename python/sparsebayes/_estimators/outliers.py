@@ -27,11 +27,12 @@ from ..kernels import Kernel
 from ..kernels._base import all_log_parameters, with_all_log_parameters
 from .growth import MIN_LANDMARK
 from .noise_parameters import RowWeights
-from .process import LANDMARKS
 from .process_regression import MAX_REWEIGHTINGS, ProcessOfRows
 
 #: Most rows whose weights the process alternates with; those of others follow.
 _MAX_ROWS: Final = 5000
+#: Landmarks of the process. Measured: docs/notebook/robust.md.
+_LANDMARKS: Final = 100
 #: Most rows whose evidence lengths maximise, L-BFGS iterations, and how often.
 _LENGTH_ROWS: Final = 400
 _ITERATIONS: Final = 12
@@ -104,7 +105,7 @@ class _Process:
         """Alternate between the process of weighted rows and their weights."""
         rows = self._rows(self._basis, self._training)
         beside = self._basis.n_blocks * self._basis.size + np.arange(self._basis.n_columns)
-        functions = rows.functions(beside, LANDMARKS, MIN_LANDMARK)
+        functions = rows.functions(beside, _LANDMARKS, MIN_LANDMARK)
         rows.weigh(self._weights)
         with rows.stored(functions):
             self._fit = rows.alternate(self._weights, rows.fit(functions), MAX_REWEIGHTINGS)

@@ -53,7 +53,7 @@ _LOG_RATIOS: Final = np.arange(-12.0, -np.log(MIN_VARIANCE), 0.5)
 _MAX_VARIANCE: Final = 10.0
 #: Change of the log of a row weight of Student's t that ends an alternation, and the most steps of one; first
 #: with so many landmarks, then a few steps with all.
-_SMALL_CHANGE: Final = 0.02
+_SMALL_CHANGE: Final = 0.1
 MAX_REWEIGHTINGS: Final = 30
 _FIRST_LANDMARKS: Final = 300
 _LAST_REWEIGHTINGS: Final = 2
@@ -188,15 +188,15 @@ class ProcessOfRows:
         eigenvalues, u = np.maximum(eigenvalues, 0.0), V.T @ d
         n, given = weight - flat.sum(), self._noise_variance
 
-        def noise_and_cost(log_ratio: float) -> tuple[float, float]:
-            """Return s^2, and -2 ln p(y) but for constants."""
+        def noise_and_cost(log_ratio: Any) -> tuple[Any, Any]:
+            """Return s^2, and -2 ln p(y) but for constants, for one value of ln g or a column of several."""
             g = np.exp(log_ratio)
             spread = 1.0 + g * eigenvalues
-            rest = square - float(np.sum(g * u**2 / spread))
+            rest = square - np.sum(g * u**2 / spread, axis=-1)
             noise = rest / n if given is None else given
-            return noise, n * np.log(noise) + float(np.log(spread).sum()) + rest / noise
+            return noise, n * np.log(noise) + np.log(spread).sum(axis=-1) + rest / noise
 
-        first = np.array([noise_and_cost(x)[1] for x in _LOG_RATIOS])
+        first = noise_and_cost(_LOG_RATIOS[:, np.newaxis])[1]
         x = _LOG_RATIOS[int(np.argmin(np.where(np.isfinite(first), first, np.inf)))]
         step = _LOG_RATIOS[1] - _LOG_RATIOS[0]
         options: Any = {"bounds": (x - step, x + step), "method": "bounded", "options": {"xatol": _TOL}}
