@@ -60,3 +60,31 @@ def test_invalid_rows_are_refused():
     with pytest.raises(ValueError, match="NaN"):
         served.predict_gradient(np.full((1, 3), np.nan))
     assert served.predict_gradient(NEW[:0])[0].shape == (0, 3)
+
+
+@pytest.mark.parametrize("dispersion", [None, 0.1])
+@pytest.mark.parametrize("name", ["poisson", "negative_binomial", "gamma"])
+def test_exponentials_may_overflow(name, dispersion):
+    y = 1.0 + np.round(np.exp(X[:, 0] + 0.1 * target(X)))
+    given = {} if name == "poisson" else {"dispersion": dispersion}
+    est = SparseBayesRegressor(likelihood=name, **given).fit(X, y)
+    assert est.coef_[0] > 0.5
+    assert est.coef_[2] == 0.0
+    served = est.to_predictor()
+    along = np.linspace(10.0, 600.0, 600)[:, np.newaxis] * np.eye(3)[0]
+    squares_overflow = served.predict_std(along)[1] > 1e160
+    far = np.vstack(
+        [along[:1], along[squares_overflow][:1], 3000.0 * np.eye(3)[:1], [[1e5, 0, 0], [-1e5, 0, 0]]]
+    )
+    (mean, std), sizes = served.predict_gradient(far), served.predict_std(far)
+    assert not np.isnan([mean, std]).any()
+    assert (mean[:, 2] == 0.0).all()
+    assert (std[:, 2] == 0.0).all()
+    assert np.isposinf(mean[3, 0])
+    assert np.isposinf(std[2:4, 0]).all()
+    assert np.isneginf(std[4, 0])
+    assert np.isfinite(std[1, 0])
+    step = 1e-4 * np.eye(3)[0]
+    up, down = (np.log(served.predict_std(far[:2] + sign * step)) for sign in (1.0, -1.0))
+    for part, size, slope in zip((mean, std), sizes, (up - down) / 2e-4, strict=True):
+        assert_allclose(part[:2, 0] / size[:2], slope, rtol=1e-5)

@@ -9,7 +9,8 @@ impl Predictor {
     /// The gradients of mean and standard deviation of the target in the features, at one row of a regression: `n_outputs` x
     /// `n_features` numbers each, output after output.
     ///
-    /// Where a gradient jumps, as that of a Laplacian kernel at its centre, it is that of one side.
+    /// Where a gradient jumps, as that of a Laplacian kernel at its centre, it is that of one side. Infinite where that of a count or a
+    /// positive number is too large, far from the data.
     ///
     /// # Errors
     /// As [`predict_std_into`](Predictor::predict_std_into).
@@ -57,8 +58,7 @@ impl Predictor {
             let slopes = Slopes::of(self.link(), eta, v, self.noise[c]);
             let out = c * d..(c + 1) * d;
             for (j, (mean, std)) in mean[out.clone()].iter_mut().zip(&mut std[out]).enumerate() {
-                *mean = slopes.mean * eta_slope[j];
-                *std = slopes.std_in_eta * eta_slope[j] + slopes.std_in_v * v_slope[j];
+                [*mean, *std] = slopes.along(eta_slope[j], v_slope[j]);
             }
         }
         Ok(())
@@ -132,37 +132,47 @@ impl Growth {
     }
 }
 
-/// Derivatives of mean and standard deviation in the linear predictor and its variance.
+/// Derivatives in the linear predictor eta and its variance v: of the mean, and of the standard deviation in units of `std`.
 struct Slopes {
     mean: f64,
-    std_in_eta: f64,
-    std_in_v: f64,
+    std: f64,
+    in_eta: f64,
+    in_v: f64,
 }
 
 impl Slopes {
     /// Derivatives of [`Link::mean`] and [`Link::std`].
     fn of(link: Link, eta: f64, v: f64, noise: f64) -> Self {
         let std = link.std(eta, v, noise);
-        let half = if std > 0.0 { 0.5 / std } else { 0.0 };
         if !link.is_log() {
             return Self {
                 mean: 1.0,
-                std_in_eta: 0.0,
-                std_in_v: half,
+                std: if std > 0.0 { 0.5 / std } else { 0.0 },
+                in_eta: 0.0,
+                in_v: 1.0,
             };
         }
-        // std^2 = a + b with a = e^(eta + v/2) of counts and b = ((1 + d) e^2v - e^v) e^2eta.
-        let a = if link == Link::Log {
-            (eta + 0.5 * v).exp()
+        // std^2 = a + b with a = e^(eta + v/2) of counts and b = k e^(2 eta + 2 v), which may overflow; ln std has finite slopes.
+        let k = noise - (-v).exp_m1();
+        let ratio = if link == Link::Log {
+            (-eta - 1.5 * v).exp().max(f64::MIN_POSITIVE)
         } else {
             0.0
         };
-        let (square, one) = ((2.0 * (eta + v)).exp(), (2.0 * eta + v).exp());
-        let b = (1.0 + noise) * square - one;
+        // b / (a + b) is k times this.
+        let of_b = (k + ratio).recip();
         Self {
             mean: eta.exp(),
-            std_in_eta: half * (a + 2.0 * b),
-            std_in_v: half * (0.5 * a + 2.0 * (1.0 + noise) * square - one),
+            std,
+            in_eta: 0.5 * (1.0 + k * of_b),
+            in_v: 0.25 * (1.0 - k * of_b) + of_b * (k + 0.5 * (-v).exp()),
         }
+    }
+
+    /// The gradients of mean and standard deviation, given those of eta and v; 0 where these are 0 and the factor is infinite.
+    fn along(&self, eta: f64, v: f64) -> [f64; 2] {
+        let times = |size: f64, slope: f64| if slope == 0.0 { 0.0 } else { size * slope };
+        let of_std = times(self.in_eta, eta) + times(self.in_v, v);
+        [times(self.mean, eta), times(self.std, of_std)]
     }
 }
