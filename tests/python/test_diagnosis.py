@@ -215,3 +215,26 @@ def test_columns_that_predict_better_than_a_kernel_are_named():
     found = diagnose(RVC().fit(X, y), X, y)
     assert found.alternatives["the columns of X"][0] > 0.1
     assert "with SparseBayesClassifier, whose functions are the columns of X" in " ".join(found.advice)
+
+
+def test_many_rows_are_compared_by_some_of_them(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3.0, 3.0, (1500, 1))
+    y = np.sin(4.0 * X[:, 0]) + 0.1 * rng.normal(size=1500)
+    weights, names = np.linspace(0.5, 1.5, 1500), pd.DataFrame(X, columns=["x"])
+    model = RVR(gamma=0.01, candidates=1200).fit(names, y, weights)
+    n_rows = []
+    monkeypatch.setattr(
+        RVR, "fit", lambda *args, own=RVR.fit, **extra: n_rows.append(len(args[1])) or own(*args, **extra)
+    )
+    found = diagnose(model, names, y, weights)
+    assert max(n_rows) == found.rows_of_alternatives == 1000
+    assert found.n_rows == 1500
+    assert "other fits: to 1000 rows drawn at random" in str(found)
+    assert "an exchange search" not in found.alternatives
+    assert any("gamma='ard', learned widths (found with 1000 of the rows)." in one for one in found.advice)
+    labels = np.where(np.arange(1500) == 7, "rare", np.where(y > 0.0, "high", "low"))
+    found = diagnose(SparseBayesClassifier().fit(X, labels), X, labels)
+    assert (found.alternatives, found.rows_of_alternatives) == ({}, 0)
+    found = diagnose(RVC(gamma=0.01).fit(X, labels), X, labels)
+    assert found.rows_of_alternatives == 1000

@@ -15,6 +15,7 @@ from sklearn.base import clone, is_classifier
 from .. import _core
 from .._arrays import about_copies, equal_rows, is_unstored, last_step
 from .._checks import counted, is_auto
+from .._data.candidates import is_number
 from .._estimators.leave_one_out import LeaveOneOut
 from .._estimators.process import landmarks_of_classes
 from .._estimators.status import functions_of, number_of_functions
@@ -42,8 +43,8 @@ _MIN_ROWS: Final = 60
 _MAX_INPUTS: Final = 5
 _ERRORS_OF_PREDICTION, _ERRORS_OF_INPUT = 3.0, 4.0
 _MIN_SPAN: Final = 0.05
-#: Most rows of an exchange search.
-_MAX_EXCHANGE_ROWS: Final = 1000
+#: Most rows of other fits, of which there are several, and of an exchange search.
+_MAX_ROWS: Final = 1000
 #: Nats per row, and standard errors, by which another model has to predict better to be named; and nats of
 #: log evidence by which another optimum of the same model has to exceed it.
 _BETTER: Final = 0.02
@@ -57,6 +58,8 @@ class Diagnosis:
 
     Attributes
     ----------
+    n_rows : int
+        Number of rows of the fit.
     certificate : Certificate
         Of the model.
     share_of_rows : float
@@ -69,17 +72,21 @@ class Diagnosis:
     alternatives : dict of {str: tuple of float}
         Other fits to the same rows by name: gain in leave-one-out log density, nats per row, and in log
         evidence, nats, NaN for other models.
+    rows_of_alternatives : int
+        Number of rows of these fits: all, or some if there are more than 1000; 0 without such fits.
     advice : list of str
         What is wrong and what to do; empty if nothing was found.
     """
 
     title: str
+    n_rows: int
     certificate: Certificate
     share_of_rows: float
     loo_score: float
     loo_coverage: float
     coverage_by_prediction: tuple[float, ...]
     alternatives: dict[str, tuple[float, float]]
+    rows_of_alternatives: int
     advice: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
@@ -104,6 +111,11 @@ class Diagnosis:
             thirds = [f"{100.0 * share:.0f} %" for share in self.coverage_by_prediction]
             line += f" ({', '.join(thirds)} where the prediction is small, medium, large)"
         yield line
+        if 0 < self.rows_of_alternatives < self.n_rows:
+            yield (
+                f"other fits: to {self.rows_of_alternatives} rows drawn at random, beside the same model "
+                "fitted to them; what only more rows would show is not seen"
+            )
         for name, (density, evidence) in self.alternatives.items():
             change = "" if np.isnan(evidence) else f", {evidence:+.2f} nats of log evidence"
             yield f"{name}: {density:+.4f} nats per row{change}"
@@ -125,7 +137,8 @@ def diagnose(
     widths, with learned widths, with learned Matern 5/2 kernels, with linear terms, with the columns of X as
     functions and, up to 1000 rows, with an exchange search. A kernel that predicts rows left out better is
     confirmed on a third of the rows that neither fit sees. This takes the time of some two to five fits with
-    learned widths.
+    learned widths. Of more than 1000 rows, 1000 drawn at random are fitted, with the model as given and with
+    the others, so that it takes less than one fit to all rows.
 
     Parameters
     ----------
@@ -168,7 +181,7 @@ def diagnose(
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
         copies = "" if is_unstored(X) else about_copies(np.asarray(X, dtype=float), np.asarray(y))
         # The others predict copies well that overfit.
-        others = {} if copies else dict(_alternatives(est, X, y, weights | extra))
+        others, n_used = ({}, 0) if copies else _others(est, X, y, weights | extra)
     advice = [est._advice] if est._advice else []
     advice += [f"{copies}."] if copies and copies not in est._advice else []
     advice += _about_optimum(est, found)
@@ -182,12 +195,14 @@ def diagnose(
     advice += [text for _, text in others.values() if text]
     return Diagnosis(
         title=f"{type(est).__name__} on {counted(n_rows, 'row')}: {counted(n_functions, parts[:-1])}",
+        n_rows=n_rows,
         certificate=found,
         share_of_rows=found.share_of_rows,
         loo_score=scores.score,
         loo_coverage=float("nan") if found.loo_coverage is None else found.loo_coverage,
         coverage_by_prediction=thirds,
         alternatives={name: gains for name, (gains, _) in others.items()},
+        rows_of_alternatives=n_used,
         advice=advice,
     )
 
@@ -299,14 +314,40 @@ def _about_coverage(n_rows: int, coverage: float, n_far: int) -> Iterator[str]:
         )
 
 
-def _alternatives(est: Any, X: Any, y: Any, extra: dict[str, Any]) -> Iterator[Any]:
+def _others(est: Any, X: Any, y: Any, extra: dict[str, Any]) -> tuple[dict[str, Any], int]:
+    """Return the other fits by name, see `_alternatives`, and the number of their rows."""
+    n = len(est.loo_)
+    if n <= _MAX_ROWS or getattr(est, "kernel", "precomputed") == "precomputed":
+        found = dict(_alternatives(est, X, y, extra, exchanges=n <= _MAX_ROWS))
+        return found, n if found else 0
+    rows = np.sort(np.random.default_rng(0).permutation(n)[:_MAX_ROWS])
+    base, part = _unfitted(est), {key: np.broadcast_to(value, (n,))[rows] for key, value in extra.items()}
+    if is_number(getattr(base, "candidates", None)):
+        base.candidates = min(base.candidates, _MAX_ROWS)
+    X, y = np.asarray(X, dtype=float)[rows], np.asarray(y)[rows]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            base.fit(X, y, **part)
+        except (ValueError, _core.NumericalError):  # for instance, rare classes have no row
+            return {}, 0
+    found = {
+        name: (gains, text and f"{text[:-1]} (found with {_MAX_ROWS} of the rows).")
+        for name, (gains, text) in _alternatives(base, X, y, part, exchanges=False)
+    }
+    return found, _MAX_ROWS if found else 0
+
+
+def _alternatives(
+    est: Any, X: Any, y: Any, extra: dict[str, Any], *, exchanges: bool
+) -> Iterator[tuple[str, tuple[tuple[float, float], str]]]:
     """Yield the name of each other fit, with its gains, and a sentence if it is better."""
     kernels = est._kernels() if hasattr(est, "kernel_") and est.kernel != "precomputed" else []
     base = est.loo_.reshape(len(est.loo_), -1).sum(axis=1)
     # The target of a row that repeats another is known from that.
     number = np.arange(len(base)) if is_unstored(X) else equal_rows(np.asarray(X, dtype=float))[1]
     repeats = number.max() + 1 < len(base)
-    for name, other, remedy in _variants(est, kernels):
+    for name, other, remedy in _variants(est, kernels, exchanges=exchanges):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
@@ -382,7 +423,7 @@ def _on_columns(est: Any) -> Any:
     return other.set_params(**{key: given[key] for key in own if key in given})
 
 
-def _variants(est: Any, kernels: list[Any]) -> Iterator[tuple[str, Any, str]]:
+def _variants(est: Any, kernels: list[Any], *, exchanges: bool) -> Iterator[tuple[str, Any, str]]:
     """Yield a name, another unfitted estimator, and its name in an advice."""
 
     def changed(**changes: Any) -> Any:
@@ -417,6 +458,6 @@ def _variants(est: Any, kernels: list[Any]) -> Iterator[tuple[str, Any, str]]:
     if kernels:
         other = _on_columns(est)
         yield "the columns of X", other, f"{type(other).__name__}, whose functions are the columns of X"
-    few = len(est.loo_) <= _MAX_EXCHANGE_ROWS and est.mu_.ndim == 1
-    if getattr(est, "search", "") == "greedy" and few and est.status_ != "stopped":
+    can_search = exchanges and est.mu_.ndim == 1
+    if getattr(est, "search", "") == "greedy" and can_search and est.status_ != "stopped":
         yield "an exchange search", changed(search="exchange"), "search='exchange'"
