@@ -537,6 +537,12 @@ def test_counts_that_are_all_0(kind, given):
     with pytest.warns(ConvergenceWarning):
         model = kind(likelihood="poisson").fit(X, y, **known)
     assert (model.predict(X) < 1e-6).all()
+    assert "All counts are 0" in model._advice
+    assert np.isposinf(model.predict(X, return_std=True)[1]).all()
+    # The remedy that the warning names.
+    with pytest.warns(ConvergenceWarning, match=r"not how rare\.$"):
+        model = kind(likelihood="poisson", penalize_intercept=True).fit(X, y, **known)
+    assert np.isfinite(model.predict(X, return_std=True)).all()
 
 
 def test_the_summary_tells_the_parameters():

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from .._arrays import Training, about_copies, is_unstored
+from .._checks import has_flat_intercept
 from .._data.basis import learns_kernel
 from .._data.design import evaluate
 from .._types import FloatArray, IntArray
@@ -40,6 +41,11 @@ REMEDIES: Final = {
 #: Statuses of models that can be overfitted.
 _AT_AN_OPTIMUM: Final = ("converged", "noise_floor", "alpha_floor", "stalled")
 _CONSTANT: Final = "y is constant, and so is the model; its error bars are meaningless"
+_ALL_ZERO: Final = "All counts are 0, which tells that events are rare but not how rare"
+_FLAT_AT_ZERO: Final = (
+    ": the predicted rate is nearly 0, and its error bars are infinite. Give rows with events, or "
+    "penalize_intercept=True for finite error bars"
+)
 _MOSTLY_EQUAL: Final = (
     "the model predicts the same for every row, with almost no noise: most targets are equal or nearly so. "
     "If the others are no outliers take another likelihood"
@@ -206,7 +212,9 @@ def _cause_of_emptiness(est: Any, summary: RowSummary, unscaled: str | None) -> 
     given = getattr(est, "noise_variance", None)
     given = None if given is None else np.asarray(given) * _unit_of_noise(est)
     if y is not None and (y == y[:1]).all():
-        return _CONSTANT
+        if getattr(est, "likelihood", "") != "poisson" or y.any():
+            return _CONSTANT
+        return _ALL_ZERO + (_FLAT_AT_ZERO if has_flat_intercept(est) else "")
     if n is not None and weight is not None and weight < min(_MIN_TOTAL_WEIGHT, n / 2):
         found = f"sample_weight counts rows, and sums to {weight:.3g} over {n} rows: scale them to count rows"
         if not hasattr(est, "classes_"):
