@@ -530,6 +530,21 @@ def test_what_diagnose_finds_is_a_warning(tmp_path, capsys):
     assert said[1].endswith("(noise_basis: only in Python)")
 
 
+def test_names_in_a_warning_stay_as_they_are(tmp_path, capsys):
+    names = ["input 1", "gamma='scale'", "kernel=x"]
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 3)) * [1.0, 1e-4, 1e5]
+    rows = [[*row, np.sin(row[0])] for row in X]
+    fit(write_csv(tmp_path / "t.csv", [*names, "y"], rows), "--target", "y")
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"column {names[2]!r} has the standard deviation" in said
+    assert f", column {names[1]!r} " in said
+    assert "--gamma ard learns its widths" in said
+    advice = f"where {names[0]!r} is large. Give {names[1]} or {names[1]!r} and noise_basis='linear'"
+    expected = f"where 'input 1' is large. Give --gamma scale or {names[1]!r} and noise_basis='linear'"
+    assert cli_fit._for_command(advice, names) == f"{expected} (noise_basis: only in Python)"
+
+
 def test_counts_have_a_note(tmp_path, capsys):
     rng = np.random.default_rng(0)
     rows = [[x, rng.poisson(np.exp(x))] for x in rng.normal(size=60)]

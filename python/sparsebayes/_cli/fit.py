@@ -46,6 +46,7 @@ def run(options: argparse.Namespace) -> int:
     from sklearn.base import clone
     from sklearn.exceptions import ConvergenceWarning
 
+    from .._estimators.status import about_scales
     from .._estimators.summary import named_inputs
     from .._export.description import to_predictor
     from ..inspection import diagnose
@@ -66,18 +67,24 @@ def run(options: argparse.Namespace) -> int:
         warnings.simplefilter("always")
         model = clone(estimator).fit(X, y, **per_row)
     problems = list(dict.fromkeys(" ".join(str(warning.message).split()) for warning in caught))
+    by_number = about_scales(model, X)
+    model.feature_names_in_ = np.array(features, dtype=object)
+    by_name = about_scales(model, X)
     measures = options.report is not None or not options.quiet
     advice: list[str] = []
     if measures and len(y) <= left_out.MAX_ROWS_OF_FOLDS:
         begin("all rows with other kernels, to see whether they are better")
-        advice = diagnose(model, X, y, **per_row).advice
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # X has no names
+            advice = diagnose(model, X, y, **per_row).advice
     elif measures:
         _, advice = bars(model, X)
     # Neither notes once more, nor what gains evidence alone.
     known = {*problems, *(f"{note}." for note in table.notes)}
     problems += [one for one in advice if one not in known and not one.startswith("The log evidence")]
+    if by_number is not None and by_name is not None:
+        problems = [one.replace(by_number, by_name) for one in problems]
     problems = [_for_command(one, features) for one in problems]
-    model.feature_names_in_ = np.array(features, dtype=object)
     offset = None if exposure is None else _tables.log_exposure(options.exposure)
     predictor = to_predictor(model, offset)
     if options.output == "-":
@@ -103,11 +110,14 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _for_command(advice: str, features: list[str]) -> str:
-    """Return an advice in the words of the command: its options, and names of inputs for their numbers."""
-    advice = re.sub(r"\binput (\d+)\b", lambda found: repr(features[int(found[1])]), advice)
-    advice = re.sub(r"\b(likelihood|kernel|gamma)='(\w+)'", r"--\1 \2", advice)
-    advice = re.sub(r"(the widths of the kernel) \(.*\)", r"\1 (only in Python)", advice)
-    others = dict.fromkeys(re.findall(r"\b(\w+)=", advice))
+    """Return an advice in the words of the command: its options for arguments. Names of inputs stay."""
+    quoted = "|".join(re.escape(repr(name)) for name in sorted(features, key=len, reverse=True))
+    # Every second part is a name.
+    parts = re.split(rf"(?<![=\w])({quoted})", advice)
+    rest = [re.sub(r"\b(likelihood|kernel|gamma)='(\w+)'", r"--\1 \2", part) for part in parts[::2]]
+    parts[::2] = [re.sub(r"(the widths of the kernel) \(.*\)", r"\1 (only in Python)", part) for part in rest]
+    others = dict.fromkeys(re.findall(r"\b(\w+)=", " ".join(parts[::2])))
+    advice = "".join(parts)
     return f"{advice} ({', '.join(others)}: only in Python)" if others else advice
 
 

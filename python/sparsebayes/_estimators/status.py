@@ -139,7 +139,7 @@ def _unit_of_noise(est: Any) -> float:
 
 def warning_of(est: Any, summary: RowSummary) -> tuple[type[Warning], str] | None:
     """Return category and message of the warning about this fit, or None."""
-    unscaled, status = _unscaled(est, summary.X), est.status_
+    unscaled, status = about_scales(est, summary.X), est.status_
     category: type[Warning] = ConvergenceWarning
     given = getattr(est, "noise_variance", None) is not None
     # Rounding may keep all functions out of a model.
@@ -276,7 +276,7 @@ def _unsuited(est: Any, X: FloatArray | None) -> str | None:
     )
 
 
-def _unscaled(est: Any, X: FloatArray | None) -> str | None:
+def about_scales(est: Any, X: FloatArray | None) -> str | None:
     """Return a message if a kernel has one scale for inputs of very different standard deviations."""
     leaves = [(leaf, columns) for leaf, columns in _leaves_of(est) if leaf._has_one_scale()]
     if X is None or not leaves:

@@ -250,8 +250,10 @@ def _about_parts(est: Any, X: Any, thirds: tuple[float, ...], inside: NDArray[np
     if not is_unstored(X) and len(np.asarray(X)) == len(inside):
         table, names = np.asarray(X, dtype=float), list(getattr(est, "feature_names_in_", ()))
         for key in list(getattr(est, "inputs_", ()))[:_MAX_INPUTS]:  # the most important first
-            values = table[:, names.index(key) if isinstance(key, str) else key]
-            found.append((f"input {key}", _by_thirds(values, inside), _ERRORS_OF_INPUT))
+            j = names.index(key) if isinstance(key, str) else key
+            # Names may have been given after the fit.
+            name = repr(names[j]) if names and j is key else f"input {key}"
+            found.append((name, _by_thirds(table[:, j], inside), _ERRORS_OF_INPUT))
     error = np.sqrt(2.0 * 0.95 * 0.05 * 3.0 / len(inside))
     uneven = [
         (max(shares) - min(shares), name, shares)
