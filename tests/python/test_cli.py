@@ -506,6 +506,18 @@ def test_a_code_for_missing_values_has_a_note(tmp_path, capsys, code, others, is
     assert (note in capsys.readouterr().out) == is_noted
 
 
+def test_several_codes_and_those_of_the_target_have_notes(tmp_path, capsys):
+    x = np.random.default_rng(0).normal(size=60)
+    codes = np.where(np.arange(60) < 4, 9999, np.where(np.arange(60) < 10, -999, 5))
+    rows = [[a, c, c if c == -999 else 1e-3 * a] for a, c in zip(x, codes, strict=True)]
+    fit(write_csv(tmp_path / "t.csv", ["x", "v", "y"], rows), "--target", "y")
+    said = " ".join(capsys.readouterr().out.split())
+    assert (
+        "'v' is 9999 in 4 rows and -999 in 6 rows, far from its other values, which are all the same" in said
+    )
+    assert "'y' is -999 in 6 rows, far from its other values: if that means a missing value" in said
+
+
 def test_error_bars_that_do_not_fit_along_an_input_are_a_warning(tmp_path, capsys):
     # More rows than `diagnose` is for.
     rng = np.random.default_rng(0)

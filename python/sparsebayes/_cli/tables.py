@@ -180,18 +180,30 @@ class Column:
             )
         return self.numbers
 
-    def gap_code(self, rows: NDArray[np.bool_]) -> float | None:
-        """Return the smallest or largest number of these rows, if it seems to stand for a missing value.
+    def about_codes(self, rows: NDArray[np.bool_]) -> str:
+        """Return a note about numbers of these rows that seem to stand for missing values, "" without any.
 
-        It is farther from the others than these are from each other.
+        Each is the smallest or largest, and farther from the others than these are from each other.
         """
         assert self.numbers is not None
         values = self.numbers[rows & ~self.missing]
-        for code in (values.min(), values.max()):
-            others = values[values != code]
-            if code in _GAP_CODES and len(others) > 0 and np.abs(others - code).min() > np.ptp(others):
-                return float(code)
-        return None
+        found: list[str] = []
+        while len(values) > 0:
+            for code in (values.min(), values.max()):
+                others = values[values != code]
+                if code in _GAP_CODES and len(others) > 0 and np.abs(others - code).min() > np.ptp(others):
+                    found.append(f"{code:g} in {counted(len(values) - len(others), 'row')}")
+                    values = others
+                    break
+            else:
+                break
+        if not found:
+            return ""
+        rest = ", which are all the same" if np.ptp(values) == 0.0 else ""
+        return (
+            f"{self.name!r} is {' and '.join(found)}, far from its other values{rest}: if that means a "
+            "missing value, empty these cells"
+        )
 
     def positive(self) -> FloatArray:
         """Return exposures, NaN where they are missing; TableError if one is not positive."""
@@ -289,12 +301,8 @@ class Table(dict[str, Column]):
             elif column.numbers is not None and name not in options.text:
                 column.finite()
                 features.append(name)
-                if (code := column.gap_code(rows)) is not None:
-                    n_coded = counted(int(np.sum(rows & (column.numbers == code))), "row")
-                    self.notes.append(
-                        f"{name!r} is {code:g} in {n_coded}, far from its other values: if that means a "
-                        "missing value, empty these cells"
-                    )
+                if note := column.about_codes(rows):
+                    self.notes.append(note)
             elif name not in options.text and (days := column.days()) is not None:
                 order = f", {column.order}" if column.order else ""
                 parts = [f"{part}({name}{order})" for part in parts_of(days[rows])]

@@ -193,6 +193,8 @@ def _target(
         notes.append(
             f"{name!r} is predicted as a number; --classify predicts its {n_values} values as classes"
         )
+    if note := column.about_codes(present):
+        notes.append(note)
     if options.likelihood is None and integers and y.min() == 0.0 and n_values > 2:
         notes.append(
             f"if {name!r} counts events, --likelihood poisson has fitting error bars, or negative_binomial "
