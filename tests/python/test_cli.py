@@ -134,6 +134,20 @@ def test_a_fit_to_noise_is_called_useless(tmp_path, capsys):
     assert "no better than the mean" in said
 
 
+def test_a_problem_has_one_warning(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(80, 3)).tolist()
+    assert fit(write_csv(tmp_path / "t.csv", ["a", "b", "y"], rows), "--target", "y", gamma="1e-8")[0] == 3
+    said = capsys.readouterr().out
+    assert "the model has no functions and predicts the same for every row" in said
+    assert "no better than the mean" not in said
+    rows = [[x, np.sin(3.0 * x)] for x in np.repeat(rng.normal(size=20), 4)]
+    fit(write_csv(tmp_path / "t.csv", ["x", "y"], rows), "--target", "y")
+    said = capsys.readouterr().out
+    assert "status 'noise_floor'" in said
+    assert said.count("60 of 80 rows repeat others exactly") == 1
+
+
 def test_inputs_that_matter_are_named(waves, capsys):
     fit(waves, *WAVES, gamma="ard")
     inputs = r"^inputs +x 1 \(relevance\); little or nothing: z$"

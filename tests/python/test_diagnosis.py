@@ -208,6 +208,14 @@ def test_models_without_leave_one_out_predictions_are_refused():
         diagnose("model", X, y)
 
 
+def test_one_of_several_better_kernels_is_named(wave):
+    X, y = wave
+    found = diagnose(RVR(gamma=0.01).fit(X, y), X, y)
+    better = [name for name, (gain, _) in found.alternatives.items() if gain > 0.1]
+    assert len(better) > 2
+    assert sum("Rows left out are predicted better" in one for one in found.advice) == 1
+
+
 def test_columns_that_predict_better_than_a_kernel_are_named():
     rng = np.random.default_rng(500)
     X = rng.normal(size=(200, 300))

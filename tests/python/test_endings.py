@@ -164,6 +164,17 @@ def test_constant_targets_are_named():
 # --- inputs that were not scaled --------------------------------------------------------------------
 
 
+def test_kernels_without_widths_have_no_advice_about_them():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 3))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=80)
+    y[3] = 1e6
+    with pytest.warns(ConvergenceWarning, match="does not suit them: scale X, or take another.$"):
+        RVR("linear").fit(X, y)
+    with pytest.warns(ConvergenceWarning, match="there is nothing to learn from.$"):
+        RVR().fit(np.ones((80, 3)), y)
+
+
 @pytest.mark.parametrize("kind", ON_KERNELS)
 def test_unscaled_inputs_are_named(kind):
     X, y = rows()

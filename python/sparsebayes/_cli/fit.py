@@ -10,6 +10,7 @@ import time
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -46,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
     from sklearn.base import clone
     from sklearn.exceptions import ConvergenceWarning
 
-    from .._estimators.status import about_scales
+    from .._estimators.status import about_scales, is_empty
     from .._estimators.summary import named_inputs
     from .._export.description import to_predictor
     from ..inspection import diagnose
@@ -82,6 +83,8 @@ def run(options: argparse.Namespace) -> int:
     # Neither notes once more, nor what gains evidence alone.
     known = {*problems, *(f"{note}." for note in table.notes)}
     problems += [one for one in advice if one not in known and not one.startswith("The log evidence")]
+    for note in table.notes:
+        problems = [one.replace(f" {note}.", "") for one in problems]
     if by_number is not None and by_name is not None:
         problems = [one.replace(by_number, by_name) for one in problems]
     problems = [_for_command(one, features) for one in problems]
@@ -95,6 +98,8 @@ def run(options: argparse.Namespace) -> int:
     summary.lines.pop("advice", None)  # among the problems
     if measures:
         measured = left_out.leave_out(estimator, X, y, begin, exposure)
+        # A warning that the model has no functions says as much, and why.
+        measured = replace(measured, is_explained=is_empty(model))
     if options.report is not None:
         report.write(
             options.report, options.target, summary, named_inputs(model), measured, table.notes, problems

@@ -41,6 +41,8 @@ class LeftOut:
     classes: NDArray[Any] | None = None
     probabilities: FloatArray | None = None
     log_densities: FloatArray | None = None
+    #: Whether another warning says why the model predicts no better than a constant.
+    is_explained: bool = False
 
     def score(self) -> str:
         """Return the error in words."""
@@ -64,7 +66,9 @@ class LeftOut:
         else:
             useless, constant = self.explained <= 0.0, "the mean" if self.of_variance else "one rate"
         if useless:
-            return [f"the model predicts rows left out no better than {constant}"]
+            return (
+                [] if self.is_explained else [f"the model predicts rows left out no better than {constant}"]
+            )
         if self.classes is None and self.inside(0.95) < _MIN_COVERAGE:
             return ["error bars are too small: 95 % intervals hold too few of the rows left out"]
         return []

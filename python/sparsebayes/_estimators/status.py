@@ -224,14 +224,12 @@ def _cause_of_emptiness(est: Any, summary: RowSummary, unscaled: str | None) -> 
     elif _lacks_intercept(est, y):
         found = "y is far from 0: subtract its mean, or set fit_intercept=True"
     elif X is not None and len(X) > 1 and not _stds(X).any():
-        found = "All rows of X are the same: there is nothing to learn from"
+        return "All rows of X are the same: there is nothing to learn from"
     elif (fault := unscaled or _unsuited(est, X)) is not None:
         found = fault
     elif hasattr(est, "kernel_"):
-        return (
-            "The inputs may not explain y; or the kernel does not suit them: scale X, or change its width "
-            f"({_widths_of(est)})"
-        )
+        remedy = f"change its width ({_widths_of(est)})" if _has_width(est) else "take another"
+        return f"The inputs may not explain y; or the kernel does not suit them: scale X, or {remedy}"
     else:
         return "The inputs may not explain y; or they need to be transformed first, or sample_weight scaled"
     return f"{found}. If this is intended, the inputs may not explain y"

@@ -192,7 +192,7 @@ def diagnose(
         )
     thirds, about_bars = bars(est, X)
     advice += about_bars
-    advice += [text for _, text in others.values() if text]
+    advice += _about_others(others)
     return Diagnosis(
         title=f"{type(est).__name__} on {counted(n_rows, 'row')}: {counted(n_functions, parts[:-1])}",
         n_rows=n_rows,
@@ -373,6 +373,16 @@ def _alternatives(
             if _is_better(gain):
                 text = f"Rows left out are predicted better, by {gain.mean():.3f} nats each, with {remedy}."
         yield name, ((density, evidence), text)
+
+
+def _about_others(others: dict[str, tuple[tuple[float, float], str]]) -> Iterator[str]:
+    """Yield the sentences about a better kernel, of several as good the simplest, and about a search."""
+    texts = {name: text for name, ((_, evidence), text) in others.items() if text and np.isnan(evidence)}
+    most = max((others[name][0][0] for name in texts), default=0.0)
+    best = [name for name in texts if others[name][0][0] >= most - _BETTER]
+    # Learned widths are better than others that have to be given.
+    yield from [texts[name] for name in sorted(best, key=lambda name: name.endswith("the widths"))[:1]]
+    yield from (text for name, (_, text) in others.items() if text and name not in texts)
 
 
 def _unfitted(est: Any) -> Any:
