@@ -233,7 +233,7 @@ class Estimator(BaseEstimator, ABC, CallbackSupportMixin):  # type: ignore[misc]
         ------
         NotFittedError, ValueError
             Before ``fit``, and if predictions use functions that only Python can evaluate: a callable kernel,
-            or an ``extra_basis`` other than "linear".
+            or an ``extra_basis`` other than "linear"; or of a model with ``noise_basis``.
         """
         return to_predictor(self)
 

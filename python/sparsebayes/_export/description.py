@@ -160,7 +160,9 @@ def describe(est: Any) -> ServedModel:
     check_is_fitted(est)
     if hasattr(est, "noise_model_"):
         raise ValueError(
-            "a model with noise_basis cannot be exported, as its noise depends on the inputs; pickle it"
+            "a model with noise_basis cannot be exported or saved as a model file, whose noise is the same "
+            "everywhere. To keep these error bars use pickle or joblib instead; or fit with "
+            "noise_basis=None, whose error bars are those of a typical row"
         )
     return _describe_posterior(est) if hasattr(est, "_basis") else _describe_dense(est)
 
