@@ -144,6 +144,12 @@ def test_a_fit_cut_short_is_not_certified():
     assert certificate(model, X, y).max_gain_outside > 1e-3
 
 
+def test_labels_of_python_objects_have_a_certificate():
+    X, y = two_classes(100)
+    labels = np.array(["low", "high"], dtype=object)[y.astype(int)]
+    assert_certified(RVC(gamma=0.5, landmarks=None).fit(X, labels), X, labels)
+
+
 @pytest.mark.filterwarnings("ignore:.*status 'empty'")
 def test_empty_models_have_a_certificate():
     X = np.random.default_rng(0).normal(size=(30, 3))

@@ -204,7 +204,7 @@ def problems(
     likelihood, noise = est._likelihood, training.noise
     groups = groups_of(est, est._basis)
     complexity = check_settings(est).complexity_for(
-        training.weight, Phi.shape[1] if groups is None else len(groups), training.y[0].size
+        training.weight, Phi.shape[1] if groups is None else len(groups), training.y[:1].size
     )
     if training.y.ndim == 2:
         yield OutputsProblem(
