@@ -14,6 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 from sparsebayes import MRVM1, RVC, RVR, SparseBayesClassifier, SparseBayesRegressor
 from sparsebayes.inspection import certificate, diagnose
+from sparsebayes.kernels import Gaussian, OnColumns
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -241,8 +242,10 @@ def test_many_rows_are_compared_by_some_of_them(monkeypatch):
     assert "other fits: to 1000 rows drawn at random" in str(found)
     assert "an exchange search" not in found.alternatives
     assert any("gamma='ard', learned widths (found with 1000 of the rows)." in one for one in found.advice)
+    assert diagnose(RVR(OnColumns(Gaussian(1.0), ["x"])).fit(names, y), names, y).rows_of_alternatives == 1000
     labels = np.where(np.arange(1500) == 7, "rare", np.where(y > 0.0, "high", "low"))
     found = diagnose(SparseBayesClassifier().fit(X, labels), X, labels)
     assert (found.alternatives, found.rows_of_alternatives) == ({}, 0)
+    assert "other fits: none" in str(found)
     found = diagnose(RVC(gamma=0.01).fit(X, labels), X, labels)
     assert found.rows_of_alternatives == 1000

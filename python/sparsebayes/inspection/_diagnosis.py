@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone, is_classifier
+from sklearn.utils import _safe_indexing
 
 from .. import _core
 from .._arrays import about_copies, equal_rows, is_unstored, last_step
@@ -111,7 +112,9 @@ class Diagnosis:
             thirds = [f"{100.0 * share:.0f} %" for share in self.coverage_by_prediction]
             line += f" ({', '.join(thirds)} where the prediction is small, medium, large)"
         yield line
-        if 0 < self.rows_of_alternatives < self.n_rows:
+        if not self.alternatives:
+            yield "other fits: none"
+        elif self.rows_of_alternatives < self.n_rows:
             yield (
                 f"other fits: to {self.rows_of_alternatives} rows drawn at random, beside the same model "
                 "fitted to them; what only more rows would show is not seen"
@@ -326,7 +329,7 @@ def _others(est: Any, X: Any, y: Any, extra: dict[str, Any]) -> tuple[dict[str, 
     base, part = _unfitted(est), {key: np.broadcast_to(value, (n,))[rows] for key, value in extra.items()}
     if is_number(getattr(base, "candidates", None)):
         base.candidates = min(base.candidates, _MAX_ROWS)
-    X, y = np.asarray(X, dtype=float)[rows], np.asarray(y)[rows]
+    X, y = _safe_indexing(X, rows), np.asarray(y)[rows]  # names of columns stay
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
