@@ -54,6 +54,7 @@ def main():
         _gamma_map_opt = None
     else:
         set_log_level("ERROR")
+    fit(*field(0, 20, 50, 2)[:2])  # imports
     print(f"{'sensors x sources x times':28}{'ours: s':>9}{'found':>7}{'MNE: s':>9}{'found':>7}{'nats':>8}")
     for shape, seeds in (((100, 2000, 10), range(4)), ((200, 5000, 40), range(1))):
         for seed in seeds:

@@ -11,43 +11,36 @@ use crate::linalg::Matrix;
 
 /// The terms of one group, one for each eigenvector.
 pub(super) struct Terms {
-    /// `s_k`, and 0 for terms that are round-off: the columns depend on one another or on the model.
-    s: Vec<f64>,
-    /// `p_k`.
-    p: Vec<f64>,
+    /// `s_k` and `p_k`, 0 for terms that are round-off: the columns depend on one another or on the model.
+    each: Vec<(f64, f64)>,
     /// Outputs.
     n: f64,
 }
 
 impl Terms {
     /// `s` is a difference of numbers of the size `size`.
-    pub(super) fn new(mut s: Vec<f64>, mut p: Vec<f64>, size: f64, n: f64) -> Self {
-        let largest = s.iter().fold(f64::MIN_POSITIVE, |a, b| a.max(*b));
+    pub(super) fn new(mut each: Vec<(f64, f64)>, size: f64, n: f64) -> Self {
+        let largest = each.iter().fold(f64::MIN_POSITIVE, |a, b| a.max(b.0));
         let least = Tuning::GROUP_RANK * largest.max(size);
-        for (s, p) in s.iter_mut().zip(&mut p) {
+        for (s, p) in &mut each {
             // Not a number either.
             if !(*s > least && s.is_finite() && p.is_finite()) {
                 (*s, *p) = (0.0, 0.0);
             }
         }
-        Self { s, p, n }
-    }
-
-    fn each(&self) -> impl Iterator<Item = (f64, f64)> {
-        self.s.iter().copied().zip(self.p.iter().copied())
+        Self { each, n }
     }
 
     /// `p_k - n s_k` and `s_k` of the terms that gain alone.
     fn gaining(&self) -> impl Iterator<Item = (f64, f64)> {
-        let excesses = self.each().map(|(s, p)| (p - self.n * s, s));
+        let excesses = self.each.iter().map(|(s, p)| (p - self.n * s, *s));
         excesses.filter(|(excess, s)| *excess > 0.0 && *s > 0.0)
     }
 
     /// l(alpha).
     pub(super) fn value(&self, alpha: f64) -> f64 {
-        let terms = self
-            .each()
-            .map(|(s, p)| p / (alpha + s) - self.n * (s / alpha).ln_1p());
+        let terms = self.each.iter();
+        let terms = terms.map(|(s, p)| p / (alpha + s) - self.n * (s / alpha).ln_1p());
         0.5 * terms.sum::<f64>()
     }
 
@@ -89,7 +82,7 @@ impl Terms {
         if !(low > 0.0 && low.is_finite()) {
             return None;
         }
-        if self.s.len() == 1 {
+        if self.each.len() == 1 {
             let at = low.ln();
             return Some(Found {
                 range: [at, at],
@@ -97,7 +90,7 @@ impl Terms {
                 gain: self.value(low),
             });
         }
-        let largest = self.s.iter().fold(0.0_f64, |a, b| a.max(*b));
+        let largest = self.each.iter().fold(0.0_f64, |a, b| a.max(b.0));
         let (low, high) = (low.ln(), high.max(1e4 * largest).ln());
         let step = (high - low) / (Tuning::GROUP_GRID - 1) as f64;
         let x = |i: usize| low + step * i as f64;
@@ -128,7 +121,7 @@ impl Terms {
         for _ in 0..Tuning::GROUP_REFINEMENTS {
             let a = x.exp();
             let (mut slope, mut curvature) = (0.0, 0.0);
-            for (s, p) in self.each() {
+            for (s, p) in &self.each {
                 let (of_log, of_square) = (self.n * s / (a + s), a * p / (a + s).powi(2));
                 slope += 0.5 * (of_log - of_square);
                 curvature -= 0.5 * (of_log * a / (a + s) + of_square * (1.0 - 2.0 * a / (a + s)));
@@ -161,18 +154,21 @@ struct Found {
     gain: f64,
 }
 
-/// Eigenvalues of a symmetric matrix, and its eigenvectors in the columns of another, by Jacobi's rotations, which are the fastest
-/// for small ones.
-pub(super) fn eigen(mut a: Matrix) -> (Vec<f64>, Matrix) {
+/// Writes the eigenvalues of a symmetric matrix on its diagonal, and its eigenvectors into the columns of another, by Jacobi's
+/// rotations, which are the fastest for small ones.
+pub(super) fn eigen(a: &mut Matrix, u: &mut Matrix) {
     let n = a.nrows();
     if !a.iter().all(|x| x.is_finite()) {
-        return (vec![f64::NAN; n], Matrix::identity(n, n));
+        a.fill_diagonal(f64::NAN);
+        return;
     }
     if n > Tuning::MAX_ROTATED {
-        let eigen = a.symmetric_eigen();
-        return (eigen.eigenvalues.as_slice().to_vec(), eigen.eigenvectors);
+        let eigen = a.clone().symmetric_eigen();
+        a.set_diagonal(&eigen.eigenvalues);
+        *u = eigen.eigenvectors;
+        return;
     }
-    let mut u = Matrix::identity(n, n);
+    u.fill_with_identity();
     let size = a.norm_squared();
     for _ in 0..Tuning::GROUP_REFINEMENTS {
         let off: f64 = (1..n)
@@ -204,7 +200,6 @@ pub(super) fn eigen(mut a: Matrix) -> (Vec<f64>, Matrix) {
             }
         }
     }
-    (a.diagonal().as_slice().to_vec(), u)
 }
 
 #[cfg(test)]
@@ -216,8 +211,9 @@ mod tests {
         for n in [1, 2, 3, 7, 20] {
             let root = Matrix::from_fn(n, n, |i, j| ((3 * i + 5 * j * j) as f64).sin());
             let a = &root * root.transpose();
-            let (values, u) = eigen(a.clone());
-            let diagonal = Matrix::from_diagonal(&nalgebra::DVector::from_vec(values));
+            let (mut values, mut u) = (a.clone(), Matrix::zeros(n, n));
+            eigen(&mut values, &mut u);
+            let diagonal = Matrix::from_diagonal(&values.diagonal());
             assert!((&u * diagonal * u.transpose() - &a).amax() < 1e-12 * (1.0 + a.amax()));
             assert!((u.transpose() * &u - Matrix::identity(n, n)).amax() < 1e-13);
         }
@@ -227,9 +223,10 @@ mod tests {
     fn no_precision_is_better_than_the_best() {
         let values: Vec<f64> = (0..600).map(|i| f64::from(i * i).sin().abs()).collect();
         for six in values.chunks(6) {
-            let p: Vec<f64> = six[3..].iter().map(|x| 20.0 * x * x).collect();
+            let p = six[3..].iter().map(|x| 20.0 * x * x);
+            let each: Vec<(f64, f64)> = six[..3].iter().copied().zip(p).collect();
             for n in [1.0, 5.0] {
-                let terms = Terms::new(six[..3].to_vec(), p.clone(), 0.0, n);
+                let terms = Terms::new(each.clone(), 0.0, n);
                 let (alpha, gain) = terms.best();
                 let scan = (-900..900).map(|i| terms.value((f64::from(i) / 50.0).exp()));
                 let largest = scan.fold(0.0, f64::max);

@@ -226,20 +226,24 @@ impl GroupFit<'_, '_> {
                 self.refused.clear();
                 return Ok(changed);
             };
-            if changed && *largest <= Tuning::COARSE_GROUP_GAIN {
+            let is_small = *largest <= Tuning::COARSE_GROUP_GAIN;
+            if changed && is_small {
                 return Ok(true);
             }
-            let coarse = if *largest > Tuning::COARSE_GROUP_GAIN {
-                Tuning::COARSE_GROUP_GAIN
-            } else {
+            let end = if is_small {
                 least
+            } else {
+                Tuning::COARSE_GROUP_GAIN
             };
-            let end = coarse.max(Tuning::GROUP_GAIN_RATIO * largest);
+            let end = end.max(Tuning::GROUP_GAIN_RATIO * largest);
             let members: Vec<usize> = best.iter().map(|(_, g)| *g).collect();
             if !self.step_among(&members, end, now)? {
                 return Ok(changed);
             }
             changed = true;
+            if is_small {
+                break;
+            }
         }
         Ok(changed)
     }
@@ -545,10 +549,12 @@ fn newton_step(slope: &[f64], curvature: &Matrix) -> Vec<f64> {
     if let Some(chol) = (-&curvature).cholesky() {
         return chol.solve(&slope).as_slice().to_vec();
     }
-    let (values, vectors) = eigen(curvature);
-    let largest = values.iter().fold(1e-12, |a: f64, b| a.max(b.abs()));
+    let (mut values, mut vectors) = (curvature, Matrix::zeros(m, m));
+    eigen(&mut values, &mut vectors);
+    let values = values.diagonal();
+    let largest = values.amax().max(1e-12);
     let mut along = vectors.transpose() * slope;
-    for (along, value) in along.iter_mut().zip(values) {
+    for (along, value) in along.iter_mut().zip(&values) {
         *along /= value.abs().max(1e-12 * largest);
     }
     (vectors * along).as_slice().to_vec()

@@ -12,7 +12,7 @@ use crate::linalg::batched_triangular::{
     LANES, Lanes, pack_lower, solve_lanes, solve_lanes_transposed,
 };
 use crate::linalg::gemm::{TallMatrix, add_combination, add_transpose_product};
-use crate::linalg::vector::dot;
+use crate::linalg::vector::{bilinear, dot, head};
 use crate::linalg::{Cholesky, Matrix};
 use crate::parallel::{map_pieces, pieces};
 
@@ -219,25 +219,44 @@ impl<'a> Data<'a> {
         );
         q *= beta;
         let [v, u] = self.solutions(beta, now, &columns);
+        let (mut s, mut r, mut basis) = (Matrix::default(), Matrix::default(), Matrix::default());
         let mut first = 0;
         let of_group = |&g: &usize| {
             let (own, d) = (&self.own[g], self.own[g].nrows());
-            let products = |x: &Matrix| x.columns(first, d).tr_mul(&x.columns(first, d));
-            let s = beta * own - products(&v);
-            let mut r = self.weight(d) * &s;
-            if self.complexity > 0.0 {
-                r -= products(&u);
+            if s.nrows() != d {
+                (s, r) = (Matrix::zeros(d, d), Matrix::zeros(d, d));
+                basis = Matrix::zeros(d, d);
             }
-            let q = q.columns(first, d);
-            first += d;
-            let (s, u) = eigen(s);
-            let q = q * &u;
-            let p = (0..d).map(|k| {
-                let of_prior = self.along(&u, &r, k).max(0.0);
-                q.column(k).norm_squared() - 2.0 * self.n_outputs * of_prior
+            let product = |x: &Matrix, i: usize, j: usize| {
+                let m = x.nrows();
+                let column = |k: usize| &x.as_slice()[(first + k) * m..][..m];
+                dot(column(i), column(j))
+            };
+            let weight = self.weight(d);
+            for j in 0..d {
+                for i in 0..=j {
+                    let value = beta * own[(i, j)] - product(&v, i, j);
+                    (s[(i, j)], s[(j, i)]) = (value, value);
+                    if self.complexity > 0.0 {
+                        let value = weight * value - product(&u, i, j);
+                        (r[(i, j)], r[(j, i)]) = (value, value);
+                    }
+                }
+            }
+            eigen(&mut s, &mut basis);
+            let each = (0..d).map(|k| {
+                let along = head(&basis, k, d);
+                let q = (0..outputs).map(|c| {
+                    let terms = along.iter().enumerate();
+                    terms.map(|(i, u)| u * q[(c, first + i)]).sum::<f64>()
+                });
+                let square: f64 = q.map(|q| q * q).sum();
+                let of_prior = self.along(along, &r).max(0.0);
+                (s[(k, k)], square - 2.0 * self.n_outputs * of_prior)
             });
-            let p = p.collect();
-            Terms::new(s, p, beta * own.trace(), self.n_outputs)
+            let each = each.collect();
+            first += d;
+            Terms::new(each, beta * own.trace(), self.n_outputs)
         };
         groups.iter().map(of_group).collect()
     }
@@ -277,10 +296,10 @@ impl<'a> Data<'a> {
         [v, u]
     }
 
-    /// `u_k^T R u_k`, 0 without a prior on complexity.
-    fn along(&self, u: &Matrix, r: &Matrix, k: usize) -> f64 {
+    /// u^T R u, 0 without a prior on complexity.
+    fn along(&self, u: &[f64], r: &Matrix) -> f64 {
         if self.complexity > 0.0 {
-            u.column(k).dot(&(r * u.column(k)))
+            bilinear(r, u, u)
         } else {
             0.0
         }
@@ -294,8 +313,8 @@ impl<'a> Data<'a> {
         let mut first = 0;
         let mut of_group = |k: usize| {
             let (d, alpha) = (self.own[state.active[k]].nrows(), state.x[k].exp());
-            let sigma = now.sigma.view((first, first), (d, d)).into_owned();
-            let mut kept = self.weight(d) * &sigma;
+            let mut variances = now.sigma.view((first, first), (d, d)).into_owned();
+            let (mut kept, mut u) = (self.weight(d) * &variances, Matrix::zeros(d, d));
             if self.complexity > 0.0 {
                 let own = now.sigma.columns(first, d);
                 let scaled = Matrix::from_fn(own.nrows(), d, |i, j| {
@@ -303,15 +322,15 @@ impl<'a> Data<'a> {
                 });
                 kept -= own.transpose() * scaled;
             }
-            let (variances, u) = eigen(sigma);
+            eigen(&mut variances, &mut u);
             let m = u.transpose() * now.mu.rows(first, d);
-            let n = self.n_outputs;
-            let p = (0..d).map(|k| {
-                let of_prior = self.along(&u, &kept, k);
-                (m.row(k).norm_squared() - 2.0 * n * of_prior) / variances[k].powi(2)
+            let each = (0..d).map(|k| {
+                let variance = variances[(k, k)];
+                let of_prior = self.along(head(&u, k, d), &kept);
+                let square = m.row(k).norm_squared() - 2.0 * self.n_outputs * of_prior;
+                (1.0 / variance - alpha, square / variance.powi(2))
             });
-            let s = variances.iter().map(|v| 1.0 / v - alpha).collect();
-            let terms = Terms::new(s, p.collect(), alpha, n);
+            let terms = Terms::new(each.collect(), alpha, self.n_outputs);
             first += d;
             let (best, gain) = terms.best();
             (best, gain, terms.value(alpha))
