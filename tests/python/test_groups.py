@@ -209,6 +209,15 @@ def test_a_callback_stops_a_fit_and_so_does_max_iter():
     assert np.isfinite(short.predict(X)).all()
 
 
+def test_the_number_of_threads_does_not_matter():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(60, 600))
+    y = rows[:, :6] @ rng.normal(size=(6, 2)) + 0.1 * rng.normal(size=(60, 2))
+    one, two = (SparseBayesRegressor(groups=3, shared_noise=True, n_jobs=n).fit(rows, y) for n in (1, 2))
+    assert_array_equal(one.mu_, two.mu_)
+    assert_array_equal(one.sigma_, two.sigma_)
+
+
 @pytest.mark.parametrize("export", TOLERANCE)
 def test_served_models_predict_the_same(export, tmp_path):
     same_regression(SparseBayesRegressor(groups=LABELS).fit(X, Y), X[:7], export, tmp_path)

@@ -5,7 +5,7 @@ use crate::data::{Facts, GramAndGradient, Statistics, Sweep};
 use crate::fit::evidence::Priors;
 use crate::fit::model::{Candidate, Model};
 use crate::linalg::Matrix;
-use crate::linalg::symmetric::SymmetricMatrix;
+use crate::linalg::columns::SymmetricMatrix;
 use crate::linalg::vector::{axpy, dot};
 
 /// Gram matrix, projections and target square of a subset of the dictionary, for a Gaussian likelihood.

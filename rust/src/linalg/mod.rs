@@ -12,8 +12,6 @@ pub(crate) mod double_double;
 pub(crate) mod gemm;
 pub(crate) mod simd;
 #[cfg(feature = "fit")]
-pub(crate) mod symmetric;
-#[cfg(feature = "fit")]
 pub(crate) mod vector;
 
 #[cfg(feature = "fit")]

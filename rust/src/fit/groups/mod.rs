@@ -128,6 +128,17 @@ struct Change {
     alpha: f64,
 }
 
+impl Change {
+    /// The one of larger gain.
+    fn or(self, other: Self) -> Self {
+        if largest_first((other.gain, other.group), (self.gain, self.group)).is_lt() {
+            other
+        } else {
+            self
+        }
+    }
+}
+
 struct GroupFit<'a, 'w> {
     problem: &'a GroupProblem<'a>,
     data: Data<'a>,
@@ -302,40 +313,30 @@ impl GroupFit<'_, '_> {
         least: f64,
         now: &Posterior,
     ) -> Result<Option<Change>> {
-        let mut best: Option<Change> = None;
-        let mut consider = |change: Change| {
-            let (gain, group) = best
-                .as_ref()
-                .map_or((least, usize::MAX), |b| (b.gain, b.group));
-            if largest_first((change.gain, change.group), (gain, group)).is_lt() {
-                best = Some(change);
-            }
-            best.as_ref().map_or(least, |best| best.gain)
+        let mut best = Change {
+            gain: least,
+            group: usize::MAX,
+            alpha: f64::INFINITY,
         };
-        let mut largest = least;
-        for (&group, (alpha, gain, present)) in self
-            .state
-            .active
-            .iter()
-            .zip(self.data.best_of_active(&self.state, now))
-        {
+        let active = self.data.best_of_active(&self.state, now);
+        for (&group, (alpha, gain, present)) in self.state.active.iter().zip(active) {
             let gain = gain - present;
             // Smaller gains of a single precision are left to the joint steps.
             let is_worthwhile = alpha.is_infinite() || gain > Tuning::COARSE_GROUP_GAIN;
             if is_worthwhile && !self.refused.contains(&group) {
-                largest = consider(Change { gain, group, alpha });
+                best = best.or(Change { gain, group, alpha });
             }
         }
         let is_open = |g: &usize| !self.state.active.contains(g) && !self.refused.contains(g);
         let open: Vec<usize> = members.iter().copied().filter(is_open).collect();
         for (bound, group, terms) in self.largest_bounds(now, &open, least)? {
-            if bound <= largest {
+            if bound <= best.gain {
                 break;
             }
             let (alpha, gain) = terms.best();
-            largest = consider(Change { gain, group, alpha });
+            best = best.or(Change { gain, group, alpha });
         }
-        Ok(best)
+        Ok((best.group != usize::MAX).then_some(best))
     }
 
     /// Groups outside the model that may gain more than `least`: a bound of the gain, the group and its terms, the largest bound first.
