@@ -353,7 +353,8 @@ def groups_of(est: Any, basis: Basis) -> list[IntArray] | None:
             )
     order = np.argsort(labels, kind="stable")
     ends = [0, *(np.flatnonzero(np.diff(labels[order])) + 1).tolist(), n]
-    return [np.zeros(1, np.intp)] * bias + [order[a:b] + bias for a, b in pairwise(ends)]
+    order += bias
+    return [np.zeros(1, np.intp)] * bias + [order[a:b] for a, b in pairwise(ends)]
 
 
 def check_sums_suffice(est: Any, doing: str) -> None:

@@ -86,9 +86,6 @@ class GroupFit:
                 f"y has the standard deviation {self.unit:.4g}, whose square is out of range; rescale y to "
                 "one between 1e-150 and 1e150"
             )
-        with np.errstate(over="ignore"):
-            if not np.isfinite(np.sum(Phi**2, axis=0)).all():
-                raise ValueError("a column of X is not finite or too large to square; rescale X")
         if given is not None and not 1e-100 <= self.unit / given * self.unit <= 1e24:
             raise ValueError(
                 f"noise_variance is {given:.4g} and the variance of y is {self.unit**2:.4g}: double "
@@ -96,12 +93,17 @@ class GroupFit:
             )
         # In units of the largest value of each group products and precisions stay in range.
         self.scales = np.abs(Phi).max(axis=0, initial=0.0)
+        with np.errstate(over="ignore"):
+            if not np.isfinite(len(Phi) * self.scales**2).all():
+                raise ValueError("a column of X is not finite or too large to square; rescale X")
         members, sizes = np.concatenate([np.zeros(0, np.intp), *groups]), [len(group) for group in groups]
         if groups:
             largest = np.maximum.reduceat(self.scales[members], np.cumsum([0, *sizes[:-1]]))
             self.scales[members] = np.repeat(largest, sizes)
         self.scales[self.scales == 0.0] = 1.0
-        Phi, t = root[:, np.newaxis] * (Phi / self.scales), root[:, np.newaxis] * t
+        Phi = Phi / self.scales
+        if weights is not None:
+            Phi, t = root[:, np.newaxis] * Phi, root[:, np.newaxis] * t
         self.F = Phi[:, flat]
         self.norms = np.sqrt(np.sum(self.F**2, axis=0))
         self.raw, self.raw_t, t = Phi, t, t / self.unit

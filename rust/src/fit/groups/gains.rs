@@ -39,9 +39,16 @@ impl Terms {
 
     /// l(alpha).
     pub(super) fn value(&self, alpha: f64) -> f64 {
-        let terms = self.each.iter();
-        let terms = terms.map(|(s, p)| p / (alpha + s) - self.n * (s / alpha).ln_1p());
-        0.5 * terms.sum::<f64>()
+        let (mut sum, mut product) = (0.0, 1.0);
+        for (s, p) in &self.each {
+            sum += p / (alpha + s);
+            product *= 1.0 + s / alpha;
+            if product > 1e100 {
+                sum -= self.n * product.ln();
+                product = 1.0;
+            }
+        }
+        0.5 * (sum - self.n * product.ln())
     }
 
     /// A gain that no precision exceeds: each term has its own best precision.
@@ -174,7 +181,8 @@ pub(super) fn eigen(a: &mut Matrix, u: &mut Matrix) {
         let off: f64 = (1..n)
             .map(|j| (0..j).map(|i| a[(i, j)].powi(2)).sum::<f64>())
             .sum();
-        if off <= f64::EPSILON.powi(2) * size {
+        // The errors of the eigenvalues are of second order.
+        if off <= 1e-24 * size {
             break;
         }
         for j in 1..n {

@@ -83,7 +83,9 @@ impl<'a> Data<'a> {
             add_transpose_product(own, own, n, out.as_mut_slice(), d);
             out
         };
-        this.own = problem.groups.iter().map(own).collect();
+        let some = |at: Range<usize>| problem.groups[at].iter().map(own).collect::<Vec<_>>();
+        let own = map_pieces(problem.groups.len(), Tuning::GROUPS_TOGETHER, some);
+        this.own = own.into_iter().flatten().collect();
         this
     }
 
