@@ -186,6 +186,7 @@ def fit_groups(
     targets: _Reals,
     members: _Integers,
     sizes: _Integers,
+    shares: _Reals,
     *,
     n_contrasts: float,
     n_flat: int,

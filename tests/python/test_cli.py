@@ -652,6 +652,14 @@ def test_a_likelihood_makes_the_target_numbers(tmp_path, capsys):
     assert capsys.readouterr().out.startswith("RVR on 60 rows")
 
 
+def test_a_code_among_classes_has_a_note(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    kinds = np.where(np.arange(80) < 6, -999, rng.integers(0, 3, 80))
+    table = write_csv(tmp_path / "t.csv", ["a", "kind"], [[k + rng.normal(), k] for k in kinds])
+    fit(table, "--target", "kind", "--classify")
+    assert "'kind' is -999 in 6 rows, far from its other values" in capsys.readouterr().out
+
+
 def test_a_fit_that_did_not_converge_has_its_own_exit_code(tmp_path, capsys):
     # Without noise there is no optimum for the noise level.
     X = np.linspace(-1, 1, 30)

@@ -114,6 +114,25 @@ def test_groups_of_one_column_are_the_model_without_groups(complexity, intercept
     assert_allclose(single.loo_, plain.loo_, rtol=1e-4, atol=1e-7)
 
 
+@pytest.mark.parametrize("settings", [{}, {"complexity": "none", "fit_intercept": False}], ids=str)
+def test_a_group_of_more_columns_than_rows(settings):
+    rng = np.random.default_rng(0)
+    rows, sizes = rng.normal(size=(30, 100)), [80, 3, 17]
+    y = 0.1 * rows[:, :80] @ rng.normal(size=(80, 8)) + rows[:, 80:83] @ np.ones((3, 8))
+    y += 0.5 * rng.normal(size=(30, 8))
+    labels = np.repeat(np.arange(3), sizes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # more than half as many parameters as rows
+        model = SparseBayesRegressor(groups=labels, shared_noise=True, **settings).fit(rows, y)
+    assert_certified(model, rows, y)
+    assert len(model.active_[model.active_ >= 0]) >= 80
+    Phi = rows[:, model.active_[model.active_ >= 0]]
+    if settings:
+        H = model.beta_ * Phi.T @ Phi + np.diag(model.alpha_)
+        assert_allclose(model.sigma_, np.linalg.inv(H), atol=1e-9 / model.alpha_.min())
+        assert_allclose(model.mu_, model.beta_ * model.sigma_ @ Phi.T @ y, atol=1e-9)
+
+
 def test_many_groups_that_explain_equal_parts_are_found():
     rng = np.random.default_rng(0)
     rows, new = rng.normal(size=(400, 240)), rng.normal(size=(200, 240))
@@ -232,6 +251,7 @@ def test_served_models_predict_the_same(export, tmp_path):
         ({"groups": [1, 2]}, "a label for each of the 43 columns"),
         ({"groups": [[1], [2, 3]]}, "groups: "),
         ({"groups": [None] * 43}, "none missing"),
+        ({"groups": [np.nan] * 43}, "none missing"),
         ({"noise_variance": 1e-300}, "double precision cannot resolve both"),
         ({"scheme": "em"}, "scheme must be 'sequential' with groups"),
         ({"search": "exchange"}, "search must be 'greedy' with groups"),
@@ -251,6 +271,7 @@ def test_groups_need_rows_and_columns_in_memory():
         lambda: model.fit([(X, Y)]),
         lambda: model.fit(X, np.column_stack([Y, Y])),
         lambda: model.fit(X, Y * 1e200),
+        lambda: model.fit(X, np.full(N, 1e200)),
         lambda: model.fit(X * 1e200, Y),
     ):
         with pytest.raises(ValueError, match=r"groups|rescale"):

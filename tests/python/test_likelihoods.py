@@ -497,6 +497,7 @@ def test_served_models_predict_the_same(name, export, tmp_path):
         ({"likelihood": "poisson"}, {"exposure": -EXPOSURE}, "exposure must be positive"),
         ({"likelihood": "poisson"}, {"exposure": EXPOSURE[1:]}, "exposure must have the shape"),
         ({"likelihood": "student_t"}, {"y_std": EXPOSURE}, "y_std must be None"),
+        ({"likelihood": "student_t"}, {"sample_weight": np.full(N, 1e-9)}, "sample_weight counts rows"),
     ],
 )
 def test_what_does_not_fit_is_refused(settings, given, message):

@@ -178,6 +178,8 @@ def _target(
         notes.append(f"{name!r} is text: its values are classes")
         return np.array(column.cells)[present]
     y = column.finite()[present]
+    if note := column.about_codes(present):
+        notes.append(note)
     integers, n_values = bool(np.all(y == np.round(y))), len(np.unique(y))
     if options.classify and not integers:
         row = int(np.flatnonzero(present)[np.flatnonzero(y != np.round(y))[0]])
@@ -193,8 +195,6 @@ def _target(
         notes.append(
             f"{name!r} is predicted as a number; --classify predicts its {n_values} values as classes"
         )
-    if note := column.about_codes(present):
-        notes.append(note)
     if options.likelihood is None and integers and y.min() == 0.0 and n_values > 2:
         notes.append(
             f"if {name!r} counts events, --likelihood poisson has fitting error bars, or negative_binomial "

@@ -342,6 +342,8 @@ def groups_of(est: Any, basis: Basis) -> list[IntArray] | None:
         names = any_array("groups", given)
         try:
             labels = np.unique(names, return_inverse=True)[1]
+            if bool((names != names).any()):  # NaN
+                raise TypeError
         except TypeError:
             raise ValueError(
                 "groups must hold labels of one kind, numbers or strings, none missing"

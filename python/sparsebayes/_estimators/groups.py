@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from scipy.linalg import qr
+from scipy.linalg import block_diag, qr, svd
 
 from .. import _core
 from .._arrays import Training
@@ -21,6 +21,9 @@ from .likelihoods import NEEDED
 
 #: First noise variance in units of var(y).
 _INITIAL_NOISE: Final = 0.1
+#: Power of the number of columns that the weight of the prior on complexity is divided by. Derivation:
+#: docs/theory/groups.md.
+_GROUP_POWER: Final = 0.75
 
 
 def fit_of_groups(est: Any, basis: Basis, rows: Training, settings: Settings) -> GroupFit:
@@ -81,10 +84,11 @@ class GroupFit:
         given, size = settings.noise_variance, float(np.abs(deviations).max()) or 1.0
         variance = float(np.average(np.mean((deviations / size) ** 2, axis=1), weights=root**2))
         self.unit = size * np.sqrt(variance) or 1.0
-        if not 1e-150 < self.unit < 1e150:
+        largest = float(np.abs(t).max())
+        if not (1e-150 < self.unit and largest < 1e150):
             raise ValueError(
-                f"y has the standard deviation {self.unit:.4g}, whose square is out of range; rescale y to "
-                "one between 1e-150 and 1e150"
+                f"y has the standard deviation {self.unit:.4g} and values up to {largest:.4g}, whose squares "
+                "are out of range; rescale y to between 1e-150 and 1e150"
             )
         if given is not None and not 1e-100 <= self.unit / given * self.unit <= 1e24:
             raise ValueError(
@@ -98,8 +102,8 @@ class GroupFit:
                 raise ValueError("a column of X is not finite or too large to square; rescale X")
         members, sizes = np.concatenate([np.zeros(0, np.intp), *groups]), [len(group) for group in groups]
         if groups:
-            largest = np.maximum.reduceat(self.scales[members], np.cumsum([0, *sizes[:-1]]))
-            self.scales[members] = np.repeat(largest, sizes)
+            of_groups = np.maximum.reduceat(self.scales[members], np.cumsum([0, *sizes[:-1]]))
+            self.scales[members] = np.repeat(of_groups, sizes)
         self.scales[self.scales == 0.0] = 1.0
         Phi = Phi / self.scales
         if weights is not None:
@@ -114,11 +118,20 @@ class GroupFit:
         else:
             ln_volume = 0.0
         n_contrasts = max(rows - len(flat), 0.0)
+        # More columns than rows have the values of as many columns as rows, with weights of the same prior.
+        self.rotations: dict[int, FloatArray] = {}
+        kept, Phi = list(groups), np.array(Phi, order="F")
+        for g, group in enumerate(groups):
+            if len(group) > len(Phi):
+                U, s, self.rotations[g] = svd(Phi[:, group], full_matrices=False)
+                kept[g] = group[: len(s)]
+                Phi[:, kept[g]] = U * s
         self.problem: dict[str, Any] = {
-            "Phi": np.asfortranarray(Phi),
+            "Phi": Phi,
             "targets": np.asfortranarray(t),
-            "members": members.astype(np.int64),
-            "sizes": np.array(sizes, dtype=np.int64),
+            "members": np.concatenate([np.zeros(0, np.int64), *kept]),
+            "sizes": np.array([len(group) for group in kept], dtype=np.int64),
+            "shares": np.array(sizes, dtype=float) ** -_GROUP_POWER,
             "n_contrasts": n_contrasts,
             "n_flat": len(flat),
             "beta": 1.0 / _INITIAL_NOISE if given is None else self.unit**2 / given,
@@ -139,7 +152,8 @@ class GroupFit:
         columns = np.concatenate([np.zeros(0, np.intp), *(self.groups[g] for g in found["active"])])
         sizes = [len(self.groups[g]) for g in found["active"]]
         alpha, f = np.repeat(found["alpha"], sizes) / self.unit**2, len(self.flat)
-        sigma, mu, beta = self.unit**2 * found["sigma"], self.unit * found["mu"], found["beta"] / self.unit**2
+        mu, sigma = self._of_all_columns(found)
+        sigma, mu, beta = self.unit**2 * sigma, self.unit * mu, found["beta"] / self.unit**2
         gamma = 1.0 - alpha * np.diag(sigma)
         if f > 0:
             inverse = np.linalg.inv((self.F / self.norms).T @ (self.F / self.norms))
@@ -166,3 +180,18 @@ class GroupFit:
             n_iter=len(found["trace"]) - 1,
             status=found["status"],
         )
+
+    def _of_all_columns(self, found: dict[str, Any]) -> tuple[FloatArray, FloatArray]:
+        """Return means and covariance of the weights of all columns of the groups in the model.
+
+        With V the rows of a rotation, w = V^T z + v: z is what the fit found, and v keeps its prior.
+        """
+        active, mu, sigma = found["active"], found["mu"], found["sigma"]
+        if self.rotations.keys().isdisjoint(active):
+            return mu, sigma
+        rotations = [self.rotations.get(g, np.eye(len(self.groups[g]))) for g in active]
+        rest = [
+            (np.eye(V.shape[1]) - V.T @ V) / alpha for V, alpha in zip(rotations, found["alpha"], strict=True)
+        ]
+        V = block_diag(*rotations)
+        return V.T @ mu, V.T @ sigma @ V + block_diag(*rest)

@@ -295,6 +295,11 @@ class RowWeights:
     ) -> RowWeights:
         """Return these weights of the rows to begin with, None: equal but for wild targets."""
         counts = training.row_counts
+        if (total := float(counts.sum())) < 1.0:
+            raise ValueError(
+                f"sample_weight counts rows, and sums to {total:.3g}: scale it to count rows, as "
+                "likelihood='student_t' needs at least one"
+            )
         weights = cls(given, counts, np.ones(len(counts)), FIRST_FREEDOM if given is None else given)
         centre, variance = _middle(training.y, counts)
         weights.least_noise = NOISE_FLOOR * variance if settings.noise_variance is None else 0.0

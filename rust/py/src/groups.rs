@@ -19,12 +19,13 @@ use crate::arrays::{columns, index_array, vector};
 use crate::errors::invalid;
 use crate::runner::run;
 
-/// Fits targets, (n, `n_outputs`), to columns in groups, given by `members` one group after another, with `sizes` columns each.
+/// Fits targets, (n, `n_outputs`), to columns in groups, given by `members` one group after another, with `sizes` columns each, whose
+/// weights in the prior on complexity are the `shares` of that of a single column.
 ///
 /// Both arrays are in Fortran order, with rows that are multiplied by the roots of their weights. Returns the groups in the model, their
 /// precisions, the noise precision, the means and the covariance of their weights, the trace of the log evidence, and the status.
 #[pyfunction]
-#[pyo3(signature = (Phi, targets, members, sizes, *, n_contrasts, n_flat, beta, estimates_noise, complexity, unit, offset, tol, max_iter,
+#[pyo3(signature = (Phi, targets, members, sizes, shares, *, n_contrasts, n_flat, beta, estimates_noise, complexity, unit, offset, tol, max_iter,
     n_threads=None, callback=None))]
 pub(crate) fn fit_groups<'py>(
     py: Python<'py>,
@@ -32,6 +33,7 @@ pub(crate) fn fit_groups<'py>(
     targets: PyReadonlyArray2<'py, f64>,
     members: PyReadonlyArray1<'py, i64>,
     sizes: PyReadonlyArray1<'py, i64>,
+    shares: PyReadonlyArray1<'py, f64>,
     n_contrasts: f64,
     n_flat: usize,
     beta: f64,
@@ -56,7 +58,16 @@ pub(crate) fn fit_groups<'py>(
         vector("sizes", &sizes)?,
         n_columns,
     )?;
+    let shares = vector("shares", &shares)?;
+    if shares.len() != groups.len() {
+        return Err(invalid(format!(
+            "shares must have a value for each of {} groups; got {}",
+            groups.len(),
+            shares.len()
+        )));
+    }
     let problem = GroupProblem {
+        shares,
         columns: columns("Phi", &Phi)?,
         targets: columns("targets", &targets)?,
         n_rows,

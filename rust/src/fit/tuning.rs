@@ -137,8 +137,6 @@ impl Tuning {
 
     /// Least gain of a step beside a model that has not converged, in nats.
     pub(crate) const COARSE_GROUP_GAIN: f64 = 1e-2;
-    /// Power of the number of columns that the weight of the prior on complexity is divided by: docs/theory/groups.md.
-    pub(crate) const GROUP_POWER: f64 = 0.75;
     /// Groups that are considered between two passes over all of them, until no gain exceeds this fraction of the largest. At 0.3 or 0.03
     /// four and two of 60 fits of random problems end at other optima, all with copies of columns or about as many columns as rows.
     pub(crate) const GROUP_WORKING_SET: usize = 50;

@@ -27,6 +27,8 @@ pub struct GroupProblem<'a> {
     pub n_rows: usize,
     /// The columns of each group.
     pub groups: Vec<Vec<usize>>,
+    /// Weight of each of these columns in the prior on complexity, in units of that of a single column.
+    pub shares: &'a [f64],
     /// Sum of the weights of the rows less the number of columns with a flat prior.
     pub n_contrasts: f64,
     /// Columns with a flat prior, which steps count.

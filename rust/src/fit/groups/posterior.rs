@@ -95,9 +95,9 @@ impl<'a> Data<'a> {
         indices.iter().map(column).collect()
     }
 
-    /// Weight of each column of a group of this size in the prior on complexity.
-    fn weight(&self, size: usize) -> f64 {
-        self.complexity / (size as f64).powf(Tuning::GROUP_POWER)
+    /// Weight of each column of a group in the prior on complexity.
+    fn weight(&self, group: usize) -> f64 {
+        self.complexity * self.problem.shares[group]
     }
 
     /// Computes the products of a group that enters the model.
@@ -137,8 +137,8 @@ impl<'a> Data<'a> {
             columns.extend_from_slice(own);
         }
         let alpha: Vec<f64> = position.iter().map(|&k| state.x[k].exp()).collect();
-        let size = |&k: &usize| self.problem.groups[state.active[k]].len();
-        let weight: Vec<f64> = position.iter().map(|k| self.weight(size(k))).collect();
+        let weight = position.iter().map(|&k| self.weight(state.active[k]));
+        let weight: Vec<f64> = weight.collect();
         let m = rows.len();
         let mut chol = Cholesky::with_capacity(m);
         chol.refactor(m, |i, j| {
@@ -234,7 +234,7 @@ impl<'a> Data<'a> {
                 let column = |k: usize| &x.as_slice()[(first + k) * m..][..m];
                 dot(column(i), column(j))
             };
-            let weight = self.weight(d);
+            let weight = self.weight(g);
             for j in 0..d {
                 for i in 0..=j {
                     let value = beta * own[(i, j)] - product(&v, i, j);
@@ -316,7 +316,10 @@ impl<'a> Data<'a> {
         let mut of_group = |k: usize| {
             let (d, alpha) = (self.own[state.active[k]].nrows(), state.x[k].exp());
             let mut variances = now.sigma.view((first, first), (d, d)).into_owned();
-            let (mut kept, mut u) = (self.weight(d) * &variances, Matrix::zeros(d, d));
+            let (mut kept, mut u) = (
+                self.weight(state.active[k]) * &variances,
+                Matrix::zeros(d, d),
+            );
             if self.complexity > 0.0 {
                 let own = now.sigma.columns(first, d);
                 let scaled = Matrix::from_fn(own.nrows(), d, |i, j| {
