@@ -118,7 +118,7 @@ class GroupFit:
         else:
             ln_volume = 0.0
         n_contrasts = max(rows - len(flat), 0.0)
-        # More columns than rows have the values of as many columns as rows, with weights of the same prior.
+        # As many columns as rows give the same model as more columns: docs/theory/groups.md.
         self.rotations: dict[int, FloatArray] = {}
         kept, Phi = list(groups), np.array(Phi, order="F")
         for g, group in enumerate(groups):
