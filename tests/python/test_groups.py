@@ -219,6 +219,20 @@ def test_constant_targets_and_columns():
     assert_allclose(doubled.coef_[::2], doubled.coef_[1::2])
 
 
+def test_each_step_has_a_callback():
+    # The second ascent, with less weight of the prior on complexity, ends lower.
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        steps = []
+        rows, y = rng.normal(size=(40, 60)), rng.normal(size=40)
+        y = y + rows[:, :2].sum(axis=1)
+        model = SparseBayesRegressor(groups=2, callback=steps.append).fit(rows, y)
+        assert len(steps) == model.n_iter_
+        path = [step.log_marginal_likelihood for step in steps]
+        assert_allclose(path, model.log_marginal_likelihood_path_[1:])
+        assert np.isfinite([step.gain for step in steps]).all()
+
+
 def test_a_callback_stops_a_fit_and_so_does_max_iter():
     stopped = SparseBayesRegressor(groups=LABELS, callback=lambda step: step.n_active > 5).fit(X, Y)
     assert stopped.status_ == "stopped"

@@ -194,7 +194,7 @@ impl GroupFit<'_, '_> {
         }
         self.state = before;
         let now = self.now()?;
-        self.trace.push(now.log_evidence);
+        self.record(Action::Search, None, &now)?;
         again.map(|_| status)
     }
 
@@ -300,7 +300,7 @@ impl GroupFit<'_, '_> {
             match after {
                 Some(after) if after.objective - now.objective > 0.5 * least.min(change.gain) => {
                     self.state = state;
-                    self.record(action, change.gain, &after)?;
+                    self.record(action, Some(change.gain), &after)?;
                     (changed, now) = (true, after);
                 }
                 _ => self.refused.push(change.group),
@@ -380,12 +380,14 @@ impl GroupFit<'_, '_> {
         (action, state)
     }
 
-    fn record(&mut self, action: Action, gain: f64, now: &Posterior) -> Result<(), Stop> {
+    /// Records a step with its predicted gain; `None`: that in log evidence.
+    fn record(&mut self, action: Action, gain: Option<f64>, now: &Posterior) -> Result<(), Stop> {
+        let before = self.trace[self.trace.len() - 1];
         self.trace.push(now.log_evidence);
         let step = Step {
             iteration: self.trace.len() - 1,
             action,
-            gain,
+            gain: gain.unwrap_or(now.log_evidence - before),
             log_evidence: now.log_evidence,
             n_active: now.rows.len() + self.problem.n_flat,
             beta: self.state.beta / self.problem.unit.powi(2),
@@ -463,7 +465,7 @@ impl GroupFit<'_, '_> {
                 return Ok(false);
             };
             (self.state, now) = (state, after);
-            self.record(Action::Joint, f64::NAN, &now)?;
+            self.record(Action::Joint, None, &now)?;
         }
     }
 
@@ -485,7 +487,7 @@ impl GroupFit<'_, '_> {
             });
             self.state = state;
             now = self.now()?;
-            self.record(action, -present, &now)?;
+            self.record(action, Some(-present), &now)?;
         }
     }
 
