@@ -17,6 +17,7 @@ use sparsebayes::internal::{GroupProblem, fit_groups as fit};
 
 use crate::arrays::{columns, index_array, vector};
 use crate::errors::invalid;
+use crate::memory::check_output_fit;
 use crate::runner::run;
 
 /// Fits targets, (n, `n_outputs`), to columns in groups, given by `members` one group after another, with `sizes` columns each, whose
@@ -82,7 +83,9 @@ pub(crate) fn fit_groups<'py>(
         tol,
         max_iter,
     };
+    let n_outputs = targets.shape()[1];
     let found = run(py, n_threads, callback.as_ref(), |reporter| {
+        check_output_fit([n_rows, n_columns], n_outputs)?;
         fit(&problem, Some(&reporter.cancel), &mut |step| {
             reporter.step(step)
         })
