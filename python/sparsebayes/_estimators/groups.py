@@ -19,8 +19,6 @@ from .._data.design import matrix
 from .._types import FloatArray, IntArray, Settings
 from .likelihoods import NEEDED
 
-#: First noise variance in units of var(y).
-_INITIAL_NOISE: Final = 0.1
 #: Power of the number of columns that the weight of the prior on complexity is divided by. Derivation:
 #: docs/theory/groups.md.
 _GROUP_POWER: Final = 0.75
@@ -134,9 +132,7 @@ class GroupFit:
             "shares": np.array(sizes, dtype=float) ** -_GROUP_POWER,
             "n_contrasts": n_contrasts,
             "n_flat": len(flat),
-            "beta": 1.0 / _INITIAL_NOISE if given is None else self.unit**2 / given,
-            # Without rows beside the columns with a flat prior nothing tells the noise.
-            "estimates_noise": given is None and n_contrasts > 0.0,
+            "beta": None if given is None else self.unit**2 / given,
             "complexity": complexity,
             "unit": self.unit,
             # The evidence is that of the targets in their own units, as the core has it.
@@ -175,7 +171,7 @@ class GroupFit:
             sigma=sigma[np.ix_(order, order)],
             gamma=gamma[order],
             beta=beta,
-            log_evidence=found["log_evidence"],
+            log_evidence=float(found["trace"][-1]),
             trace=found["trace"],
             n_iter=len(found["trace"]) - 1,
             status=found["status"],

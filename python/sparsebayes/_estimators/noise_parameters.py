@@ -34,8 +34,8 @@ from .likelihoods import Numbers
 _TOL: Final = 1e-6
 _MAX_ROUNDS: Final = 50
 _MAX_WEIGHTINGS: Final = 200
-#: If a fit has fewer functions which ones are chosen matters more, and a new fit takes little time. Measured:
-#: docs/notebook/robust.md.
+#: Number of functions of the first fit below which the second is a new one: there a wrong choice of functions
+#: costs more, and a new fit takes little time. Measured: docs/notebook/robust.md.
 _FEW_FUNCTIONS: Final = 30
 #: Change to which weights converge at first, with the functions of the model alone.
 _SMALL_CHANGE: Final = 0.02
@@ -396,7 +396,7 @@ class StudentFit:
     refit: Callable[[FloatArray, RowWeights, First], Any]
     functions: Callable[[Any], FloatArray]
     target: FloatArray
-    #: Whether the first weights know nothing of the function.
+    #: Whether the first weights are not those of a process, and so not of a fit.
     is_rough: bool
     converged: bool = field(default=False, init=False)
 

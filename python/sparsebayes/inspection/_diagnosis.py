@@ -20,6 +20,7 @@ from .._data.candidates import is_number
 from .._estimators.leave_one_out import LeaveOneOut
 from .._estimators.process import landmarks_of_classes
 from .._estimators.status import functions_of, number_of_functions
+from .._hyper.data import draw
 from .._types import FloatArray, IntArray, PerRow
 from ..classification import SparseBayesClassifier
 from ..kernels._base import all_log_parameters, with_all_log_parameters
@@ -325,17 +326,13 @@ def _others(est: Any, X: Any, y: Any, extra: dict[str, Any]) -> tuple[dict[str, 
     if n <= _MAX_ROWS or getattr(est, "kernel", "precomputed") == "precomputed":
         found = dict(_alternatives(est, X, y, extra, exchanges=n <= _MAX_ROWS))
         return found, n if found else 0
-    rows = np.sort(np.random.default_rng(0).permutation(n)[:_MAX_ROWS])
+    rows = draw(n, _MAX_ROWS)
     base, part = _unfitted(est), {key: np.broadcast_to(value, (n,))[rows] for key, value in extra.items()}
     if is_number(getattr(base, "candidates", None)):
         base.candidates = min(base.candidates, _MAX_ROWS)
     X, y = _safe_indexing(X, rows), np.asarray(y)[rows]  # names of columns stay
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            base.fit(X, y, **part)
-        except (ValueError, _core.NumericalError):  # for instance, rare classes have no row
-            return {}, 0
+    if not _has_fit(base, X, y, part):  # for instance, rare classes have no row
+        return {}, 0
     found = {
         name: (gains, text and f"{text[:-1]} (found with {_MAX_ROWS} of the rows).")
         for name, (gains, text) in _alternatives(base, X, y, part, exchanges=False)
@@ -353,12 +350,8 @@ def _alternatives(
     number = np.arange(len(base)) if is_unstored(X) else equal_rows(np.asarray(X, dtype=float))[1]
     repeats = number.max() + 1 < len(base)
     for name, other, remedy in _variants(est, kernels, exchanges=exchanges):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            try:
-                other.fit(X, y, **extra)
-            except (ValueError, _core.NumericalError):
-                continue
+        if not _has_fit(other, X, y, extra):
+            continue
         gain = other.loo_.reshape(len(base), -1).sum(axis=1) - base
         gain = gain[np.isfinite(gain)]
         density = float(gain.mean()) if len(gain) else float("nan")
@@ -376,6 +369,17 @@ def _alternatives(
             if _is_better(gain):
                 text = f"Rows left out are predicted better, by {gain.mean():.3f} nats each, with {remedy}."
         yield name, ((density, evidence), text)
+
+
+def _has_fit(model: Any, X: Any, y: Any, extra: dict[str, Any]) -> bool:
+    """Fit a model without warnings; tell whether it can be fitted to these rows."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            model.fit(X, y, **extra)
+        except (ValueError, _core.NumericalError):
+            return False
+    return True
 
 
 def _about_others(others: dict[str, tuple[tuple[float, float], str]]) -> Iterator[str]:

@@ -26,7 +26,7 @@ use crate::runner::run;
 /// Both arrays are in Fortran order, with rows that are multiplied by the roots of their weights. Returns the groups in the model, their
 /// precisions, the noise precision, the means and the covariance of their weights, the trace of the log evidence, and the status.
 #[pyfunction]
-#[pyo3(signature = (Phi, targets, members, sizes, shares, *, n_contrasts, n_flat, beta, estimates_noise, complexity, unit, offset, tol, max_iter,
+#[pyo3(signature = (Phi, targets, members, sizes, shares, *, n_contrasts, n_flat, beta, complexity, unit, offset, tol, max_iter,
     n_threads=None, callback=None))]
 pub(crate) fn fit_groups<'py>(
     py: Python<'py>,
@@ -37,8 +37,7 @@ pub(crate) fn fit_groups<'py>(
     shares: PyReadonlyArray1<'py, f64>,
     n_contrasts: f64,
     n_flat: usize,
-    beta: f64,
-    estimates_noise: bool,
+    beta: Option<f64>,
     complexity: f64,
     unit: f64,
     offset: f64,
@@ -76,7 +75,6 @@ pub(crate) fn fit_groups<'py>(
         n_contrasts,
         n_flat,
         beta,
-        estimates_noise,
         complexity,
         unit,
         offset,
@@ -101,7 +99,6 @@ pub(crate) fn fit_groups<'py>(
     let sigma = PyArray1::from_slice(py, found.sigma.as_slice()).reshape([shape[0]; 2])?;
     result.set_item("sigma", sigma)?;
     result.set_item("trace", found.trace.into_pyarray(py))?;
-    result.set_item("log_evidence", found.log_evidence)?;
     result.set_item("status", found.status.name())?;
     Ok(result)
 }

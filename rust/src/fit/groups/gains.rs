@@ -23,7 +23,7 @@ impl Terms {
         let largest = each.iter().fold(f64::MIN_POSITIVE, |a, b| a.max(b.0));
         let least = Tuning::GROUP_RANK * largest.max(size);
         for (s, p) in &mut each {
-            // Not a number either.
+            // Also where round-off or overflow leaves NaN or infinity.
             if !(*s > least && s.is_finite() && p.is_finite()) {
                 (*s, *p) = (0.0, 0.0);
             }

@@ -33,15 +33,13 @@ pub struct GroupProblem<'a> {
     pub n_contrasts: f64,
     /// Columns with a flat prior, which steps count.
     pub n_flat: usize,
-    /// Noise precision, to begin with if it is estimated.
-    pub beta: f64,
-    /// Whether the noise is estimated.
-    pub estimates_noise: bool,
+    /// Noise precision; `None`: estimated, if there are contrasts that tell it.
+    pub beta: Option<f64>,
     /// Weight of the prior on complexity for a single column.
     pub complexity: f64,
-    /// The evidence of steps is that of the given targets times this.
+    /// The caller's targets are these times this number; steps report the noise of the caller's.
     pub unit: f64,
-    /// What the log evidence of steps is less than that of the given targets.
+    /// Subtracted from the log evidence, which is then that of the caller's targets.
     pub offset: f64,
     /// Tolerance on the logs of precisions.
     pub tol: f64,
@@ -61,10 +59,8 @@ pub struct GroupPosterior {
     pub mu: Matrix,
     /// Covariance of the weights.
     pub sigma: Matrix,
-    /// Log evidence at the start and after each step.
+    /// Log evidence at the start and after each step; the last is that of the model.
     pub trace: Vec<f64>,
-    /// Log evidence.
-    pub log_evidence: f64,
     /// How the fit ended.
     pub status: Status,
 }
@@ -89,7 +85,7 @@ pub fn fit_groups(
         state: State {
             active: Vec::new(),
             x: Vec::new(),
-            beta: problem.beta,
+            beta: problem.beta.unwrap_or(1.0 / Tuning::INITIAL_NOISE),
         },
         refused: Vec::new(),
         trace: Vec::new(),
@@ -110,7 +106,6 @@ pub fn fit_groups(
         mu: now.mu,
         sigma: now.sigma,
         trace: fit.trace,
-        log_evidence: now.log_evidence,
         status,
     })
 }
@@ -157,6 +152,10 @@ impl GroupFit<'_, '_> {
         self.data.posterior(&self.state)
     }
 
+    fn estimates_noise(&self) -> bool {
+        self.problem.beta.is_none() && self.problem.n_contrasts > 0.0
+    }
+
     /// The posterior of another state, or `None` where round-off makes its precision indefinite.
     fn posterior_or_none(&self, state: &State) -> Result<Option<Posterior>, Stop> {
         unless_indefinite(self.data.posterior(state).map_err(Stop::from))
@@ -174,7 +173,7 @@ impl GroupFit<'_, '_> {
         );
         let least = (0.5 * rows.ln()).max((4.0 * n_groups / rows).ln());
         let less = (1.0 + (least - 1.0) / self.data.n_outputs).max(0.5 * full);
-        if !self.problem.estimates_noise || less >= full || 2.0 * full * n_groups <= rows {
+        if !self.estimates_noise() || less >= full || 2.0 * full * n_groups <= rows {
             return Ok(status);
         }
         let before = self.state.clone();
@@ -200,7 +199,7 @@ impl GroupFit<'_, '_> {
 
     /// Adds, re-estimates and deletes groups, and moves all precisions and the noise, until nothing gains.
     fn ascend(&mut self) -> Result<Status, Stop> {
-        if self.problem.estimates_noise && self.state.active.is_empty() {
+        if self.estimates_noise() && self.state.active.is_empty() {
             self.step_greedily(Tuning::COARSE_GROUP_GAIN, Tuning::FIRST_GROUP_PASSES)?;
         }
         let (mut highest, mut idle) = (f64::NEG_INFINITY, 0);
@@ -218,7 +217,7 @@ impl GroupFit<'_, '_> {
             }
         };
         let at_floor = self.state.beta >= (1.0 - 1e-9) / Tuning::NOISE_FLOOR;
-        Ok(if self.problem.estimates_noise && at_floor {
+        Ok(if self.estimates_noise() && at_floor {
             Status::NoiseFloor
         } else if converged && self.refused.is_empty() {
             Status::Converged
@@ -411,13 +410,13 @@ impl GroupFit<'_, '_> {
         loop {
             now = self.delete_useless(now)?;
             let m = self.state.x.len();
-            if m == 0 && !self.problem.estimates_noise {
+            if m == 0 && !self.estimates_noise() {
                 return Ok(true);
             }
             let (slope, curvature) = self.derivatives(&now);
             let ln_beta = self.state.beta.ln();
             let is_at_floor = ln_beta >= floor - 1e-12 && slope[m] > 0.0;
-            let n_free = if self.problem.estimates_noise && !is_at_floor {
+            let n_free = if self.estimates_noise() && !is_at_floor {
                 m + 1
             } else {
                 m

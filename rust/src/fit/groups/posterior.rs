@@ -313,19 +313,16 @@ impl<'a> Data<'a> {
     /// posterior.
     pub(super) fn best_of_active(&self, state: &State, now: &Posterior) -> Vec<(f64, f64, f64)> {
         let mut first = 0;
-        let mut of_group = |k: usize| {
+        let of_group = |k: usize| {
             let (d, alpha) = (self.own[state.active[k]].nrows(), state.x[k].exp());
             let mut variances = now.sigma.view((first, first), (d, d)).into_owned();
-            let (mut kept, mut u) = (
-                self.weight(state.active[k]) * &variances,
-                Matrix::zeros(d, d),
-            );
+            let (mut kept, mut u) = (Matrix::default(), Matrix::zeros(d, d));
             if self.complexity > 0.0 {
                 let own = now.sigma.columns(first, d);
                 let scaled = Matrix::from_fn(own.nrows(), d, |i, j| {
                     now.weight[i] * now.alpha[i] * own[(i, j)]
                 });
-                kept -= own.transpose() * scaled;
+                kept = self.weight(state.active[k]) * &variances - own.transpose() * scaled;
             }
             eigen(&mut variances, &mut u);
             let m = u.transpose() * now.mu.rows(first, d);
@@ -340,6 +337,6 @@ impl<'a> Data<'a> {
             let (best, gain) = terms.best();
             (best, gain, terms.value(alpha))
         };
-        (0..state.active.len()).map(&mut of_group).collect()
+        (0..state.active.len()).map(of_group).collect()
     }
 }
