@@ -28,10 +28,10 @@ __all__ = [
     "fit_kernel_in_blocks",
     "fit_kernel_outputs",
     "fit_provider",
-    "gaussian_evidence",
     "probit_expectations",
     "probit_log_probabilities",
     "probit_probabilities",
+    "radial_evidence",
 ]
 
 _Reals: TypeAlias = NDArray[np.float64]
@@ -341,8 +341,15 @@ class SufficientStatistics:
     ) -> Posterior: ...
 
 def covariance_evidence(C: _Reals, Y: _Reals, slope: bool) -> tuple[float, float, _Reals | None] | None: ...
-def gaussian_evidence(
-    Z: _Reals, scale: float, F: _Reals, variances: _Reals, noise: _Reals, Y: _Reals, slope: bool
+def radial_evidence(
+    kernel: Kernel,
+    Z: _Reals,
+    scale: float,
+    F: _Reals,
+    variances: _Reals,
+    noise: _Reals,
+    Y: _Reals,
+    slope: bool,
 ) -> tuple[float, float, _Reals | None] | None: ...
 def probit_probabilities(
     scores: _Reals, *, n_nodes: int | None = None, n_threads: int | None = None

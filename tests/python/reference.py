@@ -314,6 +314,16 @@ def gaussian(x, z, width):
     return np.exp(-np.sum(((x - z) / width) ** 2))
 
 
+def matern32(x, z, width):
+    r = np.sqrt(6.0) * np.linalg.norm((x - z) / width)
+    return (1.0 + r) * np.exp(-r)
+
+
+def matern52(x, z, width):
+    r = np.sqrt(10.0) * np.linalg.norm((x - z) / width)
+    return (1.0 + r + r**2 / 3.0) * np.exp(-r)
+
+
 def laplacian(x, z, gamma):
     return np.exp(-gamma * np.sum(np.abs(x - z)))
 

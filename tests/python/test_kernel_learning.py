@@ -113,8 +113,11 @@ def test_the_core_has_no_evidence_of_covariances_that_are_not_positive_definite(
 @pytest.mark.parametrize("noise_variance", [None, 0.3])
 @pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli"])
 @pytest.mark.parametrize("width", [1.3, (0.7, 1.1, 2.0)])
-def test_the_evidence_of_one_gaussian_kernel_is_that_of_its_covariance(width, likelihood, noise_variance):
-    _, kernels, X, fixed, Y, weights = process(Gaussian(width), likelihood)
+@pytest.mark.parametrize("family", [Gaussian, Matern32, Matern52])
+def test_the_evidence_of_one_radial_kernel_is_that_of_its_covariance(
+    family, width, likelihood, noise_variance
+):
+    _, kernels, X, fixed, Y, weights = process(family(width), likelihood)
     rest = X, fixed, Y, weights, noise_variance
     own = CovarianceEvidence(kernels[:1], *rest)
     # On all columns, so that the general formula computes it.
@@ -127,8 +130,9 @@ def test_the_evidence_of_one_gaussian_kernel_is_that_of_its_covariance(width, li
     assert own(x, slope=False)[0] == value
 
 
-def test_the_core_checks_the_arrays_of_a_gaussian_kernel():
+def test_the_core_checks_the_arrays_of_a_radial_kernel():
     good = {
+        "kernel": Gaussian(1.0).to_core(),
         "Z": np.ones((3, 2)),
         "scale": 1.0,
         "F": np.ones((3, 1), order="F"),
@@ -137,10 +141,11 @@ def test_the_core_checks_the_arrays_of_a_gaussian_kernel():
         "Y": np.ones((3, 1), order="F"),
         "slope": True,
     }
-    square, log_det, slopes = _core.gaussian_evidence(**good)
+    square, log_det, slopes = _core.radial_evidence(**good)
     assert (square, log_det, len(slopes)) == (pytest.approx(3.0 / 7.0), pytest.approx(np.log(7.0)), 5)
-    assert _core.gaussian_evidence(**good | {"noise": -np.ones(3)}) is None
+    assert _core.radial_evidence(**good | {"noise": -np.ones(3)}) is None
     bad = {
+        "kernel": [Linear().to_core(), Gaussian(2.0).to_core()],
         "Z": [np.ones((0, 2)), np.ones((3, 0)), np.ones((4, 2)), np.ones((3, 2), order="F")],
         "F": [np.ones((3, 2)), np.ones((2, 1), order="F")],
         "variances": [np.ones(2)],
@@ -150,7 +155,7 @@ def test_the_core_checks_the_arrays_of_a_gaussian_kernel():
     for name, values in bad.items():
         for value in values:
             with pytest.raises(ValueError, match="must"):
-                _core.gaussian_evidence(**good | {name: value})
+                _core.radial_evidence(**good | {name: value})
 
 
 def test_a_given_noise_level_has_no_gradient():

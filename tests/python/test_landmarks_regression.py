@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.linalg import null_space
 
-from reference import gaussian, kernel_matrix
+from reference import gaussian, kernel_matrix, matern32, matern52
 from sparsebayes import RVR, SparseBayesRegressor, inspection, kernels, load
 from sparsebayes._data import candidates
 from sparsebayes._estimators import process_regression
@@ -21,8 +21,21 @@ def waves(n=150, noise=0.05, seed=0):
     return X, truth + noise * rng.normal(size=n), truth
 
 
+def rough(seed=0, n=400):
+    """A draw of a process of three inputs with a Matern kernel of order 3/2, with noise and without."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2.0, 2.0, (n, 3))
+    truth = np.linalg.cholesky(kernels.Matern32([2.0, 3.0, 6.0])(X, X) + 1e-10 * np.eye(n)) @ rng.normal(
+        size=n
+    )
+    return X, truth + 0.05 * rng.normal(size=n), truth
+
+
+FORMULAS = {kernels.Gaussian: gaussian, kernels.Matern32: matern32, kernels.Matern52: matern52}
+
+
 class Dense:
-    """The model as dense matrices, from the kernel and v of a fitted model with one Gaussian kernel."""
+    """The model as dense matrices, from the kernel and v of a fitted model with one radial kernel."""
 
     def __init__(self, model, X, weights=None):
         self.model, self.weights = model, np.ones(len(X)) if weights is None else weights
@@ -32,8 +45,8 @@ class Dense:
         self.precision[1:, 1:] = K
 
     def covariance(self, X, Z):
-        width = np.broadcast_to(self.model.kernel_.width, X.shape[1])
-        return kernel_matrix(lambda x, z: gaussian(x / width, z / width, 1.0), X, Z)
+        width, kernel = np.array(self.model.kernel_.width), FORMULAS[type(self.model.kernel_)]
+        return kernel_matrix(lambda x, z: kernel(x, z, width), X, Z)
 
     def functions(self, X):
         return np.hstack([np.ones((len(X), 1)), self.covariance(X, self.model.relevance_vectors_)])
@@ -194,6 +207,37 @@ def test_chosen_where_rows_left_out_are_predicted_better():
     low, high = model.predict_interval(X[400:])
     assert 0.88 < np.mean((low <= y[400:]) & (y[400:] <= high)) < 0.99
     assert model.loo_.mean() > sparse.loo_.mean()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rough_functions_have_rough_kernels(seed, tmp_path):
+    X, y, truth = rough(seed)
+    model = RVR(extra_basis=None).fit(X[:250], y[:250])
+    smooth = RVR(kernels.Gaussian([1.0] * 3), optimize_kernel=True, extra_basis=None).fit(X[:250], y[:250])
+    assert isinstance(model.kernel_, kernels.Matern32 | kernels.Matern52)
+    assert isinstance(smooth.kernel_, kernels.Gaussian)
+    errors = [np.std(one.predict(X[250:]) - truth[250:]) for one in (model, smooth)]
+    assert errors[0] < 0.97 * errors[1]
+    dense, shift = Dense(model, X[:250]), y[:250].mean()
+    mu, _ = dense.posterior(y[:250] - shift, model.process_variance_, model.noise_variance_)
+    assert_allclose(model.predict(X), shift + dense.functions(X) @ mu, atol=1e-5)
+    assert model.inputs_[0] > model.inputs_[2]
+    assert isinstance(model._selection["kernel_"], kernels.Gaussian)
+    model.save(tmp_path / "model.json")
+    assert_allclose(load(tmp_path / "model.json").predict(X), model.predict(X), rtol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_smooth_functions_have_smooth_kernels(seed):
+    X, y, _ = waves(300, seed=seed)
+    assert isinstance(RVR(landmarks=100).fit(X, y).kernel_, kernels.Gaussian)
+
+
+def test_rough_kernels_need_a_moderate_variance(monkeypatch):
+    X, y, _ = rough()
+    monkeypatch.setattr(process_regression, "_MAX_ROUGH_VARIANCE", {})
+    monkeypatch.setattr(process_regression, "_MAX_VARIANCE", 1e-3)
+    assert isinstance(RVR(landmarks=100).fit(X, y).kernel_, kernels.Gaussian)
 
 
 @pytest.mark.parametrize(("most", "selected", "placed"), [(2000, 500, None), (300, 100, 300)])

@@ -34,6 +34,7 @@ from .._checks import is_auto
 from .._data.basis import Basis, as_given
 from .._data.candidates import CHOSEN, choose
 from .._types import FloatArray, IntArray, Settings
+from ..kernels import Kernel, Matern32, Matern52
 from ..kernels._base import column_stds
 from .growth import MIN_LANDMARK, MIN_VARIANCE
 from .noise_parameters import OF_ROWS, RowWeights
@@ -49,8 +50,10 @@ _MIN_FEWER: Final = 0.1
 #: between the neighbours of the best of them.
 _LOG_RATIOS: Final = np.arange(-12.0, -np.log(MIN_VARIANCE), 0.5)
 #: Largest v of ``landmarks="auto"`` relative to the variance of y: large ones, with long lengths, imitate
-#: polynomials, and beyond the rows few functions and linear terms predict better.
+#: polynomials, and beyond the rows few functions and linear terms predict better. The rougher a kernel, the
+#: lower the degree of these.
 _MAX_VARIANCE: Final = 10.0
+_MAX_ROUGH_VARIANCE: Final[dict[type[Kernel], float]] = {Matern52: 30.0, Matern32: 100.0}
 #: Change of the log of a row weight of Student's t that ends an alternation, and the most steps of one; first
 #: with so many landmarks, then a few steps with all.
 _SMALL_CHANGE: Final = 0.1
@@ -108,7 +111,7 @@ def estimate_regression(
     except np.linalg.LinAlgError:
         return basis, training, None
     (std,) = column_stds(training.y[:, np.newaxis], training.weights)
-    if is_auto(est.landmarks) and fit.variance > _MAX_VARIANCE * std**2:
+    if is_auto(est.landmarks) and fit.variance > max_variance(process.kernels) * std**2:
         return basis, training, None
     names, whitening = fit.functions.names, fit.functions.whitening
     of_rows = () if row_weights is None else OF_ROWS
@@ -130,6 +133,11 @@ def estimate_regression(
     noise = fit.noise / (1.0 if training.noise is None else training.noise.variance)
     est.noise_variance_, est.beta_ = noise, 1.0 / noise
     return fit.functions.basis, training, (at_rows[0][:, np.newaxis], at_rows[1][:, np.newaxis])
+
+
+def max_variance(kernels: list[Kernel]) -> float:
+    """Return the largest v relative to the variance of y that new rows allow."""
+    return min(_MAX_ROUGH_VARIANCE.get(type(kernel), _MAX_VARIANCE) for kernel in kernels)
 
 
 def _have_flat_prior(functions: Functions) -> NDArray[np.bool_]:

@@ -16,6 +16,7 @@ from .._data.design import Design, columns_at
 from .._data.statistics import check_memory_limit
 from .._estimators.likelihoods import Numbers
 from .._types import FloatArray, IntArray, Likelihood, Settings
+from ..kernels._resolve import learns_smoothness
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,8 @@ class LearningData:
     #: Whether the weights of the final model have a Gaussian process as their prior.
     is_smooth: bool = False
     few_counts: FewCounts | None = None
+    #: Whether the kernel of this process may be less smooth than a Gaussian one.
+    learns_smoothness: bool = False
     #: How often rows count, and the noise variance of each in units of that of a fit; None: all 1.
     counts: FloatArray | None = None
     noise_factors: FloatArray | None = None
@@ -114,6 +117,7 @@ class LearningData:
             centre_rows=centre_rows,
             is_smooth=is_smooth,
             few_counts=few_counts,
+            learns_smoothness=learns_smoothness(est.kernel, est.gamma),
             counts=counts,
             noise_factors=None if training.noise is None else counts / weights,
             memory_limit=check_memory_limit(est.memory_limit),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import combinations, product
 from typing import Any, Final
 
@@ -23,6 +24,8 @@ from ..kernels._stationary import Radial
 _VARIANCE_RANGE: Final = 12.0
 _MAX_ROUGH_VARIANCE: Final = 8.0
 _ROUGH: Final = (Laplacian, Matern32, Matern52)
+#: Kernels whose evidence is all computed in the core, if there is no other.
+_IN_CORE: Final = (Gaussian, Matern32, Matern52)
 #: Relative size of the diagonal that compensates for round-off in the test for positive definiteness.
 _JITTER: Final = 1e-8
 # The other constants are measured in docs/notebook/kernel-learning.md.
@@ -74,6 +77,9 @@ class CovarianceEvidence:
         self._pulse = pulse
         self._noise, self._excess_weight = 1.0 / weights, float(weights.sum()) - len(weights)
         self._log_noise = None if noise_variance is None else float(np.log(noise_variance))
+        self._of_unit_width: _core.Kernel | None = None
+        if len(kernels) == 1 and isinstance(kernel := kernels[0], _IN_CORE):
+            self._of_unit_width = type(kernel)(1.0).to_core()
         # Kernels of the distance are positive definite.
         self._squared = [not (isinstance(k, Radial) or _is_positive_definite(k(X, X))) for k in kernels]
 
@@ -93,8 +99,8 @@ class CovarianceEvidence:
         theta, log_a, log_v, rest = np.split(x, np.cumsum([n_theta, n_kernels, n_fixed]))
         log_noise = float(rest[0]) if self._log_noise is None else self._log_noise
         noise = np.exp(log_noise) * self._noise
-        is_gaussian = n_kernels == 1 and isinstance(self._kernels[0], Gaussian)
-        terms = self._of_gaussian if is_gaussian else self._of_kernels
+        alone = self._of_unit_width
+        terms = self._of_kernels if alone is None else partial(self._in_core, alone)
         found = terms(theta, np.exp(log_a), np.exp(log_v), noise, slope)
         if found is None:
             return None
@@ -127,12 +133,18 @@ class CovarianceEvidence:
         slopes.append(v * np.sum((G @ self._fixed) * self._fixed, axis=0))
         return square, log_det, np.concatenate([*slopes, [noise @ np.diag(G)]])
 
-    def _of_gaussian(
-        self, theta: FloatArray, a: FloatArray, v: FloatArray, noise: FloatArray, slope: bool
+    def _in_core(
+        self,
+        of_unit_width: _core.Kernel,
+        theta: FloatArray,
+        a: FloatArray,
+        v: FloatArray,
+        noise: FloatArray,
+        slope: bool,
     ) -> tuple[float, float, FloatArray | None] | None:
-        """Return the same for one Gaussian kernel, all of it in the core."""
+        """Return the same for one Gaussian or Matern kernel, all of it in the core."""
         Z = (self._X - self._X.mean(axis=0)) / np.exp(theta)
-        found = _core.gaussian_evidence(Z, float(a[0]), self._fixed, v, noise, self._Y, slope)
+        found = _core.radial_evidence(of_unit_width, Z, float(a[0]), self._fixed, v, noise, self._Y, slope)
         if found is None:
             return None
         square, log_det, slopes = found

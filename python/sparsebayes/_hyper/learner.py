@@ -21,8 +21,9 @@ from .._data.basis import Basis
 from .._data.design import Design, evaluate, kernel_design
 from .._estimators.posterior import log_normalised, moderated_logits
 from .._estimators.process import LANDMARKS, Choice, Process, ProcessRows
+from .._estimators.process_regression import max_variance
 from .._types import FloatArray, IntArray, Settings
-from ..kernels import Kernel
+from ..kernels import Kernel, Matern32, Matern52
 from ..kernels._base import all_log_parameters, column_stds, with_all_log_parameters
 from ..kernels._stationary import Radial
 from .data import LearningData, draw
@@ -39,6 +40,9 @@ _PROCESS_ROWS: Final = (450, 1000)
 #: Bytes for each pair of rows: twenty numbers, for two processes at a time.
 _PROCESS_BYTES: Final = 160
 _LAST_ITERATIONS: Final = 8
+#: Kernels of processes less smooth than that of a Gaussian one, and L-BFGS iterations of each.
+_ROUGHER: Final = (Matern52, Matern32)
+_ROUGHER_ITERATIONS: Final = 10
 #: Up to so many rows are divided into folds; most centres of the trial fits.
 _FOLD_ROWS: Final = 600
 _FOLDS: Final = 5
@@ -172,6 +176,9 @@ def _natural_parameters(leaves: list[Kernel], X: FloatArray, weights: FloatArray
     return np.concatenate(suggested)
 
 
+#: Kernels, and a vector that maximises the evidence of a Gaussian process with them.
+_Proposal: TypeAlias = tuple[list[Kernel], FloatArray]
+
 #: Rows to fit and rows to predict.
 _Split: TypeAlias = tuple[LearningData, LearningData]
 
@@ -262,18 +269,37 @@ class _Learner:
         ]
         if proposal is None or not self.data.is_smooth:
             return learned
-        prefers = self._prefers_process(proposal, ranked[0])
-        return [
-            replace(one, of_process=self._proposed(one, proposal), prefers_process=prefers) for one in learned
-        ]
+        processes = [(self.kernels, proposal), *self._rougher(proposal)]
+        prefers, (kernels, x) = self._prefers_process(processes, ranked[0]), processes[-1]
 
-    def _proposed(self, one: Learned, proposal: FloatArray) -> list[Kernel]:
-        """Return the kernels that the process proposes, without the inputs that these do not have."""
-        theta = all_log_parameters(one.kernels)
-        theta = np.where(np.isfinite(theta), self._theta(proposal), theta)
-        return with_all_log_parameters(one.kernels, theta)
+        def proposed(one: Learned) -> list[Kernel]:
+            # Without the inputs that these kernels do not have.
+            theta = all_log_parameters(one.kernels)
+            return with_all_log_parameters(kernels, np.where(np.isfinite(theta), self._theta(x), theta))
 
-    def _of_proposal(self, proposal: FloatArray, folds: list[_Split]) -> _Candidate:
+        return [replace(one, of_process=proposed(one), prefers_process=prefers) for one in learned]
+
+    def _rougher(self, proposal: FloatArray) -> list[_Proposal]:
+        """Return the less smooth process of largest evidence, if it is more probable than the proposal."""
+        found: list[_Proposal] = []
+        if not self.data.learns_smoothness:
+            return found
+        n_rows, x = self._stages[0][0], proposal
+        most = self._evidence(self.kernels, n_rows)(x, slope=False)
+        for family in _ROUGHER:
+            kernels: list[Kernel] = [
+                family(**kernel.get_params(deep=False)) for kernel in self._natural_kernels
+            ]
+            evidence = self._evidence(kernels, n_rows)
+            (x,) = evidence.maximise(self.data.X, x, _ROUGHER_ITERATIONS)
+            value = evidence(x, slope=False)
+            is_safe = x[len(self._natural)] <= np.log(max_variance(kernels))
+            if value is None or most is None or not (value[0] > most[0] and is_safe):
+                break
+            found, most = [(kernels, x)], value
+        return found
+
+    def _of_proposal(self, kernels: list[Kernel], proposal: FloatArray, folds: list[_Split]) -> _Candidate:
         """Return how well the Gaussian process predicts each fold, from the other rows.
 
         Each of its lengths has to pay its cost, as they were learned from these rows too.
@@ -285,7 +311,7 @@ class _Learner:
             kept = kept.at(draw(len(kept.X), _MAX_PROCESS_ROWS), np.arange(0))
             noise = None if kept.noise_variance is None else kept.noise_variance / std**2
             Y = (kept.targets[0] - mean)[:, np.newaxis] / std
-            process = CovarianceEvidence(self.kernels, kept.X, kept.fixed, Y, kept.weights, noise, self.pulse)
+            process = CovarianceEvidence(kernels, kept.X, kept.fixed, Y, kept.weights, noise, self.pulse)
             found = process.predict(proposal, out.X, out.fixed)
             if found is None:
                 return np.full(len(out.X), -np.inf)
@@ -296,19 +322,22 @@ class _Learner:
         densities = np.concatenate([call.result() for call in calls])
         return _Candidate([], densities - self._cost_of_lengths(len(self.data.X)), 0.0)
 
-    def _prefers_process(self, proposal: FloatArray, best: _Candidate) -> bool:
-        """Tell whether the Gaussian process predicts rows left out better than the best trial fits.
+    def _prefers_process(self, processes: list[_Proposal], best: _Candidate) -> bool:
+        """Tell whether one of these processes predicts rows left out better than the best trial fits.
 
         All folds are predicted, unless some are enough to tell.
         """
-        if len(self.data.X) <= _FEW_ROWS:
-            return False
-        process = self._of_proposal(proposal, self._folds)
-        is_clear = any(_exceeds(a, b, _PROCESS_ERRORS) for a, b in ((process, best), (best, process)))
-        if self._other_folds and not is_clear:
-            process = process.joined(self._of_proposal(proposal, self._other_folds))
-            best = best.joined(self._predict(best.kernels, self._other_folds))
-        return _exceeds(process, best, _PROCESS_ERRORS)
+        of_all: _Candidate | None = None
+        for one in processes if len(self.data.X) > _FEW_ROWS else ():
+            process, sparse = self._of_proposal(*one, self._folds), best
+            is_clear = any(_exceeds(a, b, _PROCESS_ERRORS) for a, b in ((process, best), (best, process)))
+            if self._other_folds and not is_clear:
+                process = process.joined(self._of_proposal(*one, self._other_folds))
+                of_all = of_all or best.joined(self._predict(best.kernels, self._other_folds))
+                sparse = of_all
+            if _exceeds(process, sparse, _PROCESS_ERRORS):
+                return True
+        return False
 
     def _of_classes(self) -> tuple[FloatArray, list[_Candidate]]:
         """Return the log parameters of the best start, and a candidate of each, the best first.
@@ -446,6 +475,10 @@ class _Learner:
     def _natural(self) -> FloatArray:
         return _natural_parameters(self._leaves, self.data.X, self.data.weights)
 
+    @cached_property
+    def _natural_kernels(self) -> list[Kernel]:
+        return with_all_log_parameters(self.kernels, self._natural)
+
     def _of_one_unit(self) -> FloatArray:
         """Return the natural parameters with the root mean square of the lengths for each of a kernel."""
         theta, at = self._natural.copy(), 0
@@ -461,24 +494,26 @@ class _Learner:
 
         If short lengths were tried with success, those before the trials follow.
         """
-        data = self.data
+        x: FloatArray | None = None
+        others: list[FloatArray] = []
+        for n_rows, iterations in self._stages:
+            evidence = self._evidence(self._natural_kernels, n_rows)
+            x, *more = evidence.maximise(self.data.X, x, iterations)
+            others += more
+            if n_rows >= len(self.data.X):
+                break
+        assert x is not None
+        return [x, *others]
+
+    def _evidence(self, kernels: list[Kernel], n_rows: int) -> CovarianceEvidence:
+        """Return the evidence of a Gaussian process of so many rows."""
+        data, rows = self.data, self._draw(n_rows)
         Y, std = data.standardised()
         # Several outputs share one noise level here, in units of their variances.
         given = data.noise_variance if Y.shape[1] == 1 else None
         noise = None if given is None else given / std**2
-        kernels = with_all_log_parameters(self.kernels, self._natural)
-        x: FloatArray | None = None
-        others: list[FloatArray] = []
-        for n_rows, iterations in self._stages:
-            rows = self._draw(n_rows)
-            X, fixed, weights = data.X[rows], data.fixed[rows], data.weights[rows]
-            evidence = CovarianceEvidence(kernels, X, fixed, Y[rows], weights, noise, self.pulse)
-            x, *more = evidence.maximise(data.X, x, iterations)
-            others += more
-            if len(rows) == len(data.X):
-                break
-        assert x is not None
-        return [x, *others]
+        X, fixed, weights = data.X[rows], data.fixed[rows], data.weights[rows]
+        return CovarianceEvidence(kernels, X, fixed, Y[rows], weights, noise, self.pulse)
 
     @property
     def _stages(self) -> tuple[tuple[int, int], ...]:

@@ -62,6 +62,11 @@ def learns_widths(kernel: KernelSpec, gamma: object) -> bool:
     return bool(names) and all(_EXAMPLES[name]._length_powers().any() for name in names)
 
 
+def learns_smoothness(kernel: KernelSpec, gamma: object) -> bool:
+    """Tell whether a Matern kernel may take the place of the Gaussian one; not of a given object."""
+    return isinstance(kernel, str) and kernel == "rbf" and gamma == "ard"
+
+
 def resolve(
     kernel: KernelSpec,
     *,

@@ -13,6 +13,7 @@ use sparsebayes::{Error, Kernel, Matrix, Points};
 
 use crate::arrays::{Rows, columns, rows, vector};
 use crate::errors::{invalid, to_python};
+use crate::kernel::PyKernel;
 
 /// tr(Y^T C^-1 Y), ln |C| and, if `slope`, dL/dC.
 struct Terms {
@@ -55,8 +56,9 @@ fn terms(c: &[f64], y: &[f64], n: usize, slope: bool) -> Result<Terms, Error> {
     })
 }
 
-/// The covariance a K + F diag(v) F^T + diag(noise), with K = exp(-|z - z'|^2) of rows z, which are the inputs in units of their widths.
-struct GaussianCovariance<'a> {
+/// The covariance a K + F diag(v) F^T + diag(noise), with K = k(|z - z'|^2) of rows z, which are the inputs in units of their widths.
+struct RadialCovariance<'a> {
+    kernel: Kernel,
     z: Rows<'a>,
     scale: f64,
     fixed: Matrix,
@@ -64,18 +66,16 @@ struct GaussianCovariance<'a> {
     noise: &'a [f64],
 }
 
-impl GaussianCovariance<'_> {
+impl RadialCovariance<'_> {
     /// tr(Y^T C^-1 Y), ln |C| and, if `slope`, the slopes of L in the logs of each width, of a, of each v and of a factor of the noise.
     fn terms(&self, y: &[f64], slope: bool) -> Result<(f64, f64, Option<Vec<f64>>), Error> {
         let (n, d) = (self.z.n_points, self.z.n_features);
         let points = Points::from_rows(self.z.values, n, d);
-        let kernel = Kernel::Gaussian {
-            inverse_square_widths: vec![1.0],
-        };
         let mut k = Matrix::zeros(n, n);
         for (j, column) in k.as_mut_slice().chunks_mut(n).enumerate() {
             let centre = &self.z.values[j * d..][..d];
-            kernel.column_into(&points, centre, j..n, &mut column[j..]);
+            self.kernel
+                .column_into(&points, centre, j..n, &mut column[j..]);
         }
         let mut weighted = self.fixed.transpose();
         for (mut row, v) in weighted.row_iter_mut().zip(self.variances) {
@@ -87,18 +87,25 @@ impl GaussianCovariance<'_> {
             c[(i, i)] += noise;
         }
         let found = terms(c.as_slice(), y, n, slope)?;
-        let slopes = found.slope.map(|g| self.slopes(&g, k));
+        let slopes = found.slope.map(|g| self.slopes(&g, &k));
         Ok((found.square, found.log_det, slopes))
     }
 
-    /// Slopes of L from dL/dC and the lower triangle of K: dK / d ln width = 2 K (z - z')^2 for the coordinate of the width.
-    fn slopes(&self, g: &Matrix, k: Matrix) -> Vec<f64> {
-        let mut m = k;
-        m.component_mul_assign(g);
-        m *= self.scale;
-        let of_scale = 2.0 * m.sum() - m.trace();
-        let sums = m.column_sum() + m.row_sum_tr();
+    /// Slopes of L from dL/dC and the lower triangle of K: dK / d ln width = -2 k' (z - z')^2 for the coordinate of the width.
+    fn slopes(&self, g: &Matrix, k: &Matrix) -> Vec<f64> {
+        let product = k.component_mul(g) * self.scale;
+        let of_scale = 2.0 * product.sum() - product.trace();
         let z = Matrix::from_row_slice(self.z.n_points, self.z.n_features, self.z.values);
+        let squares = &z * z.transpose();
+        let mut m = Matrix::zeros(k.nrows(), k.ncols());
+        for j in 0..k.ncols() {
+            for i in j..k.nrows() {
+                let square = squares[(i, i)] + squares[(j, j)] - 2.0 * squares[(i, j)];
+                let slope = self.kernel.slope_in_square(square.max(0.0), k[(i, j)]);
+                m[(i, j)] = -slope * g[(i, j)] * self.scale;
+            }
+        }
+        let sums = m.column_sum() + m.row_sum_tr();
         let product = &m * &z;
         let of_widths = z
             .column_iter()
@@ -128,9 +135,9 @@ impl GaussianCovariance<'_> {
 }
 
 /// tr(Y^T C^-1 Y), ln |C| and, if `slope`, the slopes of L in the logs of each width, of a, of each v and of a factor of the noise, for the
-/// covariance a K + F diag(v) F^T + diag(noise), with K = exp(-|z - z'|^2) of the rows of Z; None if it is not positive definite.
+/// covariance a K + F diag(v) F^T + diag(noise), with K = k(|z - z'|^2) of the rows of Z; None if it is not positive definite.
 ///
-/// Z is in C order, F and Y are in Fortran order.
+/// k is a Gaussian or Matern kernel of width 1. Z is in C order, F and Y are in Fortran order.
 #[pyfunction]
 #[allow(
     non_snake_case,
@@ -138,8 +145,9 @@ impl GaussianCovariance<'_> {
     clippy::too_many_arguments,
     clippy::type_complexity
 )] // the Python signature
-pub(crate) fn gaussian_evidence<'py>(
+pub(crate) fn radial_evidence<'py>(
     py: Python<'py>,
+    kernel: PyRef<'_, PyKernel>,
     Z: PyReadonlyArray2<'py, f64>,
     scale: f64,
     F: PyReadonlyArray2<'py, f64>,
@@ -148,6 +156,23 @@ pub(crate) fn gaussian_evidence<'py>(
     Y: PyReadonlyArray2<'py, f64>,
     slope: bool,
 ) -> PyResult<Option<(f64, f64, Option<Bound<'py, PyArray1<f64>>>)>> {
+    let kernel = kernel.0.clone();
+    match &kernel {
+        Kernel::Gaussian {
+            inverse_square_widths: widths,
+        }
+        | Kernel::Matern32 {
+            inverse_square_widths: widths,
+        }
+        | Kernel::Matern52 {
+            inverse_square_widths: widths,
+        } if widths[..] == [1.0] => (),
+        _ => {
+            return Err(invalid(
+                "kernel must be a Gaussian or Matern kernel of width 1",
+            ));
+        }
+    }
     let (z, y, noise) = (rows("Z", &Z)?, columns("Y", &Y)?, vector("noise", &noise)?);
     let (f, variances) = (columns("F", &F)?, vector("variances", &variances)?);
     let n = z.n_points;
@@ -166,7 +191,8 @@ pub(crate) fn gaussian_evidence<'py>(
         )));
     }
     let fixed = Matrix::from_column_slice(n, variances.len(), f);
-    let covariance = GaussianCovariance {
+    let covariance = RadialCovariance {
+        kernel,
         z,
         scale,
         fixed,

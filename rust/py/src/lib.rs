@@ -28,7 +28,7 @@ mod _core {
     #[pymodule_export]
     use crate::blocks::fit_kernel_in_blocks;
     #[pymodule_export]
-    use crate::covariance::{covariance_evidence, gaussian_evidence};
+    use crate::covariance::{covariance_evidence, radial_evidence};
     #[pymodule_export]
     use crate::errors::NumericalError;
     #[pymodule_export]

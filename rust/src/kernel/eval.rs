@@ -282,8 +282,9 @@ impl Kernel {
         }
     }
 
-    /// The derivative in v of a kernel that is a function of v, the weighted squared distance.
-    fn slope_in_square(&self, v: f64, value: f64) -> f64 {
+    /// The derivative in v, the weighted squared distance, of a kernel that is a function of v, with this value.
+    #[must_use]
+    pub fn slope_in_square(&self, v: f64, value: f64) -> f64 {
         match self {
             // With r^2 = 6 v, d/dv (1 + r) exp(-r) = -3 exp(-r).
             Self::Matern32 { .. } => -3.0 * (-(6.0 * v).sqrt()).exp(),
