@@ -91,19 +91,26 @@ impl RadialCovariance<'_> {
         Ok((found.square, found.log_det, slopes))
     }
 
+    /// Multiplies the lower triangle of a matrix by -k' / k of the rows of Z.
+    fn multiply_by_slopes(&self, z: &Matrix, m: &mut Matrix) {
+        let norms: Vec<f64> = z.row_iter().map(|row| row.norm_squared()).collect();
+        for (j, mut column) in m.column_iter_mut().enumerate() {
+            let products = z.rows_range(j..) * z.row(j).transpose();
+            let rows = column.iter_mut().skip(j).zip(&norms[j..]).zip(&products);
+            for ((value, norm), product) in rows {
+                let square = (norm + norms[j] - 2.0 * product).max(0.0);
+                *value = -self.kernel.slope_in_square(square, *value);
+            }
+        }
+    }
+
     /// Slopes of L from dL/dC and the lower triangle of K: dK / d ln width = -2 k' (z - z')^2 for the coordinate of the width.
     fn slopes(&self, g: &Matrix, k: &Matrix) -> Vec<f64> {
-        let product = k.component_mul(g) * self.scale;
-        let of_scale = 2.0 * product.sum() - product.trace();
+        let mut m = k.component_mul(g) * self.scale;
+        let of_scale = 2.0 * m.sum() - m.trace();
         let z = Matrix::from_row_slice(self.z.n_points, self.z.n_features, self.z.values);
-        let squares = &z * z.transpose();
-        let mut m = Matrix::zeros(k.nrows(), k.ncols());
-        for j in 0..k.ncols() {
-            for i in j..k.nrows() {
-                let square = squares[(i, i)] + squares[(j, j)] - 2.0 * squares[(i, j)];
-                let slope = self.kernel.slope_in_square(square.max(0.0), k[(i, j)]);
-                m[(i, j)] = -slope * g[(i, j)] * self.scale;
-            }
+        if !matches!(self.kernel, Kernel::Gaussian { .. }) {
+            self.multiply_by_slopes(&z, &mut m);
         }
         let sums = m.column_sum() + m.row_sum_tr();
         let product = &m * &z;

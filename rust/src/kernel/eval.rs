@@ -287,11 +287,11 @@ impl Kernel {
     pub fn slope_in_square(&self, v: f64, value: f64) -> f64 {
         match self {
             // With r^2 = 6 v, d/dv (1 + r) exp(-r) = -3 exp(-r).
-            Self::Matern32 { .. } => -3.0 * (-(6.0 * v).sqrt()).exp(),
+            Self::Matern32 { .. } => -3.0 * value / (1.0 + at_most((6.0 * v).sqrt(), MAX_RADIUS)),
             // With r^2 = 10 v, d/dv (1 + r + r^2 / 3) exp(-r) = -(5 / 3) (1 + r) exp(-r).
             Self::Matern52 { .. } => {
-                let r = (10.0 * v).sqrt();
-                -5.0 / 3.0 * (1.0 + at_most(r, MAX_RADIUS)) * (-r).exp()
+                let r = at_most((10.0 * v).sqrt(), MAX_RADIUS);
+                -5.0 / 3.0 * value * (1.0 + r) / (1.0 + r * (1.0 + r / 3.0))
             }
             Self::RationalQuadratic { alpha, .. } => -value / (1.0 + v / alpha),
             _ => -value,
