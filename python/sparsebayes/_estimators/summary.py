@@ -139,7 +139,8 @@ def _kernel_alone(est: Any) -> str:
         return textwrap.shorten(repr(est.kernel_), _KERNEL_WIDTH, placeholder=" ...") + learned
     if learns_kernel(est):
         widths = "a width for each input" if hasattr(est, "inputs_") else "its width"
-        return f"{est.kernel}, {widths}, learned"
+        name = est.kernel_._core_name  # that of a process may be another one
+        return f"{'rbf' if name == 'gaussian' else name}, {widths}, learned"
     return f"{est.kernel}, gamma {est.gamma if est.gamma not in ('ard', 'learn') else 'scale'}"
 
 
