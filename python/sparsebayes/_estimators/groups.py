@@ -94,7 +94,7 @@ class GroupFit:
                 "precision cannot resolve both; choose another, or leave it out to estimate it"
             )
         # In units of the largest value of each group products and precisions stay in range.
-        self.scales = np.abs(Phi).max(axis=0, initial=0.0)
+        self.scales = np.maximum(Phi.max(axis=0, initial=0.0), -Phi.min(axis=0, initial=0.0))
         with np.errstate(over="ignore"):
             if not np.isfinite(len(Phi) * self.scales**2).all():
                 raise ValueError("a column of X is not finite or too large to square; rescale X")
@@ -103,7 +103,7 @@ class GroupFit:
             of_groups = np.maximum.reduceat(self.scales[members], np.cumsum([0, *sizes[:-1]]))
             self.scales[members] = np.repeat(of_groups, sizes)
         self.scales[self.scales == 0.0] = 1.0
-        Phi = Phi / self.scales
+        Phi = np.divide(Phi, self.scales, order="F")
         if weights is not None:
             Phi, t = root[:, np.newaxis] * Phi, root[:, np.newaxis] * t
         self.F = Phi[:, flat]
@@ -118,9 +118,10 @@ class GroupFit:
         n_contrasts = max(rows - len(flat), 0.0)
         # As many columns as rows give the same model as more columns: docs/theory/groups.md.
         self.rotations: dict[int, FloatArray] = {}
-        kept, Phi = list(groups), np.array(Phi, order="F")
+        kept, Phi = list(groups), np.asfortranarray(Phi)
         for g, group in enumerate(groups):
             if len(group) > len(Phi):
+                Phi = Phi.copy(order="F") if Phi is self.raw else Phi
                 U, s, self.rotations[g] = svd(Phi[:, group], full_matrices=False)
                 kept[g] = group[: len(s)]
                 Phi[:, kept[g]] = U * s

@@ -8,6 +8,9 @@
 
 use crate::fit::tuning::Tuning;
 use crate::linalg::Matrix;
+use crate::linalg::batched_triangular::LANES;
+use crate::linalg::simd::{Simd, WithSimd, dispatch};
+use crate::parallel::pieces;
 
 /// The terms of one group, one for each eigenvector.
 pub(super) struct Terms {
@@ -161,53 +164,139 @@ struct Found {
     gain: f64,
 }
 
-/// Writes the eigenvalues of a symmetric matrix on its diagonal, and its eigenvectors into the columns of another, by Jacobi's
-/// rotations, which are the fastest for small ones.
+/// Writes the eigenvalues of a symmetric matrix on its diagonal, and its eigenvectors into the columns of another.
 pub(super) fn eigen(a: &mut Matrix, u: &mut Matrix) {
     let n = a.nrows();
-    if !a.iter().all(|x| x.is_finite()) {
-        a.fill_diagonal(f64::NAN);
-        return;
-    }
-    if n > Tuning::MAX_ROTATED {
-        let eigen = a.clone().symmetric_eigen();
-        a.set_diagonal(&eigen.eigenvalues);
-        *u = eigen.eigenvectors;
-        return;
-    }
-    u.fill_with_identity();
-    let size = a.norm_squared();
-    for _ in 0..Tuning::GROUP_REFINEMENTS {
-        let off: f64 = (1..n)
-            .map(|j| (0..j).map(|i| a[(i, j)].powi(2)).sum::<f64>())
-            .sum();
-        // The errors of the eigenvalues are of second order.
-        if off <= 1e-24 * size {
-            break;
+    *u = Matrix::zeros(n, n);
+    eigen_each(&[n], a.as_mut_slice(), u.as_mut_slice());
+}
+
+/// The same for many matrices one after another. Neighbours of one size, if it is small, lie side by side in vector lanes.
+pub(super) fn eigen_each(sizes: &[usize], a: &mut [f64], u: &mut [f64]) {
+    let mut first = 0;
+    let of_one_size = sizes.chunk_by(|n, m| n == m);
+    for same in of_one_size.filter(|same| same[0] > 0) {
+        let (n, square) = (same[0], same[0] * same[0]);
+        for batch in pieces(same.len(), if n > Tuning::MAX_ROTATED { 1 } else { LANES }) {
+            let range = first + batch.start * square..first + batch.end * square;
+            let (a, u) = (&mut a[range.clone()], &mut u[range]);
+            match batch.len() {
+                _ if n > Tuning::MAX_ROTATED => decompose(n, a, u),
+                1 => rotate::<1>(n, a, u),
+                _ => rotate::<LANES>(n, a, u),
+            }
         }
-        for j in 1..n {
-            for i in 0..j {
-                let b = a[(i, j)];
-                if b == 0.0 {
-                    continue;
-                }
-                let theta = (a[(j, j)] - a[(i, i)]) / (2.0 * b);
-                let t = theta.signum() / (theta.abs() + (theta * theta + 1.0).sqrt());
-                let c = (t * t + 1.0).sqrt().recip();
-                let s = t * c;
-                for k in 0..n {
-                    let (x, y) = (a[(k, i)], a[(k, j)]);
-                    (a[(k, i)], a[(k, j)]) = (c * x - s * y, s * x + c * y);
-                    let (x, y) = (u[(k, i)], u[(k, j)]);
-                    (u[(k, i)], u[(k, j)]) = (c * x - s * y, s * x + c * y);
-                }
-                for k in 0..n {
-                    let (x, y) = (a[(i, k)], a[(j, k)]);
-                    (a[(i, k)], a[(j, k)]) = (c * x - s * y, s * x + c * y);
-                }
+        first += same.len() * square;
+    }
+}
+
+/// The eigenvalues and eigenvectors of a matrix that is too large for rotations.
+fn decompose(n: usize, a: &mut [f64], u: &mut [f64]) {
+    let matrix = Matrix::from_column_slice(n, n, a);
+    if a.iter().all(|x| x.is_finite()) {
+        let eigen = matrix.symmetric_eigen();
+        u.copy_from_slice(eigen.eigenvectors.as_slice());
+        for (a, value) in a.iter_mut().step_by(n + 1).zip(&eigen.eigenvalues) {
+            *a = *value;
+        }
+    } else {
+        a.fill(f64::NAN);
+    }
+}
+
+/// The same by rotations, one matrix in each lane.
+fn rotate<const L: usize>(n: usize, a: &mut [f64], u: &mut [f64]) {
+    let mut lanes = vec![[0.0; L]; n * n];
+    for (lane, matrix) in a.chunks(n * n).enumerate() {
+        for (to, x) in lanes.iter_mut().zip(matrix) {
+            to[lane] = *x;
+        }
+    }
+    let mut vectors = lanes.clone();
+    dispatch(Rotations {
+        n,
+        a: &mut lanes,
+        u: &mut vectors,
+    });
+    for (from, to) in [(lanes, a), (vectors, u)] {
+        for (lane, matrix) in to.chunks_mut(n * n).enumerate() {
+            for (x, from) in matrix.iter_mut().zip(&from) {
+                *x = from[lane];
             }
         }
     }
+}
+
+/// Jacobi's rotations, which are the fastest for small matrices, until what is off the diagonal changes no digit of the eigenvalues.
+struct Rotations<'a, const L: usize> {
+    n: usize,
+    a: &'a mut [[f64; L]],
+    u: &'a mut [[f64; L]],
+}
+
+impl<const L: usize> WithSimd for Rotations<'_, L> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { n, a, u } = self;
+        for (k, u) in u.iter_mut().enumerate() {
+            u.fill(if k.is_multiple_of(n + 1) { 1.0 } else { 0.0 });
+        }
+        let size = add_squares(a.iter());
+        for _ in 0..Tuning::GROUP_REFINEMENTS {
+            let is_off = |k: &usize| !k.is_multiple_of(n + 1);
+            let off = add_squares((0..n * n).filter(is_off).map(|k| &a[k]));
+            // The errors of the eigenvalues are of second order. A lane that has converged rests, whatever the others do.
+            let is_open: [bool; L] = std::array::from_fn(|l| off[l] > 2e-24 * size[l]);
+            if !is_open.contains(&true) {
+                break;
+            }
+            for (i, j) in (1..n).flat_map(|j| (0..j).map(move |i| (i, j))) {
+                let (mut c, mut s) = ([1.0; L], [0.0; L]);
+                for l in 0..L {
+                    let b = a[i * n + j][l];
+                    let theta = (a[j * n + j][l] - a[i * n + i][l]) / (2.0 * b);
+                    let t = theta.signum() / (theta.abs() + (theta * theta + 1.0).sqrt());
+                    let t = if is_open[l] && b != 0.0 { t } else { 0.0 };
+                    c[l] = (t * t + 1.0).sqrt().recip();
+                    s[l] = t * c[l];
+                }
+                for k in 0..n {
+                    turn(a, [i * n + k, j * n + k], &c, &s);
+                    turn(u, [i * n + k, j * n + k], &c, &s);
+                }
+                for k in 0..n {
+                    turn(a, [k * n + i, k * n + j], &c, &s);
+                }
+            }
+        }
+        for l in (0..L).filter(|l| !size[*l].is_finite()) {
+            for a in a.iter_mut() {
+                a[l] = f64::NAN;
+            }
+        }
+    }
+}
+
+/// Sums of squares in each lane.
+#[inline(always)]
+fn add_squares<'a, const L: usize>(elements: impl Iterator<Item = &'a [f64; L]>) -> [f64; L] {
+    let mut sums = [0.0; L];
+    for element in elements {
+        for (sum, x) in sums.iter_mut().zip(element) {
+            *sum += x * x;
+        }
+    }
+    sums
+}
+
+/// Rotates two elements of each lane.
+#[inline(always)]
+fn turn<const L: usize>(x: &mut [[f64; L]], [i, j]: [usize; 2], c: &[f64; L], s: &[f64; L]) {
+    let (p, q) = (x[i], x[j]);
+    x[i] = std::array::from_fn(|l| c[l] * p[l] - s[l] * q[l]);
+    x[j] = std::array::from_fn(|l| s[l] * p[l] + c[l] * q[l]);
 }
 
 #[cfg(test)]
@@ -216,14 +305,40 @@ mod tests {
 
     #[test]
     fn eigenvectors_diagonalise() {
-        for n in [1, 2, 3, 7, 20] {
-            let root = Matrix::from_fn(n, n, |i, j| ((3 * i + 5 * j * j) as f64).sin());
-            let a = &root * root.transpose();
-            let (mut values, mut u) = (a.clone(), Matrix::zeros(n, n));
-            eigen(&mut values, &mut u);
-            let diagonal = Matrix::from_diagonal(&values.diagonal());
-            assert!((&u * diagonal * u.transpose() - &a).amax() < 1e-12 * (1.0 + a.amax()));
-            assert!((u.transpose() * &u - Matrix::identity(n, n)).amax() < 1e-13);
+        let sizes = [vec![1, 2, 7, 20], vec![3; 70], vec![20, 20, 0, 5, 5]].concat();
+        let matrices = sizes.iter().enumerate().map(|(k, &n)| {
+            let root = Matrix::from_fn(n, n, |i, j| ((3 * i + 5 * j * j + k) as f64).sin());
+            // Some are diagonal, some 0, and one has a number that is none.
+            match k {
+                10 => Matrix::from_diagonal(&root.diagonal()),
+                11 => Matrix::zeros(n, n),
+                12 => Matrix::from_element(n, n, f64::NAN),
+                _ => &root * root.transpose(),
+            }
+        });
+        let matrices: Vec<Matrix> = matrices.collect();
+        let mut values: Vec<f64> = matrices.iter().flat_map(|a| a.iter().copied()).collect();
+        let mut vectors = vec![0.0; values.len()];
+        eigen_each(&sizes, &mut values, &mut vectors);
+        let mut at = 0;
+        for (k, a) in matrices.iter().enumerate() {
+            let (n, range) = (a.nrows(), at..at + a.len());
+            at = range.end;
+            let found = Matrix::from_column_slice(n, n, &values[range.clone()]);
+            let u = Matrix::from_column_slice(n, n, &vectors[range]);
+            if k == 12 {
+                assert!(found.diagonal().iter().all(|x| x.is_nan()));
+                continue;
+            }
+            let diagonal = Matrix::from_diagonal(&found.diagonal());
+            let error = &u * diagonal * u.transpose() - a;
+            assert!(n == 0 || error.amax() < 1e-12 * (1.0 + a.amax()));
+            let error = u.transpose() * &u - Matrix::identity(n, n);
+            assert!(n == 0 || error.amax() < 1e-13);
+            // As alone: neighbours do not change it.
+            let (mut alone, mut own) = (a.clone(), Matrix::zeros(n, n));
+            eigen(&mut alone, &mut own);
+            assert!(alone.diagonal() == found.diagonal() && own == u);
         }
     }
 

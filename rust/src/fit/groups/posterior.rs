@@ -5,14 +5,14 @@ use std::sync::atomic::AtomicBool;
 
 use crate::Result;
 use crate::error::check_flag;
-use crate::fit::groups::gains::{Terms, eigen};
+use crate::fit::groups::gains::{Terms, eigen, eigen_each};
 use crate::fit::groups::{GroupProblem, State};
 use crate::fit::tuning::Tuning;
 use crate::linalg::batched_triangular::{
     LANES, Lanes, pack_lower, solve_lanes, solve_lanes_transposed,
 };
 use crate::linalg::gemm::{TallMatrix, add_combination, add_transpose_product};
-use crate::linalg::vector::{bilinear, dot, head};
+use crate::linalg::vector::{dot, head};
 use crate::linalg::{Cholesky, Matrix};
 use crate::parallel::{map_pieces, pieces};
 
@@ -221,46 +221,50 @@ impl<'a> Data<'a> {
         );
         q *= beta;
         let [v, u] = self.solutions(beta, now, &columns);
-        let (mut s, mut r, mut basis) = (Matrix::default(), Matrix::default(), Matrix::default());
-        let mut first = 0;
-        let of_group = |&g: &usize| {
-            let (own, d) = (&self.own[g], self.own[g].nrows());
-            if s.nrows() != d {
-                (s, r) = (Matrix::zeros(d, d), Matrix::zeros(d, d));
-                basis = Matrix::zeros(d, d);
-            }
+        let sizes: Vec<usize> = groups.iter().map(|g| self.own[*g].nrows()).collect();
+        // S and R of all groups, one after another.
+        let mut s = vec![0.0; sizes.iter().map(|d| d * d).sum()];
+        let (mut r, mut basis) = (s.clone(), s.clone());
+        let (mut first, mut at) = (0, 0);
+        for (&g, &d) in groups.iter().zip(&sizes) {
             let product = |x: &Matrix, i: usize, j: usize| {
                 let m = x.nrows();
                 let column = |k: usize| &x.as_slice()[(first + k) * m..][..m];
                 dot(column(i), column(j))
             };
             let weight = self.weight(g);
-            for j in 0..d {
-                for i in 0..=j {
-                    let value = beta * own[(i, j)] - product(&v, i, j);
-                    (s[(i, j)], s[(j, i)]) = (value, value);
-                    if self.complexity > 0.0 {
-                        let value = weight * value - product(&u, i, j);
-                        (r[(i, j)], r[(j, i)]) = (value, value);
-                    }
+            for (i, j) in (0..d).flat_map(|j| (0..=j).map(move |i| (i, j))) {
+                let value = beta * self.own[g][(i, j)] - product(&v, i, j);
+                (s[at + j * d + i], s[at + i * d + j]) = (value, value);
+                if self.complexity > 0.0 {
+                    let value = weight * value - product(&u, i, j);
+                    (r[at + j * d + i], r[at + i * d + j]) = (value, value);
                 }
             }
-            eigen(&mut s, &mut basis);
+            (first, at) = (first + d, at + d * d);
+        }
+        eigen_each(&sizes, &mut s, &mut basis);
+        (first, at) = (0, 0);
+        let of_group = |(&g, &d): (&usize, &usize)| {
+            let (basis, r) = (&basis[at..at + d * d], &r[at..at + d * d]);
             let each = (0..d).map(|k| {
-                let along = head(&basis, k, d);
+                let along = &basis[k * d..][..d];
                 let q = (0..outputs).map(|c| {
                     let terms = along.iter().enumerate();
                     terms.map(|(i, u)| u * q[(c, first + i)]).sum::<f64>()
                 });
                 let square: f64 = q.map(|q| q * q).sum();
-                let of_prior = self.along(along, &r).max(0.0);
-                (s[(k, k)], square - 2.0 * self.n_outputs * of_prior)
+                let of_prior = self.along(along, r).max(0.0);
+                (
+                    s[at + k * (d + 1)],
+                    square - 2.0 * self.n_outputs * of_prior,
+                )
             });
             let each = each.collect();
-            first += d;
-            Terms::new(each, beta * own.trace(), self.n_outputs)
+            (first, at) = (first + d, at + d * d);
+            Terms::new(each, beta * self.own[g].trace(), self.n_outputs)
         };
-        groups.iter().map(of_group).collect()
+        groups.iter().zip(&sizes).map(of_group).collect()
     }
 
     /// V = L^-1 G and, with a prior on complexity, U = `A_c`^(1/2) Sigma G, with G = beta Phi^T times these columns.
@@ -299,9 +303,10 @@ impl<'a> Data<'a> {
     }
 
     /// u^T R u, 0 without a prior on complexity.
-    fn along(&self, u: &[f64], r: &Matrix) -> f64 {
+    fn along(&self, u: &[f64], r: &[f64]) -> f64 {
         if self.complexity > 0.0 {
-            bilinear(r, u, u)
+            let columns = r.chunks(u.len()).zip(u);
+            columns.map(|(column, x)| x * dot(column, u)).sum()
         } else {
             0.0
         }
@@ -328,7 +333,7 @@ impl<'a> Data<'a> {
             let m = u.transpose() * now.mu.rows(first, d);
             let each = (0..d).map(|k| {
                 let variance = variances[(k, k)];
-                let of_prior = self.along(head(&u, k, d), &kept);
+                let of_prior = self.along(head(&u, k, d), kept.as_slice());
                 let square = m.row(k).norm_squared() - 2.0 * self.n_outputs * of_prior;
                 (1.0 / variance - alpha, square / variance.powi(2))
             });
