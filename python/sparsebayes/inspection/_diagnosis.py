@@ -23,6 +23,7 @@ from .._estimators.status import functions_of, number_of_functions
 from .._hyper.data import draw
 from .._types import FloatArray, IntArray, PerRow
 from ..classification import SparseBayesClassifier
+from ..kernels import Matern32, Matern52
 from ..kernels._base import all_log_parameters, with_all_log_parameters
 from ..model_selection import log_densities
 from ..regression import SparseBayesRegressor
@@ -462,7 +463,7 @@ def _variants(est: Any, kernels: list[Any], *, exchanges: bool) -> Iterator[tupl
             yield name, changed(kernel=kernel, **fixed), f"{name} of the kernel ({kernel!r})"
         if isinstance(est.kernel, str) and est.gamma != "ard":
             yield "learned widths", changed(kernel="rbf", gamma="ard"), "gamma='ard', learned widths"
-        if isinstance(est.kernel, str) and est.kernel != "matern52":
+        if isinstance(est.kernel, str) and not isinstance(est.kernel_, (Matern32, Matern52)):
             remedy = "kernel='matern52', for functions that are less smooth"
             yield "a Matern 5/2 kernel", changed(kernel="matern52", gamma="ard"), remedy
         if getattr(est, "extra_basis_", "") is None:
