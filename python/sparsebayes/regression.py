@@ -419,10 +419,11 @@ class RVR(Regression):
     {noise_parameters}
     std : {"full", "plain"}, default="full"
         Error bars. ``"plain"``: the noise and the uncertainty of the functions in the model (Tipping 2001,
-        equation 22), which vanishes far from the data. ``"full"``: they grow there, by the variance of a
-        Gaussian process with the same kernel given its values at the relevance vectors and at most 100
-        training rows (not with ``kernel="precomputed"``), and their variance counts the fitted precisions and
-        widths, which matters with few rows. Predictions are the same.
+        equation 22), which vanishes far from the data, and between the rows where ``kernel_`` is a Matern
+        kernel. ``"full"``: they grow there, by the variance of a Gaussian process with the same kernel given
+        its values at the relevance vectors and at most 100 training rows (not with ``kernel="precomputed"``),
+        and their variance counts the fitted precisions and widths, which matters with few rows. Predictions
+        are the same.
     {fit_parameters}
 
     Attributes

@@ -35,19 +35,20 @@ def factor_of(model, n_rows, n_learned=0):
     return (n_rows - n_weights) / (n_rows - n_weights - n_others)
 
 
-def test_the_variance_is_that_of_the_prior_given_the_centres(rows):
+@pytest.mark.parametrize(("kernel", "rounding"), [("rbf", 1e-6), ("matern32", 1e-9), ("matern52", 1e-9)])
+def test_the_variance_is_that_of_the_prior_given_the_centres(rows, kernel, rounding):
     X, y = rows
-    model = RVR(gamma=0.3, std="full").fit(X, y)
+    model = RVR(kernel, gamma=0.3, std="full").fit(X, y)
     (growth,) = model._growths
     Z, k = growth.centres, model.kernel_
     assert {tuple(z) for z in model.relevance_vectors_} <= {tuple(z) for z in Z} <= {tuple(x) for x in X}
     scale = np.var(model.predict(X))
     rest = 1.0 - np.sum(k(NEW, Z) * np.linalg.solve(k(Z, Z), k(Z, NEW)).T, axis=1)
-    assert_allclose(added(model, NEW), scale * (rest - 1e-6), rtol=1e-6, atol=1e-9)
+    assert_allclose(added(model, NEW), scale * (rest - rounding), rtol=1e-6, atol=1e-9)
     assert_allclose(added(model, NEW)[-1], scale, rtol=2e-6)
     assert_allclose(added(model, Z), 0.0, atol=1e-9)
     # The other training rows are near these.
-    assert added(model, X).max() < 1e-3 * scale
+    assert added(model, X).max() < (1e-3 if kernel == "rbf" else 0.1) * scale
 
 
 def test_at_most_100_rows_are_landmarks():

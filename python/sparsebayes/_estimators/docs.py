@@ -294,7 +294,7 @@ extra_basis_ : transformer, callable, "linear" or None
     The fitted transformer, or ``extra_basis`` itself.
 {candidates_}
 kernel_ : kernel object, list of these, or "precomputed"
-    The kernel with all its parameters, given or learned.
+    The kernel with all its parameters, given or learned; of `RVR` perhaps a Matern one (``landmarks``).
 inputs_ : dict of {str or int: float}
     Relevance of each input, the most important first: the root mean square change of the prediction if the
     values of the input are exchanged between rows, relative to the largest. Only for rows in memory and one

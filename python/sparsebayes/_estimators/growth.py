@@ -5,11 +5,12 @@ covariance v k, given its values at centres Z, has at x the variance
 
     v (k(x, x) - k(x, Z) K_ZZ^-1 k(Z, x)),
 
-0 at Z and v k(x, x) far away. 1e-6 of k(x, x) is subtracted, as it may be rounding. Z are the relevance
-vectors and the training rows, at most 100, that this variance is largest at, one after another: a pivoted
-Cholesky factorisation of K. v makes the mean of v k(x, x) over the training rows the variance of what the
-kernel contributes to the fit. Several kernels add up. Weights with a Gaussian process as their prior have
-that of the process, without further landmarks: v is known. The cost is independent of the number of rows.
+0 at Z and v k(x, x) far away. 1e-6 of k(x, x) is subtracted, as it may be rounding, and 1e-9 for a Matern
+kernel, whose matrices are far from singular. Z are the relevance vectors and the training rows, at most 100,
+that this variance is largest at, one after another: a pivoted Cholesky factorisation of K. v makes the mean
+of v k(x, x) over the training rows the variance of what the kernel contributes to the fit. Several kernels
+add up. Weights with a Gaussian process as their prior have that of the process, without further landmarks: v
+is known. The cost is independent of the number of rows.
 
 The variance is multiplied by (N - M) / (N - M - P) for N rows, M weights, and P other parameters that were
 fitted to the same rows: the precisions of the weights and the parameters of learned kernels. The noise
@@ -31,15 +32,14 @@ from .._checks import check_choice, check_n_jobs
 from .._data.basis import learns_kernel, output_weights
 from .._data.design import evaluate
 from .._types import FloatArray
-from ..kernels import Kernel
+from ..kernels import Kernel, Matern32, Matern52, OnColumns
 from ..kernels._base import all_log_parameters
 
 #: Most landmarks besides the relevance vectors, and most rows that they are chosen from. Of six tables of
 #: 2000 rows the mean nlpd is 0.730 with 500, 0.731 with 250 and 0.732 with 2000, which take 20 ms more.
 _MAX_LANDMARKS: Final = 100
 _MAX_POOL: Final = 500
-#: Variances relative to k(x, x): one below the first may be rounding, in single precision; landmarks end
-#: at the second.
+#: Variances relative to k(x, x): a vector with less than the first is no landmark; others end at the second.
 MIN_VARIANCE, MIN_LANDMARK = 1e-6, 1e-3
 #: Rows at a time for computing k(x, x) from k(X, X).
 _DIAGONAL_ROWS: Final = 64
@@ -75,12 +75,20 @@ class Growth:
 
     def _rest(self, X: FloatArray, projection: FloatArray) -> FloatArray:
         """Return the variances for v = 1."""
-        rest = (1.0 - MIN_VARIANCE) * diagonal(self.kernel, X) - np.sum(projection**2, axis=0)
+        share = 1.0 - rounding(self.kernel)
+        rest = share * diagonal(self.kernel, X) - np.sum(projection**2, axis=0)
         return np.asarray(np.maximum(rest, 0.0))
 
     def _projection(self, X: FloatArray, n_threads: int | None) -> FloatArray:
         values = evaluate(self.kernel, self.centres, X, n_threads)
         return np.asarray(solve_triangular(self.factor, values, lower=True, check_finite=False))
+
+
+def rounding(kernel: Kernel, precision: str = "float64") -> float:
+    """Return the share of k(x, x) that may be rounding in what landmarks leave of it."""
+    if isinstance(kernel, OnColumns):
+        return rounding(kernel.inner(), precision)
+    return 1e-9 if isinstance(kernel, (Matern32, Matern52)) and precision == "float64" else 1e-6
 
 
 def check_std(est: Any) -> bool:

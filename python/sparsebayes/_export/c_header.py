@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._checks import check_choice, check_flag
 from .._core import __version__
-from .._estimators.growth import MIN_VARIANCE
+from .._estimators.growth import rounding
 from .._types import FloatArray, IntArray
 from ..kernels import Kernel, OnColumns
 from ..kernels._base import Combination
@@ -277,7 +277,7 @@ class Header:
         factor = self._table("cholesky", rows[np.tril_indices(n)])
         own = self._value(kernel, used, f"{self.prefix}_real")
         parts = {"width": len(used), "column": self._index(used, "d"), "own": own, "n": n}
-        parts["most"] = self.real.literal(1.0 - MIN_VARIANCE)
+        parts["most"] = self.real.literal(1.0 - rounding(kernel, self.real.dtype.name))
         parts |= {"centres": self._define_centres(growth.centres), "factor": factor.name}
         parts |= {"type": factor.type, "scales": self._table("scales", growth.scale).name}
         name = f"{self.prefix}_growth_{len(self._functions)}_"

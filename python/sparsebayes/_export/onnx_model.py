@@ -14,7 +14,7 @@ from scipy.special import erfcx
 
 from .._checks import check_integer
 from .._core import __version__
-from .._estimators.growth import MIN_VARIANCE
+from .._estimators.growth import rounding
 from .description import Growth, ServedModel, describe, roots
 from .onnx_graph import Basis, Graph, Value, diagonal, evaluate
 
@@ -162,7 +162,7 @@ def _growth(graph: Graph, growth: Growth, n_features: int) -> Value:
     inverse = solve_triangular(growth.factor, np.eye(len(points)), lower=True)
     projection = evaluate(kernel, graph.x, points) @ inverse.T
     own = diagonal(kernel, graph.x, n_features)
-    rest = (own - MIN_VARIANCE * own) - (projection * projection).sum(1, keep=True)
+    rest = (own - rounding(kernel, graph.dtype.name) * own) - (projection * projection).sum(1, keep=True)
     return cast(Value, np.maximum(rest, 0.0) * growth.scale[np.newaxis])
 
 

@@ -219,6 +219,16 @@ impl Kernel {
         }
     }
 
+    /// The share of k(x, x) that may be rounding in what landmarks leave of it: see [`Header::growths`](crate::predictor::Header).
+    /// Matrices of smooth kernels are nearly singular.
+    pub(crate) fn rounding(&self) -> f64 {
+        match self {
+            Self::Matern32 { .. } | Self::Matern52 { .. } => 1e-9,
+            Self::OnColumns { kernel, .. } => kernel.rounding(),
+            _ => 1e-6,
+        }
+    }
+
     /// Whether it contains a [`Kernel::OnColumns`].
     fn has_columns(&self) -> bool {
         match self {

@@ -1,7 +1,6 @@
 //! Gradients of predicted means and standard deviations in the features, for optimisation and sensitivity.
 
 use crate::likelihood::link::Link;
-use crate::predictor::predict::MIN_GROWTH;
 use crate::predictor::{Block, Growth, Predictor};
 use crate::{Error, Result};
 
@@ -116,11 +115,10 @@ impl Growth {
         self.landmarks.append(x, &mut at);
         let mut gradient = vec![0.0; x.len()];
         // k is symmetric, so both arguments contribute alike.
-        let own = self
-            .kernel
-            .add_gradient(x, x, 2.0 * (1.0 - MIN_GROWTH), &mut gradient);
+        let share = 1.0 - self.kernel.rounding();
+        let own = self.kernel.add_gradient(x, x, 2.0 * share, &mut gradient);
         let explained = self.factor.solve(&mut at.values);
-        let rest = (1.0 - MIN_GROWTH) * own - explained;
+        let rest = share * own - explained;
         if rest <= 0.0 {
             return (0.0, vec![0.0; x.len()]);
         }

@@ -22,8 +22,6 @@ const MAX_BATCH_NUMBERS: usize = 1 << 15;
 const MAX_BATCH_FEATURES: usize = 1 << 11;
 /// The rows of a batch are a multiple of this: the points that a kernel evaluates together.
 const BATCH_MULTIPLE: usize = 32;
-/// Share of k(x, x) that may be rounding in what landmarks leave of it: see [`Header::growths`](crate::predictor::Header).
-pub(super) const MIN_GROWTH: f64 = 1e-6;
 /// Fewest kernel terms per task of a thread.
 const MIN_TASK_TERMS: usize = 1 << 18;
 
@@ -326,7 +324,7 @@ impl Predictor {
         let values = &mut values[..rows * growth.factor.len()];
         self.functions_at(&growth.landmarks, x, points, values);
         for (rest, x) in rest.iter_mut().zip(x.chunks_exact(self.n_features())) {
-            *rest = (1.0 - MIN_GROWTH) * growth.kernel.eval(x, x);
+            *rest = (1.0 - growth.kernel.rounding()) * growth.kernel.eval(x, x);
         }
         growth.factor.subtract_squares(values, rest);
         for (variances, scale) in variances.chunks_exact_mut(rows).zip(&growth.scale) {

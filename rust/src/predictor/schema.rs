@@ -44,8 +44,8 @@ pub struct Header {
     pub uncertainty: Uncertainty,
     /// Quadrature nodes of the probit; `None`: the number that the number of classes needs.
     pub n_quadrature: Option<usize>,
-    /// Kernels k by which variances grow away from the data: `v_c ((1 - 1e-6) k(x, x) - |L^-1 k(Z, x)|^2)` for output c, if
-    /// positive. The share 1e-6 of k(x, x) may be rounding.
+    /// Kernels k by which variances grow away from the data: `v_c ((1 - e) k(x, x) - |L^-1 k(Z, x)|^2)` for output c, if
+    /// positive. The share e of k(x, x) may be rounding: 1e-9 for a Matern kernel, 1e-6 for all others.
     /// Tables of kernel G: `landmarks.G`, Z; `factor.G`, the rows of the lower triangle of L; `scale.G`, v of each output.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub growths: Vec<Kernel>,
