@@ -234,6 +234,12 @@ def test_smooth_functions_have_smooth_kernels(seed):
     assert isinstance(RVR(landmarks=100).fit(X, y).kernel_, kernels.Gaussian)
 
 
+@pytest.mark.parametrize("n_landmarks", [0, 30])
+def test_few_landmarks_have_smooth_kernels(n_landmarks):
+    X, y, _ = rough()
+    assert isinstance(RVR(landmarks=n_landmarks).fit(X, y).kernel_, kernels.Gaussian)
+
+
 def test_rough_kernels_need_a_moderate_variance(monkeypatch):
     X, y, _ = rough()
     monkeypatch.setattr(process_regression, "_MAX_ROUGH_VARIANCE", {})

@@ -21,6 +21,7 @@ from .._row_likelihoods import DISPERSED
 from .._types import FloatArray, Settings
 from ..kernels import Kernel
 from ..kernels._base import all_log_parameters
+from ..kernels._resolve import learns_smoothness
 from .groups import fit_of_groups
 from .likelihoods import Classes, Likelihood, Numbers, check_single, fit_of_outputs, with_unpenalized
 from .noise_parameters import FIRST_FREEDOM, DispersionFit, First, StudentFit
@@ -41,6 +42,8 @@ _FEW_COUNTS: Final = 1.0
 _SELECTION_CENTRES: Final = 500
 #: With so many rows only the best is tried: each fit takes minutes.
 _MANY_ROWS: Final = 100_000
+#: Fewest landmarks, or all rows, that follow a rough kernel as well as a smooth one.
+_LANDMARKS_OF_ROUGH: Final = 100
 
 
 class Start(NamedTuple):
@@ -275,8 +278,10 @@ def _bases(est: Any, learning: _Learning, settings: Settings) -> Iterator[_Dicti
         return
     given = _candidates.are_given(est)
     centre_rows = None if given else np.searchsorted(training.rows, basis.kept)
-    is_smooth = number_of_landmarks(est, basis, training, settings) is not None
-    options: Any = {"is_smooth": is_smooth, "few_counts": learning.few_counts}
+    n_landmarks = number_of_landmarks(est, basis, training, settings)
+    options: Any = {"is_smooth": n_landmarks is not None, "few_counts": learning.few_counts}
+    if n_landmarks is not None and n_landmarks >= min(_LANDMARKS_OF_ROUGH, len(training.X)):
+        options["learns_smoothness"] = learns_smoothness(est.kernel, est.gamma)
     data = LearningData.of(est, basis, training, likelihood, settings, centre_rows, **options)
     if learning.inside is not None:
         data = data.without(~learning.inside)

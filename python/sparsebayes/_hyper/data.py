@@ -16,7 +16,6 @@ from .._data.design import Design, columns_at
 from .._data.statistics import check_memory_limit
 from .._estimators.likelihoods import Numbers
 from .._types import FloatArray, IntArray, Likelihood, Settings
-from ..kernels._resolve import learns_smoothness
 
 
 @dataclass(frozen=True)
@@ -85,6 +84,7 @@ class LearningData:
         centre_rows: IntArray | None = None,
         *,
         is_smooth: bool = False,
+        learns_smoothness: bool = False,
         few_counts: FewCounts | None = None,
     ) -> LearningData:
         """Return training rows and the dictionary of a basis; classes are learned one against the rest."""
@@ -117,7 +117,7 @@ class LearningData:
             centre_rows=centre_rows,
             is_smooth=is_smooth,
             few_counts=few_counts,
-            learns_smoothness=learns_smoothness(est.kernel, est.gamma),
+            learns_smoothness=learns_smoothness,
             counts=counts,
             noise_factors=None if training.noise is None else counts / weights,
             memory_limit=check_memory_limit(est.memory_limit),
