@@ -40,7 +40,7 @@ _PROCESS_ROWS: Final = (450, 1000)
 #: Bytes for each pair of rows: twenty numbers, for two processes at a time.
 _PROCESS_BYTES: Final = 160
 _LAST_ITERATIONS: Final = 8
-#: Kernels of processes less smooth than that of a Gaussian one, and L-BFGS iterations of each.
+#: Kernels that are less smooth than the Gaussian, the smoothest first, and L-BFGS iterations of each.
 _ROUGHER: Final = (Matern52, Matern32)
 _ROUGHER_ITERATIONS: Final = 10
 #: Up to so many rows are divided into folds; most centres of the trial fits.
@@ -280,7 +280,7 @@ class _Learner:
         return [replace(one, of_process=proposed(one), prefers_process=prefers) for one in learned]
 
     def _rougher(self, proposal: FloatArray) -> list[_Proposal]:
-        """Return the less smooth process of largest evidence, if it is more probable than the proposal."""
+        """Return the rougher process that has most evidence; none if the proposal has more."""
         found: list[_Proposal] = []
         if not self.data.learns_smoothness:
             return found
@@ -293,8 +293,9 @@ class _Learner:
             evidence = self._evidence(kernels, n_rows)
             (x,) = evidence.maximise(self.data.X, x, _ROUGHER_ITERATIONS)
             value = evidence(x, slope=False)
-            is_safe = x[len(self._natural)] <= np.log(max_variance(kernels))
-            if value is None or most is None or not (value[0] > most[0] and is_safe):
+            log_variance = x[len(self._natural)]
+            is_moderate = log_variance <= np.log(max_variance(kernels))
+            if value is None or most is None or not (value[0] > most[0] and is_moderate):
                 break
             found, most = [(kernels, x)], value
         return found

@@ -164,14 +164,13 @@ struct Found {
     gain: f64,
 }
 
-/// Writes the eigenvalues of a symmetric matrix on its diagonal, and its eigenvectors into the columns of another.
+/// Writes the eigenvalues of a symmetric matrix on its diagonal, and its eigenvectors into the columns of another of the same size.
 pub(super) fn eigen(a: &mut Matrix, u: &mut Matrix) {
-    let n = a.nrows();
-    *u = Matrix::zeros(n, n);
-    eigen_each(&[n], a.as_mut_slice(), u.as_mut_slice());
+    eigen_each(&[a.nrows()], a.as_mut_slice(), u.as_mut_slice());
 }
 
-/// The same for many matrices one after another. Neighbours of one size, if it is small, lie side by side in vector lanes.
+/// Does the same for several matrices, stored one after another. Small ones of one size that follow each other share vectors of the
+/// processor: each has a lane of its own.
 pub(super) fn eigen_each(sizes: &[usize], a: &mut [f64], u: &mut [f64]) {
     let mut first = 0;
     let of_one_size = sizes.chunk_by(|n, m| n == m);
@@ -192,9 +191,8 @@ pub(super) fn eigen_each(sizes: &[usize], a: &mut [f64], u: &mut [f64]) {
 
 /// The eigenvalues and eigenvectors of a matrix that is too large for rotations.
 fn decompose(n: usize, a: &mut [f64], u: &mut [f64]) {
-    let matrix = Matrix::from_column_slice(n, n, a);
     if a.iter().all(|x| x.is_finite()) {
-        let eigen = matrix.symmetric_eigen();
+        let eigen = Matrix::from_column_slice(n, n, a).symmetric_eigen();
         u.copy_from_slice(eigen.eigenvectors.as_slice());
         for (a, value) in a.iter_mut().step_by(n + 1).zip(&eigen.eigenvalues) {
             *a = *value;
@@ -204,7 +202,7 @@ fn decompose(n: usize, a: &mut [f64], u: &mut [f64]) {
     }
 }
 
-/// The same by rotations, one matrix in each lane.
+/// The eigenvalues and eigenvectors of up to L matrices of one size, by [`Rotations`].
 fn rotate<const L: usize>(n: usize, a: &mut [f64], u: &mut [f64]) {
     let mut lanes = vec![[0.0; L]; n * n];
     for (lane, matrix) in a.chunks(n * n).enumerate() {
@@ -228,6 +226,7 @@ fn rotate<const L: usize>(n: usize, a: &mut [f64], u: &mut [f64]) {
 }
 
 /// Jacobi's rotations, which are the fastest for small matrices, until what is off the diagonal changes no digit of the eigenvalues.
+/// Lane l of the elements is matrix l.
 struct Rotations<'a, const L: usize> {
     n: usize,
     a: &'a mut [[f64; L]],
