@@ -483,11 +483,15 @@ def _input_relevances(
     counts = None if training.weights is None else training.weights[at]
     X, centres = training.X[at] * inverse, est.relevance_vectors_ * inverse
     v = kernel._squares(kernel._total(training.X[at], est.relevance_vectors_))
-    values, size = kernel._profile(v), np.zeros(X.shape[1])
+    sums, size = kernel._profile(v) @ est.dual_coef_.T, np.zeros(X.shape[1])
     order = np.random.default_rng(0).permutation(n)
     for d in some:
-        own, other = (np.square(x[:, np.newaxis] - centres[:, d]) for x in (X[:, d], X[order, d]))
-        change = (kernel._profile(np.maximum(v - own + other, 0.0)) - values) @ est.dual_coef_.T
+        # (x' - z)^2 - (x - z)^2 = (x' - x) (x' + x - 2 z)
+        x, other = X[:, d, np.newaxis], X[order, d, np.newaxis]
+        squares = x + other - 2.0 * centres[:, d]
+        squares *= other - x
+        squares += v
+        change = kernel._profile(np.maximum(squares, 0.0, out=squares)) @ est.dual_coef_.T - sums
         change += (training.X[at[order], d] - training.X[at, d])[:, np.newaxis] * linear[:, d]
         size[d] = np.sqrt(np.average(np.sum(change**2, axis=1), weights=counts))
     size /= size.max() or 1.0

@@ -185,6 +185,8 @@ def pivoted(
     points, n = np.vstack([centres, pool]), len(centres)
     K = evaluate(kernel, points, points, n_threads)
     own = np.diag(K).copy()
+    if len(pool) == 0 and (factor := _factor(K)) is not None:
+        return list(range(n)), factor
     rest = np.maximum(own, 0.0)  # an indefinite kernel may be negative
     pivots: list[int] = []
     rows = np.empty((n + min(most, len(pool)), len(points)))
@@ -207,6 +209,16 @@ def pivoted(
             break
         add(j)
     return pivots, np.ascontiguousarray(rows[: len(pivots), pivots].T)
+
+
+def _factor(K: FloatArray) -> FloatArray | None:
+    """Return the Cholesky factor of K; None if a variance given those before it may be rounding."""
+    try:
+        factor = np.linalg.cholesky(K)
+    except np.linalg.LinAlgError:
+        return None
+    is_large = np.diag(factor) ** 2 > MIN_VARIANCE * np.abs(np.diag(K))
+    return np.ascontiguousarray(factor) if is_large.all() else None
 
 
 def diagonal(kernel: Kernel, X: FloatArray) -> FloatArray:

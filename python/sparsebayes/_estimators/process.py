@@ -566,7 +566,7 @@ def functions_about(
         rests.append(shares[np.array(at) >= len(own)])
         chosen = np.concatenate([own, pool])[at]
         order = np.argsort(chosen)
-        inverse = solve_triangular(factor_of_K, np.eye(len(at)), lower=True)
+        inverse, _ = dtrtri(factor_of_K, lower=1)
         names.append(p * basis.size + basis.kept[chosen[order]])
         whitenings.append(inverse.T[order])
         precisions.append((factor_of_K @ factor_of_K.T)[np.ix_(order, order)])

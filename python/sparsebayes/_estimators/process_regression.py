@@ -7,9 +7,9 @@ with a precision each. About Z, the relevance vectors and landmarks among the ca
 
 with a flat prior of b and columns h of mean square 1. v and the noise variance s^2 maximise the evidence. In
 the basis F = k(x, Z) L^-T, K_ZZ = L L^T, beside the columns, and without what the functions of flat prior
-explain, F^T F = V diag(l) V^T, and with g = v / s^2 and u = V^T F^T y
+explain, F^T F = Q T Q^T with a tridiagonal T, and with g = v / s^2 and q = Q^T F^T y
 
-    -2 ln p(y) = n ln s^2 + sum_j ln(1 + g l_j) + (y^T y - sum_j g u_j^2 / (1 + g l_j)) / s^2 + const,
+    -2 ln p(y) = n ln s^2 + ln |I + g T| + (y^T y - q^T (T + I / g)^-1 q) / s^2 + const,
 
 whose maximum over s^2 is known: one number is left to be found. A row of weight w counts like w equal rows.
 Landmarks end where further ones raise the variational bound of the evidence by little: where the sum over the
@@ -25,7 +25,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve, eigh
+from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
+from scipy.linalg.lapack import dormqr, dpttrf, dpttrs, dsytrd
 from scipy.optimize import minimize_scalar
 
 from .._arrays import Training
@@ -42,6 +43,8 @@ from .process import Functions, functions_about
 
 #: Rows at a time.
 _ROWS: Final = 1024
+#: Columns of a block of LAPACK's reduction to tridiagonal form.
+_TRIDIAGONAL_BLOCK: Final = 64
 #: Accuracy of ln g.
 _TOL: Final = 1e-8
 #: Share of the functions that another fit has to do without.
@@ -67,11 +70,24 @@ class _Fit(NamedTuple):
 
     functions: Functions
     mean: FloatArray
-    covariance: FloatArray
+    #: R and A: without what the functions of flat prior explain, F_w - F_f A, the weights have the
+    #: covariance s^2 (R^T R)^-1.
+    root: FloatArray
+    explained: FloatArray
+    #: Covariance of the weights of flat prior if the others are known.
+    of_flat: FloatArray
     variance: float
     noise: float
     #: What was subtracted from y, to keep its digits; the intercept holds it.
     shift: float
+
+    def scaled(self, F: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return B and D for values F of the functions, whose covariance is B B^T + D of_flat D^T."""
+        flat = _have_flat_prior(self.functions)
+        D = F[:, flat]
+        rest = F[:, ~flat] - D @ self.explained
+        B = solve_triangular(self.root, rest.T, trans="T", check_finite=False).T
+        return np.sqrt(self.noise) * B, D
 
 
 def estimate_regression(
@@ -123,7 +139,8 @@ def estimate_regression(
         choose(est, training, process.kept)
         est._n_basis = process.n_basis
     est.active_, est.process_variance_ = names, fit.variance
-    est.mu_, est.sigma_ = whitening @ fit.mean, whitening @ fit.covariance @ whitening.T
+    B, D = fit.scaled(whitening)
+    est.mu_, est.sigma_ = whitening @ fit.mean, B @ B.T + D @ fit.of_flat @ D.T
     est.mu_[names == -1] += fit.shift
     precisions = np.diag(fit.functions.precision) / fit.variance
     est.alpha_ = np.where(_have_flat_prior(fit.functions), 0.0, precisions)
@@ -185,26 +202,15 @@ class ProcessOfRows:
             sums += part
         (G, b), square, weight = (sums[:m, :m], sums[:m, m]), sums[m, m], float(self.weights.sum())
         # Without what the functions of flat prior explain.
-        A, C, d = np.zeros((0, m - flat.sum())), G[np.ix_(~flat, ~flat)], b[~flat]
-        root = cho_factor(G[np.ix_(flat, flat)], lower=True) if flat.any() else None
-        if root is not None:
-            A = cho_solve(root, G[np.ix_(flat, ~flat)])
+        A, C, d, inverse = G[np.ix_(flat, ~flat)], G[np.ix_(~flat, ~flat)], b[~flat], np.zeros((0, 0))
+        if flat.any():
+            inverse = cho_solve(cho_factor(G[np.ix_(flat, flat)], lower=True), np.eye(int(flat.sum())))
+            A = inverse @ A
             C = C - G[np.ix_(~flat, flat)] @ A
-            d, square = d - A.T @ b[flat], square - b[flat] @ cho_solve(root, b[flat])
+            d, square = d - A.T @ b[flat], square - b[flat] @ inverse @ b[flat]
         self._pulse()
-        eigenvalues, V = eigh(C)
-        eigenvalues, u = np.maximum(eigenvalues, 0.0), V.T @ d
-        n, given = weight - flat.sum(), self._noise_variance
-
-        def noise_and_cost(log_ratio: Any) -> tuple[Any, Any]:
-            """Return s^2, and -2 ln p(y) but for constants, for one value of ln g or a column of several."""
-            g = np.exp(log_ratio)
-            spread = 1.0 + g * eigenvalues
-            rest = square - np.sum(g * u**2 / spread, axis=-1)
-            noise = rest / n if given is None else given
-            return noise, n * np.log(noise) + np.log(spread).sum(axis=-1) + rest / noise
-
-        first = noise_and_cost(_LOG_RATIOS[:, np.newaxis])[1]
+        noise_and_cost = _evidence(C, d, square, weight - flat.sum(), self._noise_variance)
+        first = [noise_and_cost(x)[1] for x in _LOG_RATIOS]
         x = _LOG_RATIOS[int(np.argmin(np.where(np.isfinite(first), first, np.inf)))]
         step = _LOG_RATIOS[1] - _LOG_RATIOS[0]
         options: Any = {"bounds": (x - step, x + step), "method": "bounded", "options": {"xatol": _TOL}}
@@ -212,18 +218,11 @@ class ProcessOfRows:
         noise = noise_and_cost(x)[0]
         if not 0.0 < noise < np.inf:
             raise np.linalg.LinAlgError
-        spread = eigenvalues + np.exp(-x)
-        mean, covariance = np.empty(m), np.empty((m, m))
-        mean[~flat] = V @ (u / spread)
-        S = (V * (noise / spread)) @ V.T
-        covariance[np.ix_(~flat, ~flat)] = S
-        if root is not None:
-            mean[flat] = cho_solve(root, b[flat]) - A @ mean[~flat]
-            covariance[np.ix_(flat, ~flat)] = across = -A @ S
-            covariance[np.ix_(~flat, flat)] = across.T
-            own = noise * cho_solve(root, np.eye(int(flat.sum())))
-            covariance[np.ix_(flat, flat)] = own + A @ S @ A.T
-        return _Fit(functions, mean, covariance, float(noise * np.exp(x)), float(noise), shift)
+        C[np.diag_indices(len(C))] += np.exp(-x)
+        root, mean = cholesky(C), np.empty(m)
+        mean[~flat] = cho_solve((root, False), d)
+        mean[flat] = inverse @ b[flat] - A @ mean[~flat]
+        return _Fit(functions, mean, root, A, noise * inverse, float(noise * np.exp(x)), float(noise), shift)
 
     def moments(self, fit: _Fit) -> tuple[FloatArray, FloatArray]:
         """Return the mean of y at the rows, and its variance."""
@@ -273,5 +272,32 @@ class ProcessOfRows:
 
     def _moments(self, block: slice, fit: _Fit) -> tuple[FloatArray, FloatArray]:
         F = self._values(block, fit.functions)
-        variance = np.maximum(np.sum((F @ fit.covariance) * F, axis=1), 0.0)
-        return F @ fit.mean + fit.shift, variance
+        B, D = fit.scaled(F)
+        return F @ fit.mean + fit.shift, np.sum(B**2, axis=1) + np.sum((D @ fit.of_flat) * D, axis=1)
+
+
+def _evidence(
+    C: FloatArray, d: FloatArray, square: float, n: float, given: float | None
+) -> Callable[[float], tuple[float, float]]:
+    """Return a function of ln g with the values s^2, which may be given, and -2 ln p(y) but for constants.
+
+    C = F^T F, d = F^T y and y^T y, without what n fewer functions of flat prior than rows explain.
+    """
+    m = len(d)
+    reflectors, diagonal, beside, tau, info = dsytrd(C, lower=1, lwork=_TRIDIAGONAL_BLOCK * m)
+    q = d[:, np.newaxis].copy()
+    if m > 1:
+        q[1:], _, info = dormqr("L", "T", reflectors[1:, :-1], tau, q[1:], _TRIDIAGONAL_BLOCK)
+    else:
+        beside = np.zeros(1)  # LAPACK's interface wants one number
+
+    def noise_and_cost(log_ratio: float) -> tuple[float, float]:
+        pivots, factors, info = dpttrf(diagonal + np.exp(-log_ratio), beside)
+        if info != 0:
+            return np.nan, np.inf
+        solved, _ = dpttrs(pivots, factors, q)
+        rest = square - float(np.vdot(q, solved))
+        noise = rest / n if given is None else given
+        return noise, n * np.log(noise) + np.sum(np.log(pivots)) + m * log_ratio + rest / noise
+
+    return noise_and_cost

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from math import isqrt
 from typing import Any, Final, TypeAlias
 
@@ -55,6 +55,8 @@ _CENTRES_OF_MANY: Final = 500
 #: be better to be the prior of the final weights: of two models that predict alike the sparse one is wanted.
 _MAX_PROCESS_ROWS: Final = 1600
 _PROCESS_ERRORS: Final = 3.0
+#: Standard errors by which the process may be worse before further folds are predicted.
+_FUTILE_ERRORS: Final = 1.5
 #: Rows up to which lengths of a regression have to pay their cost, compared with equal ones.
 _FEW_ROWS: Final = 60
 #: Factors of the lengths that are tried: shorter ones, then longer ones if none of those is best.
@@ -326,18 +328,25 @@ class _Learner:
     def _prefers_process(self, processes: list[_Proposal], best: _Candidate) -> bool:
         """Tell whether one of these processes predicts rows left out better than the best trial fits.
 
-        All folds are predicted, unless some are enough to tell.
+        Two folds after the other are predicted until the answer is clear.
         """
-        of_all: _Candidate | None = None
+        pairs = [self._other_folds[i : i + 2] for i in range(0, len(self._other_folds), 2)]
+
+        @cache
+        def sparse(n_pairs: int) -> _Candidate:
+            if n_pairs == 0:
+                return best
+            return sparse(n_pairs - 1).joined(self._predict(best.kernels, pairs[n_pairs - 1]))
+
         for one in processes if len(self.data.X) > _FEW_ROWS else ():
-            process, sparse = self._of_proposal(*one, self._folds), best
-            is_clear = any(_exceeds(a, b, _PROCESS_ERRORS) for a, b in ((process, best), (best, process)))
-            if self._other_folds and not is_clear:
-                process = process.joined(self._of_proposal(*one, self._other_folds))
-                of_all = of_all or best.joined(self._predict(best.kernels, self._other_folds))
-                sparse = of_all
-            if _exceeds(process, sparse, _PROCESS_ERRORS):
-                return True
+            process = self._of_proposal(*one, self._folds)
+            for n_pairs in range(len(pairs) + 1):
+                if n_pairs > 0:
+                    process = process.joined(self._of_proposal(*one, pairs[n_pairs - 1]))
+                if _exceeds(process, sparse(n_pairs), _PROCESS_ERRORS):
+                    return True
+                if _exceeds(sparse(n_pairs), process, _FUTILE_ERRORS):
+                    break
         return False
 
     def _of_classes(self) -> tuple[FloatArray, list[_Candidate]]:
