@@ -406,3 +406,17 @@ def test_diagnosis_compares_with_as_many_functions():
     found = inspection.diagnose(model, X, y)
     assert not any("standard deviations" in text for text in found.advice)
     assert not any("overfitted" in text for text in found.advice)
+
+
+@pytest.mark.parametrize("n_functions", [1, 2, 65, 130])
+@pytest.mark.parametrize("given", [None, 0.3])
+def test_noise_and_evidence_without_eigenvectors(n_functions, given):
+    rng = np.random.default_rng(0)
+    F, y, n = rng.normal(size=(200, n_functions)), rng.normal(size=200), 199.0
+    evidence = process_regression._evidence(F.T @ F, F.T @ y, y @ y, n, given)
+    for log_ratio in (-12.0, 0.0, 5.0, 13.5):
+        C = np.eye(200) + np.exp(log_ratio) * F @ F.T  # the covariance of y in units of the noise variance
+        square = y @ np.linalg.solve(C, y)
+        noise = square / n if given is None else given
+        cost = n * np.log(noise) + np.linalg.slogdet(C)[1] + square / noise
+        assert_allclose(evidence(log_ratio), (noise, cost), rtol=1e-8)

@@ -28,7 +28,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import block_diag, solve_triangular
+from scipy.linalg import block_diag
 from scipy.linalg.blas import dtrmm
 from scipy.linalg.lapack import dtrtri
 from scipy.optimize import minimize

@@ -284,10 +284,10 @@ def _evidence(
     C = F^T F, d = F^T y and y^T y, without what n fewer functions of flat prior than rows explain.
     """
     m = len(d)
-    reflectors, diagonal, beside, tau, info = dsytrd(C, lower=1, lwork=_TRIDIAGONAL_BLOCK * m)
+    reflectors, diagonal, beside, tau, _ = dsytrd(C, lower=1, lwork=_TRIDIAGONAL_BLOCK * m)
     q = d[:, np.newaxis].copy()
     if m > 1:
-        q[1:], _, info = dormqr("L", "T", reflectors[1:, :-1], tau, q[1:], _TRIDIAGONAL_BLOCK)
+        q[1:], *_ = dormqr("L", "T", reflectors[1:, :-1], tau, q[1:], _TRIDIAGONAL_BLOCK)
     else:
         beside = np.zeros(1)  # LAPACK's interface wants one number
 
