@@ -139,14 +139,13 @@ def test_known_noise(weighted):
 
 def test_noise_that_depends_on_the_inputs():
     X, y, _ = waves(300, noise=0.0)
-    std = 0.02 * np.exp(X[:, 0])
+    std = 0.05 * np.exp(X[:, 0])  # with 0.02 rounding of sigma_ changes the residual by 1e-4
     y += std * np.random.default_rng(2).normal(size=300)
     model = RVR(noise_basis="linear").fit(X, y)
     assert model.process_variance_ > 0.0
     assert_allclose(model.noise_model_.coef_, [2.0, 0.0, 0.0], atol=0.3)
     found = inspection.certificate(model, X, y)
-    assert max(found.max_mean_error, found.max_log_alpha_change) < 1e-5
-    assert found.parameter_residual < 1e-4
+    assert max(found.max_mean_error, found.max_log_alpha_change, found.parameter_residual) < 1e-5
 
 
 def test_rows_as_functions_are_the_gaussian_process():
