@@ -181,7 +181,7 @@ class Functions:
     #: Values in that basis are ``values @ whitening``; functions beside have a flat prior.
     whitening: FloatArray
     is_flat: NDArray[np.bool_]
-    #: The prior precision of the weights for v = 1, one block for each kernel, but for the intercept.
+    #: The diagonal of the prior precision of the weights for v = 1, but for the intercept.
     precision: FloatArray
     #: The prior precision of the intercept.
     of_intercept: float = 1.0
@@ -250,7 +250,7 @@ def estimate_weights(
     est._selection = {name: getattr(est, name) for name in ("active_", "alpha_", "mu_")}
     est._selection["kernel_"] = as_given(est, basis.kernels)
     est.active_, est.process_variance_ = functions.names, float(v)
-    precisions = np.where(functions.is_flat, 0.0, np.diag(functions.precision) / v)
+    precisions = np.where(functions.is_flat, 0.0, functions.precision / v)
     precisions[functions.names == -1] = functions.of_intercept
     if W.shape[1] == 1:
         est.mu_, est.sigma_, est.alpha_ = W[:, 0], covariance[0], precisions
@@ -462,7 +462,7 @@ class Process:
         return functions_about(basis, self._active, *rows, min(most, self._n_landmarks), self._settings)
 
     def _intercept(self) -> Functions:
-        return Functions(self._basis, np.array([-1]), np.ones((1, 1)), np.array([False]), np.zeros((1, 1)))
+        return Functions(self._basis, np.array([-1]), np.ones((1, 1)), np.array([False]), np.zeros(1))
 
     def _at(
         self, rows: _Rows, functions: Functions, log_variance: float, start: Point | None = None
@@ -548,7 +548,7 @@ def functions_about(
     n_threads = settings.n_threads
     names, whitenings, precisions = [], [], []
     if basis.bias:
-        names, whitenings, precisions = [np.array([-1])], [np.ones((1, 1))], [np.zeros((1, 1))]
+        names, whitenings, precisions = [np.array([-1])], [np.ones((1, 1))], [np.zeros(1)]
     block, row = np.divmod(active, basis.size)
     some_have_rows = are_of_kernels(basis, active).any()
     n_pool = max(_MAX_POOL, n_landmarks)
@@ -562,26 +562,27 @@ def functions_about(
         at, factor_of_K = pivoted(kernel, centres, others, n_threads, n_landmarks, least)
         if len(at) == 0:
             raise np.linalg.LinAlgError
-        shares = factor_of_K.diagonal() ** 2 / np.sum(factor_of_K**2, axis=1)
+        own_of_K = np.sum(factor_of_K**2, axis=1)
+        shares = factor_of_K.diagonal() ** 2 / own_of_K
         rests.append(shares[np.array(at) >= len(own)])
         chosen = np.concatenate([own, pool])[at]
         order = np.argsort(chosen)
         inverse, _ = dtrtri(factor_of_K, lower=1)
         names.append(p * basis.size + basis.kept[chosen[order]])
         whitenings.append(inverse.T[order])
-        precisions.append((factor_of_K @ factor_of_K.T)[np.ix_(order, order)])
+        precisions.append(own_of_K[order])
     if len(beside := active[active >= basis.n_blocks * basis.size]) > 0:
         values = basis.functions(beside, X, n_threads, columns)
         squares = np.average(values**2, axis=0, weights=w)
         squares = np.where(squares > 0.0, squares, 1.0)
         names.append(beside)
         whitenings.append(np.diag(1.0 / np.sqrt(squares)))
-        precisions.append(np.diag(squares))
+        precisions.append(squares)
     every = np.concatenate(names)
     flat = [column for column in settings.unpenalized if column != 0 or not basis.bias]
     flat_names = basis.layout.names(np.array(flat, dtype=np.intp))
     is_flat = np.isin(every, flat_names)
-    whitening, precision = block_diag(*whitenings), block_diag(*precisions)
+    whitening, precision = block_diag(*whitenings), np.concatenate(precisions)
     return Functions(basis, every, whitening, is_flat, precision, rests=np.concatenate([*rests, np.empty(0)]))
 
 

@@ -142,7 +142,7 @@ def estimate_regression(
     B, D = fit.scaled(whitening)
     est.mu_, est.sigma_ = whitening @ fit.mean, B @ B.T + D @ fit.of_flat @ D.T
     est.mu_[names == -1] += fit.shift
-    precisions = np.diag(fit.functions.precision) / fit.variance
+    precisions = fit.functions.precision / fit.variance
     est.alpha_ = np.where(_have_flat_prior(fit.functions), 0.0, precisions)
     if row_weights is not None:
         row_weights.publish(est, training)

@@ -328,7 +328,7 @@ class _Learner:
     def _prefers_process(self, processes: list[_Proposal], best: _Candidate) -> bool:
         """Tell whether one of these processes predicts rows left out better than the best trial fits.
 
-        Two folds after the other are predicted until the answer is clear.
+        The other folds are predicted two at a time until the answer is clear.
         """
         pairs = [self._other_folds[i : i + 2] for i in range(0, len(self._other_folds), 2)]
 
