@@ -64,10 +64,13 @@ TYPICAL_ACTIVE: Final = 100
 _MAX_ROWS: Final = 1500
 #: s of the prior of ln v, that of Gelman et al. (2008) for coefficients of logits.
 _LOGIT_STD: Final = 2.5
-#: Standard errors by which a flat prior of the intercept must predict rows left out better.
-_FLAT_ERRORS: Final = 2.0
+#: Standard errors by which a flat prior of the intercept must predict rows left out better, and by which it
+#: must with the covariance of another mode to be tried.
+_FLAT_ERRORS, _FLAT_HINT = 2.0, 1.0
 #: The first ln v tried, steps, and how far.
 _FIRST, _STEP, _RANGE = 6.0, 2.0, 10.0
+#: Change of ln v after which no other lengths are tried.
+_SAME: Final = 0.5
 #: ln v above which the approximation of rows left out is checked by folds, their number, and the accuracy of
 #: their weights in posterior standard deviations.
 _MAX_UNCHECKED: Final = 7.0
@@ -75,8 +78,9 @@ _FOLDS: Final = 5
 _CHECKED: Final = 0.01
 #: Factors of lengths that are tried, and how far.
 _FACTOR, _MAX_FACTOR = 1.4, 20.0
-#: Accuracy of the weights, in posterior standard deviations, while v is chosen and at the end.
-_ROUGH, _FINE = 0.1, 1e-4
+#: Accuracy of the weights, in posterior standard deviations, while these are those at W = 0, which are too
+#: small, while v is chosen, and at the end.
+_COARSE, _ROUGH, _FINE = 1.0, 0.1, 1e-4
 #: Most steps of Newton's method while v is chosen, and at the end, where more mean that it has failed.
 _ROUGH_STEPS, _FINE_STEPS = 60, 300
 #: Most times that the mode is sought again, with the deviations where it seemed to be; and the largest ln v
@@ -196,11 +200,11 @@ class Functions:
 
 @dataclass(frozen=True)
 class _Weights:
-    """Weights, (m, C), their covariance for each class, (C, m, m), and ln v."""
+    """Weights, (m, C), R_c of each class with R_c R_c^T their covariance, (C, m, m), and ln v."""
 
     functions: Functions
     mean: FloatArray
-    covariance: FloatArray
+    roots: FloatArray
     log_variance: float
     #: Moments of the logits at the rows, (n, C).
     logits: FloatArray
@@ -241,7 +245,8 @@ def estimate_weights(
                 return basis, None
             functions = found.functions
             W, v = functions.whitening @ found.mean, np.exp(found.log_variance)
-            covariance = functions.whitening @ found.covariance @ functions.whitening.T
+            B = functions.whitening @ found.roots
+            covariance = B @ B.transpose(0, 2, 1)
         if not np.isfinite(W).all() or not np.isfinite(covariance).all():
             raise np.linalg.LinAlgError
     except np.linalg.LinAlgError:
@@ -273,6 +278,8 @@ class Point:
     log_variance: float
     W: FloatArray
     roots: FloatArray
+    #: Variances of the logits, (n, C).
+    variance: FloatArray
 
 
 @dataclass(frozen=True)
@@ -368,9 +375,11 @@ class Process:
         W, is_there = _mode(rows, precision, best.W, near, _FINE, _FINE_STEPS, self._pulse)
         if not is_there:
             raise np.linalg.LinAlgError
-        roots, variance = _roots(rows, precision, W, self._pool, self._pulse)
-        at, covariance = given.number, roots @ roots.transpose(0, 2, 1)
-        return _Weights(functions, W, covariance, best.log_variance, (rows.F @ W)[at], variance[at])
+        roots, variance = best.roots, best.variance
+        if len(given.some) < len(given.X) or not np.array_equal(W, best.W):
+            roots, variance = _roots(rows, precision, W, self._pool, self._pulse)
+        at = given.number
+        return _Weights(functions, W, roots, best.log_variance, (rows.F @ W)[at], variance[at])
 
     def _of_learned(self, log_variance: float) -> tuple[Functions, Point]:
         """Return the functions, given v, which landmarks alone have told, as well as the lengths.
@@ -379,17 +388,23 @@ class Process:
         """
         is_large = are_of_kernels(self._basis, self._active).sum() > LANDMARKS
         functions = self._functions(self._basis, LANDMARKS if is_large else self._n_landmarks)
-        best = self._at(self._rows(functions, self._given.some), functions, log_variance)
         if not is_large:
-            return functions, best
+            return functions, self._last(functions, log_variance)
+        best = self._at(self._rows(functions, self._given.some), functions, log_variance)
         return self._with_all_landmarks(self.with_best_lengths(functions, best))
 
     def _with_all_landmarks(self, choice: Choice) -> tuple[Functions, Point]:
         _, functions, best = choice
         if self._n_landmarks > LANDMARKS:
             functions = self._functions(functions.basis, self._n_landmarks)
-            best = self._at(self._rows(functions, self._given.some), functions, best.log_variance)
+            best = self._last(functions, best.log_variance)
         return functions, best
+
+    def _last(self, functions: Functions, log_variance: float) -> Point:
+        """Return the point with all landmarks; if it has all rows, with the accuracy of the final weights."""
+        some = self._given.some
+        tol = _FINE if len(some) == len(self._given.X) else _ROUGH
+        return self._at(self._rows(functions, some), functions, log_variance, least=np.inf, tol=tol)
 
     def _of_folds(self, rows: _Rows, precision: FloatArray, start: FloatArray, roots: FloatArray) -> float:
         """Return the mean log probability of rows from fits without their fold."""
@@ -406,10 +421,18 @@ class Process:
 
     def _with_prior_of_intercept(self, functions: Functions, best: Point) -> tuple[Functions, Point]:
         """Return these, with a flat prior of the intercept if rows left out tell that it is better."""
-        flat = replace(functions, of_intercept=0.0)
-        point = self._at(self._rows(flat, self._given.some), flat, best.log_variance, best)
-        gains = point.densities - best.densities
-        is_better = gains.mean() > _FLAT_ERRORS * gains.std() / np.sqrt(len(gains))
+        flat, rows = replace(functions, of_intercept=0.0), self._rows(functions, self._given.some)
+        precision = flat.precisions(best.log_variance)
+        W, _ = _mode(rows, precision, best.W, best.roots, _ROUGH, _ROUGH_STEPS, self._pulse)
+        # Without the precision a of the intercept, element e, the covariance H^-1 has u u^T a / (1 - a u_e)
+        # more, with u its column e (Sherman & Morrison 1950), if the probabilities remain the same.
+        (e,), a = np.flatnonzero(functions.names == -1), functions.of_intercept
+        u = np.column_stack([root @ root[e] for root in best.roots])
+        variance = best.variance + a / (1.0 - a * u[e]) * (rows.F @ u) ** 2
+        if not exceed(_left_out(rows, W, variance), best.densities, _FLAT_HINT):
+            return functions, best
+        point = self._at(rows, flat, best.log_variance, best, least=np.inf)
+        is_better = exceed(point.densities, best.densities, _FLAT_ERRORS)
         return (flat, point) if is_better else (functions, best)
 
     def _explains(self, point: Point) -> bool:
@@ -436,11 +459,14 @@ class Process:
                 moved = self._functions(replace(self._basis, kernels=kernels), LANDMARKS)
                 # Slopes of logits have the variance v / length^2.
                 v = best.log_variance + 2.0 * np.log(step)
-                point = self._at(self._rows(moved, self._given.some), moved, v)
+                point = self._at(self._rows(moved, self._given.some), moved, v, least=best.score)
                 if point.score > best.score and 1.0 / _MAX_FACTOR < factor < _MAX_FACTOR:
                     best, chosen, functions = point, factor, moved
                 elif chosen != best_for:
+                    before = best.log_variance
                     best, best_for = self._along_v(functions, best), chosen
+                    if abs(best.log_variance - before) < _SAME:
+                        break
                 else:
                     break
             if chosen != 1.0:
@@ -465,25 +491,38 @@ class Process:
         return Functions(self._basis, np.array([-1]), np.ones((1, 1)), np.array([False]), np.zeros(1))
 
     def _at(
-        self, rows: _Rows, functions: Functions, log_variance: float, start: Point | None = None
+        self,
+        rows: _Rows,
+        functions: Functions,
+        log_variance: float,
+        start: Point | None = None,
+        least: float = -np.inf,
+        tol: float = _ROUGH,
     ) -> Point:
-        W, roots, variance = self._weights_at(rows, functions, log_variance, start)
+        """Return the point for this v; its score may be too high if it is at most ``least``."""
+        W, roots, variance = self._weights_at(rows, functions, log_variance, start, tol)
         densities = _left_out(rows, W, variance)
         prior = -np.logaddexp(0.0, log_variance - 2.0 * np.log(_LOGIT_STD))
-        mean = float(densities.mean())
-        if log_variance > _MAX_UNCHECKED:
+        mean, share = float(densities.mean()), float(prior) / self._given.n_observations
+        if log_variance > _MAX_UNCHECKED and mean + share > least:
             mean = min(mean, self._of_folds(rows, functions.precisions(log_variance), W, roots))
-        score = mean + float(prior) / self._given.n_observations
-        return Point(densities, score, log_variance, W, roots)
+        return Point(densities, mean + share, log_variance, W, roots, variance)
 
     def _weights_at(
-        self, rows: _Rows, functions: Functions, log_variance: float, start: Point | None = None
+        self,
+        rows: _Rows,
+        functions: Functions,
+        log_variance: float,
+        start: Point | None = None,
+        tol: float = _ROUGH,
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return the weights of largest density for v, and their `_roots`, near those of ``start``.
 
         None: from W = 0, or for large v from the weights of a smaller one.
         """
-        precision = functions.precisions(log_variance)
+        precision, accuracy = functions.precisions(log_variance), tol
+        # Where logits are large, deviations at the start are too small to tell when the mode is reached.
+        is_far = start is None and (log_variance > _FIRST or tol < _ROUGH)
         if start is not None:
             W, roots = start.W, start.roots
         elif log_variance > _MAX_COLD:
@@ -496,13 +535,13 @@ class Process:
             one, _ = _roots(rows, precision, W[:, :1], self._pool, self._pulse)
             share = 4.0 * (n_classes - 1) / n_classes**2 if n_classes > 1 else 1.0
             roots = np.broadcast_to(one / np.sqrt(share), (n_classes, m, m))
-        # Where logits are large, deviations at the start are too small to tell when the mode is reached.
-        restarts = _RESTARTS if start is None and log_variance > _FIRST else 0
-        for attempt in range(1 + restarts):
+            accuracy = _COARSE if is_far else tol
+        for attempt in range(1 + (_RESTARTS if is_far else 0)):
             before = W
-            W, _ = _mode(rows, precision, before, roots, _ROUGH, _ROUGH_STEPS, self._pulse)
+            W, _ = _mode(rows, precision, before, roots, accuracy, _ROUGH_STEPS, self._pulse)
             if attempt > 0 and np.array_equal(W, before):
                 break
+            accuracy = tol
             roots, variance = _roots(rows, precision, W, self._pool, self._pulse)
         return W, roots, variance
 
@@ -516,7 +555,8 @@ class Process:
         def score_at(x: float) -> float:
             nonlocal last
             if x not in points:
-                last = points[x] = self._at(rows, functions, x, last)
+                least = max(point.score for point in points.values())
+                last = points[x] = self._at(rows, functions, x, last, least)
             return points[x].score
 
         direction = -_STEP if score_at(first - _STEP) > score_at(first) else _STEP
@@ -708,6 +748,12 @@ def _roots(
 
     found = list(pool.map(of_class, range(W.shape[1])))
     return np.stack([root for root, _ in found]), np.column_stack([variance for _, variance in found])
+
+
+def exceed(one: FloatArray, other: FloatArray, n_errors: float) -> bool:
+    """Tell whether some densities exceed others by several standard errors."""
+    gains = one - other
+    return bool(gains.mean() > n_errors * gains.std() / np.sqrt(len(gains)))
 
 
 def _left_out(rows: _Rows, W: FloatArray, variance: FloatArray) -> FloatArray:

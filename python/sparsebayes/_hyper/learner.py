@@ -20,7 +20,7 @@ from .._cancellable import begin, blas_workers, in_background
 from .._data.basis import Basis
 from .._data.design import Design, evaluate, kernel_design
 from .._estimators.posterior import log_normalised, moderated_logits
-from .._estimators.process import LANDMARKS, Choice, Process, ProcessRows
+from .._estimators.process import LANDMARKS, Choice, Process, ProcessRows, exceed
 from .._estimators.process_regression import max_variance
 from .._types import FloatArray, IntArray, Settings
 from ..kernels import Kernel, Matern32, Matern52
@@ -650,8 +650,7 @@ def _exceeds(one: _Candidate, other: _Candidate, n_errors: float) -> bool:
     """Tell whether a candidate predicts better than another by several standard errors."""
     if not np.isfinite([one.score, other.score]).all():
         return one.score > other.score
-    gain = one.densities - other.densities
-    return bool(gain.mean() > n_errors * gain.std() / np.sqrt(len(gain)))
+    return exceed(one.densities, other.densities, n_errors)
 
 
 def _design(kernels: list[Kernel], data: LearningData, settings: Settings) -> Design:
