@@ -55,8 +55,9 @@ _MAX_POOL: Final = 1000
 _LANDMARKS_OF_NUMBERS: Final = 2000
 _MAX_ROWS_OF_NUMBERS: Final = 30_000
 _SQUARE_BYTES: Final = 64
-#: Landmarks of ``landmarks="auto"`` for more than two classes.
-_LANDMARKS_OF_SEVERAL: Final = 300
+#: Landmarks of ``landmarks="auto"`` for more than two classes, and those that choose lengths where the fit
+#: has many relevance vectors.
+_LANDMARKS_OF_SEVERAL, _MORE_LANDMARKS = 300, 300
 #: Bytes of a row, four numbers, for each function; and the number of active functions to expect.
 _ROW_BYTES: Final = 32
 TYPICAL_ACTIVE: Final = 100
@@ -331,7 +332,8 @@ class Choice(NamedTuple):
 class Process:
     """Logits whose prior is a Gaussian process, of functions about relevance vectors and landmarks.
 
-    ``active``: names of functions of the basis, besides the intercept.
+    ``active``: names of functions of the basis, besides the intercept. ``n_choosing``: the number of
+    landmarks that choose v and the lengths.
     """
 
     def __init__(
@@ -343,8 +345,10 @@ class Process:
         settings: Settings,
         pool: ThreadPoolExecutor,
         pulse: Callable[[], None],
+        n_choosing: int = LANDMARKS,
     ) -> None:
-        self._basis, self._active, self._n_landmarks = basis, active, n_landmarks
+        self._basis, self._active = basis, active
+        self._n_landmarks, self._n_choosing = n_landmarks, n_choosing
         self._given, self._settings, self._pool, self._pulse = given, settings, pool, pulse
 
     def weights(self, log_variance: float | None) -> _Weights | None:
@@ -384,14 +388,18 @@ class Process:
     def _of_learned(self, log_variance: float) -> tuple[Functions, Point]:
         """Return the functions, given v, which landmarks alone have told, as well as the lengths.
 
-        With more relevance vectors than these the lengths are chosen again.
+        With more relevance vectors than these the lengths are chosen again, by more landmarks.
         """
-        is_large = are_of_kernels(self._basis, self._active).sum() > LANDMARKS
-        functions = self._functions(self._basis, LANDMARKS if is_large else self._n_landmarks)
-        if not is_large:
-            return functions, self._last(functions, log_variance)
-        best = self._at(self._rows(functions, self._given.some), functions, log_variance)
-        return self._with_all_landmarks(self.with_best_lengths(functions, best))
+        basis, n = self._basis, _MORE_LANDMARKS
+        if are_of_kernels(basis, self._active).sum() > LANDMARKS:
+            none = np.array([], dtype=np.intp)
+            alone = Process(basis, none, self._given, n, self._settings, self._pool, self._pulse, n)
+            functions = alone._functions(basis, n)
+            best = alone._at(alone._rows(functions, self._given.some), functions, log_variance)
+            _, functions, best = alone.with_best_lengths(functions, best)
+            basis, log_variance = functions.basis, best.log_variance
+        functions = self._functions(basis, self._n_landmarks)
+        return functions, self._last(functions, log_variance)
 
     def _with_all_landmarks(self, choice: Choice) -> tuple[Functions, Point]:
         _, functions, best = choice
@@ -431,7 +439,7 @@ class Process:
         variance = best.variance + a / (1.0 - a * u[e]) * (rows.F @ u) ** 2
         if not exceed(_left_out(rows, W, variance), best.densities, _FLAT_HINT):
             return functions, best
-        point = self._at(rows, flat, best.log_variance, best, least=np.inf)
+        point = self._at(rows, flat, best.log_variance, replace(best, W=W), least=np.inf)
         is_better = exceed(point.densities, best.densities, _FLAT_ERRORS)
         return (flat, point) if is_better else (functions, best)
 
@@ -444,7 +452,7 @@ class Process:
 
     def choose(self) -> Choice:
         """Return the best v; few landmarks tell it."""
-        functions = self._functions(self._basis, LANDMARKS)
+        functions = self._functions(self._basis, self._n_choosing)
         return Choice(self, functions, self._along_v(functions))
 
     def with_best_lengths(self, functions: Functions, best: Point) -> Choice:
@@ -456,7 +464,7 @@ class Process:
             while True:
                 factor = chosen * step
                 kernels = with_all_log_parameters(self._basis.kernels, theta + np.log(factor) * powers)
-                moved = self._functions(replace(self._basis, kernels=kernels), LANDMARKS)
+                moved = self._functions(replace(self._basis, kernels=kernels), self._n_choosing)
                 # Slopes of logits have the variance v / length^2.
                 v = best.log_variance + 2.0 * np.log(step)
                 point = self._at(self._rows(moved, self._given.some), moved, v, least=best.score)
