@@ -755,6 +755,17 @@ def test_more_rows_find_inputs_that_few_rows_miss():
     assert 1.0 - np.mean((model.predict(X[1200:]) - y[1200:]) ** 2) / y.var() > 0.98
 
 
+@pytest.mark.parametrize("seed", [1, 3])
+def test_a_short_width_of_one_input_in_fifty_is_found(seed):
+    """300 rows show that x_0 changes the sine; 150 rows of 50 inputs, with which trials were screened, do not."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2.0, 2.0, (1600, 50))
+    y = np.sin(2.0 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.5 * X[:, 3] ** 2 + X[:, 4]
+    model = RVR().fit(X[:600], y[:600] + 0.3 * rng.normal(size=600))
+    assert set(list(model.inputs_)[:5]) == {0, 1, 2, 3, 4}
+    assert 1.0 - np.mean((model.predict(X[600:]) - y[600:]) ** 2) / y[600:].var() > 0.98
+
+
 def test_wide_tables_have_no_trials_of_each_input(monkeypatch):
     """Two trials or more for each input, of a covariance of all inputs: 80 seconds for 1000 inputs."""
     rng = np.random.default_rng(1)
