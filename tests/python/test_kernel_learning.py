@@ -757,7 +757,7 @@ def test_more_rows_find_inputs_that_few_rows_miss():
 
 @pytest.mark.parametrize("seed", [1, 3])
 def test_a_short_width_of_one_input_in_fifty_is_found(seed):
-    """300 rows show that x_0 changes the sine; 150 rows of 50 inputs, with which trials were screened, do not."""
+    """300 rows show that a short width of x_0 gains; 150 of them, by which trials were screened, do not."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-2.0, 2.0, (1600, 50))
     y = np.sin(2.0 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.5 * X[:, 3] ** 2 + X[:, 4]
