@@ -66,7 +66,7 @@ _MAX_ROWS: Final = 1500
 #: s of the prior of ln v, that of Gelman et al. (2008) for coefficients of logits.
 _LOGIT_STD: Final = 2.5
 #: Standard errors by which a flat prior of the intercept must predict rows left out better, and by which it
-#: must with the covariance of another mode to be tried.
+#: must do so with an approximate covariance before the right one is computed.
 _FLAT_ERRORS, _FLAT_HINT = 2.0, 1.0
 #: The first ln v tried, steps, and how far.
 _FIRST, _STEP, _RANGE = 6.0, 2.0, 10.0
@@ -79,8 +79,8 @@ _FOLDS: Final = 5
 _CHECKED: Final = 0.01
 #: Factors of lengths that are tried, and how far.
 _FACTOR, _MAX_FACTOR = 1.4, 20.0
-#: Accuracy of the weights, in posterior standard deviations, while these are those at W = 0, which are too
-#: small, while v is chosen, and at the end.
+#: Accuracy of the weights in posterior standard deviations: in those at W = 0, which are too small; while v
+#: is chosen; and at the end.
 _COARSE, _ROUGH, _FINE = 1.0, 0.1, 1e-4
 #: Most steps of Newton's method while v is chosen, and at the end, where more mean that it has failed.
 _ROUGH_STEPS, _FINE_STEPS = 60, 300
@@ -507,7 +507,7 @@ class Process:
         least: float = -np.inf,
         tol: float = _ROUGH,
     ) -> Point:
-        """Return the point for this v; its score may be too high if it is at most ``least``."""
+        """Return the point for this v. A score of at most ``least`` may be too high."""
         W, roots, variance = self._weights_at(rows, functions, log_variance, start, tol)
         densities = _left_out(rows, W, variance)
         prior = -np.logaddexp(0.0, log_variance - 2.0 * np.log(_LOGIT_STD))
