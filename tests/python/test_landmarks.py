@@ -325,16 +325,16 @@ def test_lengths_that_cannot_pay_their_cost_are_not_proposed(monkeypatch):
     assert called
 
 
-def begun(X, y, kernel, landmarks, pool):
-    """A process of classes without relevance vectors."""
+def begun(X, y, kernel, landmarks, pool, active=()):
+    """A process of classes with these relevance vectors."""
     n, n_classes = len(y), y.max() + 1
     t = np.eye(n_classes)[y] if n_classes > 2 else (y == 1).astype(float)[:, np.newaxis]
     rows = process.ProcessRows.of(X, t, np.ones(n), None)
     basis = Basis(
         bias=True, kernels=[kernel], size=n, kept=np.arange(n), centres=X, extra=None, offset=np.zeros(0)
     )
-    none, settings = np.array([], dtype=np.intp), check_settings(RVC())
-    return process.Process(basis, none, rows, landmarks, settings, pool, lambda: None)
+    names, settings = np.array(active, dtype=np.intp), check_settings(RVC())
+    return process.Process(basis, names, rows, landmarks, settings, pool, lambda: None)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -353,6 +353,22 @@ def test_the_best_factor_of_lengths_is_found(n_classes):
         assert best.best.score > first.best.score + 0.05
         for factor in (1.4, 1.0 / 1.4):
             assert choose(kernel.width * factor).best.score < best.best.score + 0.005
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_many_relevance_vectors_choose_the_lengths_again(n_classes):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (400, 2))
+    y = ((np.sin(6.0 * X).prod(axis=1) > 0.0) + (n_classes - 2) * (X[:, 0] > 0.5)).astype(int)
+    found = {}
+    with ThreadPoolExecutor(2) as pool:
+        for n in (100, 200):
+            one = begun(X, y, kernels.Gaussian(2.0), 50, pool, np.arange(0, 2 * n, 2))
+            functions, point = one._of_learned(6.0)
+            found[n] = functions.basis.kernels[0].width, point.densities.mean()
+    assert found[100][0] == 2.0
+    assert found[200][0] < 1.5
+    assert found[200][1] > found[100][1] + 0.05
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
