@@ -355,6 +355,17 @@ def test_the_best_factor_of_lengths_is_found(n_classes):
             assert choose(kernel.width * factor).best.score < best.best.score + 0.005
 
 
+@pytest.mark.parametrize(("seed", "width"), [(5, 0.7), (7, 2.0)])
+def test_lengths_that_gain_next_to_nothing_are_not_taken(seed, width):
+    """Labels without relation to the inputs: the less the process varies the better, at any length."""
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(600, 3)), rng.integers(0, 6, 600)
+    with ThreadPoolExecutor(2) as pool:
+        found = begun(X, y, kernels.Gaussian(width), 150, pool).choose().with_best_lengths()
+    assert found.best.log_variance < -3.0
+    assert found.functions.basis.kernels[0].width > 0.5
+
+
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_many_relevance_vectors_choose_the_lengths_again(n_classes):
     rng = np.random.default_rng(0)

@@ -77,8 +77,8 @@ _SAME: Final = 0.5
 _MAX_UNCHECKED: Final = 7.0
 _FOLDS: Final = 5
 _CHECKED: Final = 0.01
-#: Factors of lengths that are tried, and how far.
-_FACTOR, _MAX_FACTOR = 1.4, 20.0
+#: Factors of lengths that are tried, how far, and nats of all rows that each has to gain.
+_FACTOR, _MAX_FACTOR, _MIN_GAIN = 1.4, 20.0, 0.1
 #: Accuracy of the weights in posterior standard deviations: in those at W = 0, which are too small; while v
 #: is chosen; and at the end.
 _COARSE, _ROUGH, _FINE = 1.0, 0.1, 1e-4
@@ -459,6 +459,7 @@ class Process:
         """Return the best factor of all lengths, and v for it, beginning with that for 1."""
         powers = np.concatenate([kernel._length_powers() for kernel in self._basis.kernels])
         theta, chosen = all_log_parameters(self._basis.kernels), 1.0
+        least_gain = _MIN_GAIN / self._given.n_observations
         for step in (_FACTOR, 1.0 / _FACTOR) if powers.any() else ():
             best_for = chosen  # the factor for which v is the best
             while True:
@@ -468,7 +469,8 @@ class Process:
                 # Slopes of logits have the variance v / length^2.
                 v = best.log_variance + 2.0 * np.log(step)
                 point = self._at(self._rows(moved, self._given.some), moved, v, least=best.score)
-                if point.score > best.score and 1.0 / _MAX_FACTOR < factor < _MAX_FACTOR:
+                gains = point.score > best.score + least_gain
+                if gains and 1.0 / _MAX_FACTOR < factor < _MAX_FACTOR:
                     best, chosen, functions = point, factor, moved
                 elif chosen != best_for:
                     before = best.log_variance
