@@ -301,6 +301,11 @@ class ProcessRows:
     some: IntArray
 
     @property
+    def some_are_all(self) -> bool:
+        """Whether v and lengths are chosen by all rows."""
+        return len(self.some) == len(self.X)
+
+    @property
     def n_observations(self) -> float:
         """The number of observations among the rows that lengths are chosen by."""
         w, unit = self.w[self.some], self.unit[self.some]
@@ -380,7 +385,7 @@ class Process:
         if not is_there:
             raise np.linalg.LinAlgError
         roots, variance = best.roots, best.variance
-        if len(given.some) < len(given.X) or not np.array_equal(W, best.W):
+        if not (given.some_are_all and np.array_equal(W, best.W)):
             roots, variance = _roots(rows, precision, W, self._pool, self._pulse)
         at = given.number
         return _Weights(functions, W, roots, best.log_variance, (rows.F @ W)[at], variance[at])
@@ -410,9 +415,8 @@ class Process:
 
     def _last(self, functions: Functions, log_variance: float) -> Point:
         """Return the point with all landmarks; if it has all rows, with the accuracy of the final weights."""
-        some = self._given.some
-        tol = _FINE if len(some) == len(self._given.X) else _ROUGH
-        return self._at(self._rows(functions, some), functions, log_variance, least=np.inf, tol=tol)
+        rows, tol = self._rows(functions, self._given.some), _FINE if self._given.some_are_all else _ROUGH
+        return self._at(rows, functions, log_variance, least=np.inf, tol=tol)
 
     def _of_folds(self, rows: _Rows, precision: FloatArray, start: FloatArray, roots: FloatArray) -> float:
         """Return the mean log probability of rows from fits without their fold."""
@@ -459,7 +463,6 @@ class Process:
         """Return the best factor of all lengths, and v for it, beginning with that for 1."""
         powers = np.concatenate([kernel._length_powers() for kernel in self._basis.kernels])
         theta, chosen = all_log_parameters(self._basis.kernels), 1.0
-        least_gain = _MIN_GAIN / self._given.n_observations
         for step in (_FACTOR, 1.0 / _FACTOR) if powers.any() else ():
             best_for = chosen  # the factor for which v is the best
             while True:
@@ -468,9 +471,9 @@ class Process:
                 moved = self._functions(replace(self._basis, kernels=kernels), self._n_choosing)
                 # Slopes of logits have the variance v / length^2.
                 v = best.log_variance + 2.0 * np.log(step)
-                point = self._at(self._rows(moved, self._given.some), moved, v, least=best.score)
-                gains = point.score > best.score + least_gain
-                if gains and 1.0 / _MAX_FACTOR < factor < _MAX_FACTOR:
+                least = best.score + _MIN_GAIN / self._given.n_observations
+                point = self._at(self._rows(moved, self._given.some), moved, v, least=least)
+                if point.score > least and 1.0 / _MAX_FACTOR < factor < _MAX_FACTOR:
                     best, chosen, functions = point, factor, moved
                 elif chosen != best_for:
                     before = best.log_variance
@@ -512,11 +515,11 @@ class Process:
         """Return the point for this v. A score of at most ``least`` may be too high."""
         W, roots, variance = self._weights_at(rows, functions, log_variance, start, tol)
         densities = _left_out(rows, W, variance)
-        prior = -np.logaddexp(0.0, log_variance - 2.0 * np.log(_LOGIT_STD))
-        mean, share = float(densities.mean()), float(prior) / self._given.n_observations
-        if log_variance > _MAX_UNCHECKED and mean + share > least:
+        log_prior = -float(np.logaddexp(0.0, log_variance - 2.0 * np.log(_LOGIT_STD)))
+        mean, prior = float(densities.mean()), log_prior / self._given.n_observations
+        if log_variance > _MAX_UNCHECKED and mean + prior > least:
             mean = min(mean, self._of_folds(rows, functions.precisions(log_variance), W, roots))
-        return Point(densities, mean + share, log_variance, W, roots, variance)
+        return Point(densities, mean + prior, log_variance, W, roots, variance)
 
     def _weights_at(
         self,
@@ -545,7 +548,8 @@ class Process:
             one, _ = _roots(rows, precision, W[:, :1], self._pool, self._pulse)
             share = 4.0 * (n_classes - 1) / n_classes**2 if n_classes > 1 else 1.0
             roots = np.broadcast_to(one / np.sqrt(share), (n_classes, m, m))
-            accuracy = _COARSE if is_far else tol
+            if is_far:
+                accuracy = _COARSE
         for attempt in range(1 + (_RESTARTS if is_far else 0)):
             before = W
             W, _ = _mode(rows, precision, before, roots, accuracy, _ROUGH_STEPS, self._pulse)
