@@ -164,7 +164,7 @@ def _start(kernel: str, inputs: _Inputs) -> Kernel:
     n_features, gamma = inputs.X.shape[1], inputs.given_gamma
     start = _EXAMPLES[kernel]
     if gamma == "ard" and isinstance(start, Radial):
-        start = replace(start, width=(1.0,) * n_features)  # type: ignore[type-var] # a Radial dataclass
+        start = replace(start, width=(1.0,) * n_features)
     with np.errstate(over="ignore", invalid="ignore"):
         log_lengths = start._natural(inputs.X, inputs.weights)
     if not (np.abs(log_lengths) < -0.5 * np.log(_MIN_GAMMA)).all():

@@ -19,14 +19,14 @@ from ._base import Kernel, Pull, column_stds
 _MAX_RADIUS: Final = 1e3
 
 
+@dataclass(frozen=True, slots=True)
 class Radial(Kernel):
     """A kernel k(v) with v = sum_d (x_d - z_d)^2 / width_d^2, one width for all inputs or one for each."""
 
-    __slots__ = ()
+    width: float | tuple[float, ...]
 
     _learned: ClassVar = {"width": 1}
     _input_parameter = "width"
-    width: float | tuple[float, ...]
 
     def _profile(self, v: Any) -> Any:
         """Return k(v), of an array or a number of `Traced` code."""
@@ -126,8 +126,6 @@ class Gaussian(Radial):
            [0.368]])
     """
 
-    width: float | tuple[float, ...]
-
     _core_name = "gaussian"
 
     def _profile(self, v: Any) -> Any:
@@ -166,8 +164,6 @@ class Matern32(_Matern):
     width : positive float, or one per input
     """
 
-    width: float | tuple[float, ...]
-
     _core_name, _a, _b = "matern32", 6.0, 0.0
 
 
@@ -182,8 +178,6 @@ class Matern52(_Matern):
     ----------
     width : positive float, or one per input
     """
-
-    width: float | tuple[float, ...]
 
     _core_name, _a, _b = "matern52", 10.0, 1.0 / 3.0
 
@@ -202,7 +196,6 @@ class RationalQuadratic(Radial):
     alpha : positive float, default=1.0
     """
 
-    width: float | tuple[float, ...]
     alpha: float = 1.0
 
     _core_name = "rational_quadratic"
