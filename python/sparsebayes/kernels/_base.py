@@ -17,7 +17,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import _core
-from .._checks import any_array, called, check_flag, check_integer, column_means, real_array
+from .._checks import (
+    any_array,
+    called,
+    check_entries,
+    check_flag,
+    check_integer,
+    column_means,
+    real_array,
+)
 from .._types import FloatArray, KernelFunction
 
 if TYPE_CHECKING:
@@ -92,6 +100,8 @@ class Kernel:
                 f"{self._input_parameter} has {len(constants)} values but X has {n_features} features; give "
                 "one per feature"
             )
+        for part in self._parts().values():
+            part.check_features(n_features)
 
     def to_core(self) -> _core.Kernel | None:
         """Return this kernel as a kernel of the core, None if Python evaluates it."""
@@ -237,7 +247,16 @@ class Combination(Kernel):
     _field: ClassVar[str]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, self._field, _flatten(self._field, self._members, type(self)))
+        flat: list[Kernel] = []
+        for kernel in check_entries(self._field, self._members, "kernel objects"):
+            if not isinstance(kernel, Kernel):
+                raise TypeError(
+                    f"{self._field} must be kernel objects, got {kernel!r}; wrap a function in kernels.Custom"
+                )
+            flat.extend(kernel._members if isinstance(kernel, type(self)) else [kernel])
+        if not flat:
+            raise ValueError(f"{self._field} must hold at least one kernel")
+        object.__setattr__(self, self._field, tuple(flat))
 
     @property
     def _members(self) -> tuple[Kernel, ...]:
@@ -254,11 +273,6 @@ class Combination(Kernel):
     def _of_parts(self, parts: dict[str, Kernel]) -> Kernel:
         return self._of_members(parts.values())
 
-    def check_features(self, n_features: int) -> None:
-        """Raise ValueError if a part needs a number of inputs other than ``n_features``."""
-        for kernel in self._members:
-            kernel.check_features(n_features)
-
     def _values(self, x: FloatArray, z: FloatArray) -> FloatArray:
         return reduce(self._operation, (kernel(x, z) for kernel in self._members))
 
@@ -270,7 +284,7 @@ class Combination(Kernel):
             yield from kernel._leaves()
 
     def _natural(self, X: FloatArray, weights: FloatArray | None = None) -> FloatArray:
-        return _joined(kernel._natural(X, weights) for kernel in self._members)
+        return np.concatenate([kernel._natural(X, weights) for kernel in self._members])
 
     def _forward(self, X: FloatArray, Z: FloatArray) -> tuple[FloatArray, Pull]:
         values, pulls = zip(*(kernel._forward(X, Z) for kernel in self._members), strict=True)
@@ -280,7 +294,7 @@ class Combination(Kernel):
             if isinstance(self, Product):  # not K divided by the factor, which may be 0
                 others = [[v for j, v in enumerate(values) if j != i] for i in range(len(values))]
                 slopes = [reduce(np.multiply, rest, D) for rest in others]
-            return _joined(pull(slope) for pull, slope in zip(pulls, slopes, strict=True))
+            return np.concatenate([pull(slope) for pull, slope in zip(pulls, slopes, strict=True)])
 
         return reduce(self._operation, values), pull
 
@@ -377,23 +391,6 @@ def _kernel(sign: str, other: object) -> Kernel:
     raise TypeError(f"cannot apply {sign} to a kernel and {other!r}: {remedy}")
 
 
-def _flatten(name: str, kernels: Iterable[Kernel], kind: type[Combination]) -> tuple[Kernel, ...]:
-    try:
-        kernels = list(kernels)
-    except TypeError:
-        raise TypeError(f"{name} must be a sequence of kernel objects, got {kernels!r}") from None
-    flat: list[Kernel] = []
-    for kernel in kernels:
-        if not isinstance(kernel, Kernel):
-            raise TypeError(
-                f"{name} must be kernel objects, got {kernel!r}; wrap a function in kernels.Custom"
-            )
-        flat.extend(kernel._members if isinstance(kernel, kind) else [kernel])
-    if not flat:
-        raise ValueError(f"{name} must hold at least one kernel")
-    return tuple(flat)
-
-
 def all_log_parameters(kernels: Sequence[Kernel]) -> FloatArray:
     """Return the log parameters of all kernels, one kernel after another."""
     return np.concatenate([kernel._log_parameters() for kernel in kernels])
@@ -424,7 +421,3 @@ def column_stds(X: FloatArray, weights: FloatArray | None) -> FloatArray:
         stds: FloatArray = np.sqrt(np.average((X - means) ** 2, axis=0, weights=weights))
         stds[stds <= 8.0 * np.finfo(float).eps * np.abs(means)] = 0.0
     return stds
-
-
-def _joined(parts: Iterable[FloatArray]) -> FloatArray:
-    return np.concatenate([np.empty(0), *parts])
