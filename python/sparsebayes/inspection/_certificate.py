@@ -20,19 +20,21 @@ from .._estimators.posterior import weights_problem
 from .._estimators.status import number_of_functions
 from .._estimators.variational import bounded, constants, per_function
 from .._row_likelihoods import DISPERSIONS, FREEDOMS, row_likelihood
-from .._types import FloatArray, IntArray, OutputsProblem, PerRow, Problem
+from .._types import FloatArray, OutputsProblem, PerRow, Problem
 from ._dense import (
     DenseFit,
     OnePredictor,
     Softmax,
     addition_gains,
+    changes_of_groups,
     error_of_weights,
     fit_laplace,
     fit_regression,
+    functions,
     max_gain_exchange,
     max_log_alpha_change,
+    weights_of_groups,
 )
-from ._groups import changes_of_groups, weights_of_groups
 
 if TYPE_CHECKING:
     from ..classification import Classification
@@ -221,9 +223,7 @@ def certificate(
 def _certify(problem: Problem | OutputsProblem, exchanges: bool | None) -> Certificate:
     """Compute the certificate of one fit of one target, or of several outputs."""
     used = slice(None) if problem.weights is None else problem.weights > 0.0
-    proper = problem.alpha > 0.0
-    Phi, active, alpha = problem.Phi[used], problem.active[proper], problem.alpha[proper]
-    flat = problem.active[~proper]
+    Phi, proper, (active, alpha, flat) = problem.Phi[used], problem.alpha > 0.0, functions(problem)
     w = np.ones(len(Phi)) if problem.weights is None else problem.weights[used]
     gain_exchange, gain_shift, log_evidence = None, 0.0, 0.0
     if isinstance(problem, OutputsProblem):
@@ -235,7 +235,7 @@ def _certify(problem: Problem | OutputsProblem, exchanges: bool | None) -> Certi
         own = own * len(fits) if problem.shared_noise else own
     else:
         prior, is_gaussian = problem.alpha_prior, problem.is_gaussian
-        fits = [_fit(problem, Phi, problem.target[used], w, active, alpha, flat)]
+        fits = [_fit(problem, Phi, problem.target[used], w)]
         own = [fits[0].sparsities()]
         if (problem.exchanges if exchanges is None else exchanges) and not problem.variational:
             gain_exchange = max_gain_exchange(
@@ -276,20 +276,14 @@ def _certify(problem: Problem | OutputsProblem, exchanges: bool | None) -> Certi
     )
 
 
-def _fit(
-    problem: Problem,
-    Phi: FloatArray,
-    t: FloatArray,
-    w: FloatArray,
-    active: IntArray,
-    alpha: FloatArray,
-    flat: IntArray,
-) -> DenseFit:
+def _fit(problem: Problem, Phi: FloatArray, t: FloatArray, w: FloatArray) -> DenseFit:
+    """Return the fit of these rows, those of positive weight."""
+    active, alpha, flat = functions(problem)
     if problem.is_gaussian:
         return fit_regression(Phi, active, alpha, t, w, problem.beta, problem.noise_prior, flat)
     if problem.variational:
-        root, *parts, pull, log_evidence = bounded(Phi[:, active] / np.sqrt(alpha), t, w)
-        left, singular, right, mean = parts
+        found = bounded(Phi[:, active] / np.sqrt(alpha), t, w)
+        root, left, singular, right, mean, pull, log_evidence = found
         return DenseFit(
             left,
             singular,
@@ -319,9 +313,8 @@ def _parameter_residual(problem: Problem) -> float:
         return 0.0
     x, h = float(np.log(problem.shape)), 1e-4
     if problem.likelihood != "student_t":
-        proper = problem.alpha > 0.0
-        functions = (problem.active[proper], problem.alpha[proper], problem.active[~proper])
-        fits = [fit_laplace(_predictor(problem, float(np.exp(x + d))), *functions) for d in (-h, h)]
+        shapes = [float(np.exp(x + d)) for d in (-h, h)]
+        fits = [fit_laplace(_predictor(problem, shape), *functions(problem)) for shape in shapes]
         traces = [float(np.sum(fit.singular**2 / (1.0 + fit.singular**2))) for fit in fits]
         low, high = (
             fit.log_evidence - problem.complexity * trace for fit, trace in zip(fits, traces, strict=True)

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 from numpy.linalg import qr, solve, svd  # SciPy's refuses empty models before 1.14
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.optimize import brentq
 from scipy.special import softmax
 
 from .._row_likelihoods import RowLikelihood
-from .._types import FloatArray, IntArray, WeightsProblem
+from .._types import FloatArray, IntArray, OutputsProblem, Problem, WeightsProblem
 
 #: Columns of the dictionary, and functions with unknown precisions, evaluated at a time: bounds the memory.
 _BLOCK = 512
@@ -25,16 +27,24 @@ _SCANNED = 128
 #: Newton steps at most; and the squared distance, in posterior deviations, below which steps are not halved.
 _NEWTON_STEPS = 500
 _CLOSE = 1e-10
-#: Moves of ln alpha of the scan for the best precision, and the bisections that follow it.
+#: Moves of ln alpha of the scan for the best precision, for groups relative to the size of S; and the
+#: bisections that follow it.
 _SCAN = np.linspace(-40.0, 40.0, 1601)
 _BISECTIONS = 60
 #: Distances in ln alpha at which the nearest maximum is looked for.
 _DISTANCES = np.append(0.0, np.geomspace(1e-10, 60.0, 120))
+_DISTANCES_OF_GROUPS = np.append(0.0, np.geomspace(1e-10, 60.0, 200))
 #: Nats by which another maximum must exceed the nearest one to count.
 _BETTER = 1e-7
 #: Smallest part of a column outside the span of the others that is not round-off, relative to its square.
 _RESOLVED = 1e-11
 _NONE = np.zeros(0, np.intp)
+
+
+def functions(problem: Problem | OutputsProblem) -> tuple[IntArray, FloatArray, IntArray]:
+    """Return the functions in the model with a proper prior, their alpha, and those with a flat prior."""
+    proper = problem.alpha > 0.0
+    return problem.active[proper], problem.alpha[proper], problem.active[~proper]
 
 
 @dataclass(frozen=True)
@@ -554,3 +564,80 @@ def error_of_weights(problem: WeightsProblem) -> float:
         factor = np.linalg.cholesky((F.T * b) @ F + np.diag(prior))
         error = max(error, float(np.abs(solve_triangular(factor, gradient, lower=True)).max()))
     return error
+
+
+# --- columns in groups that share a precision -----------------------------------------------------
+#
+# Along the eigenvectors u_k of the sparsity matrix S of a group with itself left out, the objective depends
+# on its precision alpha by
+#
+#     l(alpha) = 1/2 sum_k [n ln(alpha / (alpha + s_k)) + (q_k^2 - 2 n rho_k) / (alpha + s_k)].
+#
+# The prior on complexity has the weight c / (number of columns)^(3/4) for each column of a group.
+
+
+def changes_of_groups(problem: Problem | OutputsProblem, fits: list[DenseFit]) -> tuple[float, float]:
+    """Return the largest change of ln alpha to the nearest maximum, and the largest gain of a group outside.
+
+    ``fits``: one for each output, which have the same noise.
+    """
+    assert problem.groups is not None
+    n = len(fits)
+    (active, alphas, _), c = functions(problem), weights_of_groups(problem)
+    change, gain = 0.0, 0.0
+    for group in problem.groups:
+        at = np.isin(active, group)
+        if at.any():
+            (alpha,) = np.unique(alphas[at])
+            s, _, rho = fits[0].factors_of_active_group(at, alpha, c)
+            q = np.stack([fit.factors_of_active_group(at, alpha, c)[1] for fit in fits])
+            change = max(change, _distance(s, np.sum(q**2, axis=0) - 2.0 * n * rho, n, alpha))
+        elif not np.isin(group, problem.active).any():
+            S, of_others = fits[0].factors_of_group(group, c)
+            R = _weight(problem, len(group)) * S - of_others
+            s, u = np.linalg.eigh(S)
+            q = u.T @ np.stack([fit.Q[group] for fit in fits], axis=1)
+            rho = np.maximum(np.sum(u * (R @ u), axis=0), 0.0)
+            used = s > 1e-12 * s.max()
+            gain = max(gain, _largest_gain(s[used], (np.sum(q**2, axis=1) - 2.0 * n * rho)[used], n))
+    return change, gain
+
+
+def weights_of_groups(problem: Problem | OutputsProblem) -> FloatArray:
+    """Return the weight of each active function with a proper prior in the prior on complexity."""
+    active, _, _ = functions(problem)
+    if problem.groups is None:
+        return np.full(len(active), problem.complexity)
+    weights = np.empty(problem.Phi.shape[1])
+    for group in problem.groups:
+        weights[group] = _weight(problem, len(group))
+    return weights[active]
+
+
+def _weight(problem: Problem | OutputsProblem, size: int) -> float:
+    """Return the weight of each column of a group of this size in the prior on complexity."""
+    return float(problem.complexity / size**0.75)
+
+
+def _distance(s: FloatArray, square: FloatArray, n: int, alpha: float) -> float:
+    """Return the distance in ln alpha of the nearest maximum uphill; infinite if that is at infinity."""
+
+    def slope(x: float) -> float:  # dl / d ln alpha
+        alpha = np.exp(x)
+        return float(0.5 * np.sum(n * s / (alpha + s) - alpha * square / (alpha + s) ** 2))
+
+    x = float(np.log(alpha))
+    uphill = np.sign(slope(x))
+    for near, far in pairwise(_DISTANCES_OF_GROUPS):
+        if uphill * slope(x + uphill * far) <= 0.0:
+            return float(abs(brentq(slope, x + uphill * near, x + uphill * far, xtol=1e-12) - x))
+    return float(np.inf)
+
+
+def _largest_gain(s: FloatArray, square: FloatArray, n: int) -> float:
+    """Return the largest value of l, 0 at an infinite precision."""
+    if len(s) == 0:
+        return 0.0
+    alpha = np.exp(np.log(s.max()) + _SCAN)[:, np.newaxis]
+    values = 0.5 * np.sum(-n * np.log1p(s / alpha) + square / (alpha + s), axis=1)
+    return max(float(values.max()), 0.0)
