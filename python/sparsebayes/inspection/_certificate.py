@@ -229,7 +229,7 @@ def _certify(problem: Problem | OutputsProblem, exchanges: bool | None) -> Certi
     if isinstance(problem, OutputsProblem):
         prior, is_gaussian = (0.0, 0.0), True
         pairs = zip(problem.targets[used].T, problem.beta, strict=True)
-        fits = [fit_regression(Phi, active, alpha, t, w, beta, flat=flat) for t, beta in pairs]
+        fits = [fit_regression(Phi, active, alpha, flat, t, w, beta) for t, beta in pairs]
         # S depends on the noise and not on the targets.
         own = [fit.sparsities() for fit in (fits[:1] if problem.shared_noise else fits)]
         own = own * len(fits) if problem.shared_noise else own
@@ -280,7 +280,7 @@ def _fit(problem: Problem, Phi: FloatArray, t: FloatArray, w: FloatArray) -> Den
     """Return the fit of these rows, those of positive weight."""
     active, alpha, flat = functions(problem)
     if problem.is_gaussian:
-        return fit_regression(Phi, active, alpha, t, w, problem.beta, problem.noise_prior, flat)
+        return fit_regression(Phi, active, alpha, flat, t, w, problem.beta, problem.noise_prior)
     if problem.variational:
         found = bounded(Phi[:, active] / np.sqrt(alpha), t, w)
         root, left, singular, right, mean, pull, log_evidence = found

@@ -38,7 +38,6 @@ _DISTANCES_OF_GROUPS = np.append(0.0, np.geomspace(1e-10, 60.0, 200))
 _BETTER = 1e-7
 #: Smallest part of a column outside the span of the others that is not round-off, relative to its square.
 _RESOLVED = 1e-11
-_NONE = np.zeros(0, np.intp)
 
 
 def functions(problem: Problem | OutputsProblem) -> tuple[IntArray, FloatArray, IntArray]:
@@ -149,11 +148,11 @@ def fit_regression(
     Phi: FloatArray,
     active: IntArray,
     alpha: FloatArray,
+    flat: IntArray,
     t: FloatArray,
     w: FloatArray,
     beta: float,
     prior: tuple[float, float] = (0.0, 0.0),
-    flat: IntArray = _NONE,
 ) -> DenseFit:
     """Return posterior and evidence of a regression (Tipping & Faul 2003, equations 6 to 8).
 
@@ -268,7 +267,7 @@ class Softmax:
 
 
 def fit_laplace(
-    rows: OnePredictor | Softmax, active: IntArray, alpha: FloatArray, flat: IntArray = _NONE
+    rows: OnePredictor | Softmax, active: IntArray, alpha: FloatArray, flat: IntArray
 ) -> DenseFit:
     """Return mode and Laplace evidence (Tipping & Faul 2003, section 2.2; Tipping 2001, section 3).
 
@@ -389,7 +388,7 @@ class Evidence:
         p: FloatArray,
         alpha: FloatArray,
         prior: tuple[float, float],
-        excess: FloatArray | float = 0.0,
+        excess: FloatArray,
     ) -> None:
         """``S`` (positive), ``Q`` and ``p`` are n x C; ``prior`` is Gamma(shape, rate) of alpha.
 

@@ -17,7 +17,6 @@ from .. import _core
 from .._arrays import about_copies, equal_rows, is_unstored, last_step
 from .._checks import counted, is_auto
 from .._data.candidates import is_number
-from .._estimators.leave_one_out import LeaveOneOut
 from .._estimators.process import landmarks_of_classes
 from .._estimators.status import functions_of, number_of_functions
 from .._hyper.data import draw
@@ -232,7 +231,10 @@ def bars(est: Any, X: Any) -> tuple[tuple[float, ...], list[str]]:
         return (), []
     with np.errstate(all="ignore"):  # targets near the largest number
         _, inside, _ = loo._of_numbers()
-        far = int(np.sum(np.abs(_standardised(loo)) > _FAR)) if est._likelihood.name == "gaussian" else 0
+        far = 0
+        if est._likelihood.name == "gaussian":
+            mean, std = loo.gaussian()
+            far = int(np.sum(np.abs(loo.t.reshape(mean.shape) - mean) / std > _FAR))
         advice = list(_about_coverage(len(loo.t), float(np.mean(inside)), far))
         if number_of_functions(est) == 0:
             return (), advice
@@ -288,12 +290,6 @@ def _about_noise(est: Any) -> str:
     counts = t.min() >= 0.0 and (t == np.round(t)).all()
     remedies += ["give likelihood='poisson' if y counts events"] if counts else []
     return f"The noise depends on the inputs: {', or '.join(remedies)}"
-
-
-def _standardised(loo: LeaveOneOut) -> FloatArray:
-    """Return the residuals of rows left out in their predictive standard deviations."""
-    mean, std = loo.gaussian()
-    return (loo.t.reshape(mean.shape) - mean) / std
 
 
 def _about_coverage(n_rows: int, coverage: float, n_far: int) -> Iterator[str]:
