@@ -56,22 +56,20 @@ def days_since_1970(cells: Sequence[str | None], order: str | None = None) -> Fl
     Times without a day count from 0. ``order``: what dates such as 3/4/2024 begin with, `MONTH_FIRST` or
     `DAY_FIRST`; None: as `order_of` finds, which may raise AmbiguousDateError.
     """
-    split = [None if cell is None else _BEFORE_CLOCK.split(cell) for cell in cells]
-    days = [None if parts is None or ":" in parts[0] else _match_day(parts[0]) for parts in split]
     swaps = (order_of(cells) if order is None else order) == MONTH_FIRST
-    found = np.full(len(cells), np.nan)
-    for i, parts in enumerate(split):
-        if parts is None:
+    found, has_day = np.full(len(cells), np.nan), set[bool]()
+    for i, cell in enumerate(cells):
+        if cell is None:
             continue
-        clock, day = (parts[-1] if ":" in parts[-1] else None), days[i]
+        parts = _BEFORE_CLOCK.split(cell)
+        has_day.add(":" not in parts[0])
         try:
-            at = 0.0 if clock is None else _days_of_clock(clock)
+            found[i] = _days_of_clock(parts[-1]) if ":" in parts[-1] else 0.0
             if ":" not in parts[0]:
-                at += _days_of_date(day, month_is_first=swaps)
+                found[i] += _days_of_date(parts[0], month_is_first=swaps)
         except ValueError:
             return None
-        found[i] = at
-    return found if len({":" in parts[0] for parts in split if parts is not None}) == 1 else None
+    return found if len(has_day) == 1 else None
 
 
 def looks_like_moment(cell: str) -> bool:
@@ -108,9 +106,9 @@ def order_of(cells: Sequence[str | None]) -> str:
     raise AmbiguousDateError
 
 
-def _days_of_date(day: re.Match[str] | None, *, month_is_first: bool) -> float:
+def _days_of_date(text: str, *, month_is_first: bool) -> float:
     """Return the days from 1970-01-01; ValueError if there is no such day."""
-    if day is None:
+    if (day := _match_day(text)) is None:
         raise ValueError("not a date")
     parts = day.groupdict()
     if "first" in parts:
