@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,17 +19,6 @@ _MAX_LABELS: Final = 10
 #: Those of `RVR`, and those of them that have exposures. Their own module needs SciPy, which is slow to load.
 LIKELIHOODS: Final = ("gaussian", "student_t", "poisson", "negative_binomial", "gamma")
 _WITH_EXPOSURE: Final = LIKELIHOODS[2:]
-
-
-class TrainingRows(NamedTuple):
-    """The training rows of a table."""
-
-    X: FloatArray
-    #: Floats, or labels of classes.
-    y: NDArray[Any]
-    #: Names of the inputs.
-    features: list[str]
-    exposure: FloatArray | None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,8 +44,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--exposure", metavar="COLUMN", help="the time, area or population that counts belong to")
 
 
-def training_rows(options: argparse.Namespace, table: Table) -> TrainingRows:
-    """Return the training rows; append to the notes."""
+def training_rows(
+    options: argparse.Namespace, table: Table
+) -> tuple[FloatArray, NDArray[Any], list[str], FloatArray | None]:
+    """Return inputs, targets (floats or labels), names of the inputs and exposures; append to the notes."""
     from .._arrays import about_copies
 
     _check_likelihood(options)
@@ -92,7 +83,7 @@ def training_rows(options: argparse.Namespace, table: Table) -> TrainingRows:
         _refuse_outside(options.likelihood, table.path, target.name, y)
     if note := about_copies(X, y):
         table.notes.append(note)
-    return TrainingRows(X, y, features, exposure)
+    return X, y, features, exposure
 
 
 def _check_likelihood(options: argparse.Namespace) -> None:
