@@ -133,8 +133,7 @@ def _split(
 def _models(n_features: int, y: NDArray[Any], *, classes: bool) -> dict[str, Any]:
     """Return the other models by name."""
     counts = np.unique(y, return_counts=True)[1] if classes else np.array([len(y)])
-    fewest = int(counts.min())
-    found = peers(n_features, classes=classes, n_folds=max(2, min(_FOLDS, fewest)))
+    found = peers(n_features, classes=classes, n_folds=max(2, min(_FOLDS, int(counts.min()))))
     if len(counts) * float(len(y)) ** 3 > _PROCESS_ROWS**3:
         found.pop(_PROCESS)
     try:
@@ -159,11 +158,8 @@ def peers(n_features: int, *, classes: bool, n_folds: int = _FOLDS) -> dict[str,
     bounds = (1e-2, 1e4)
     if classes:
         grid: dict[str, Any] = {"C": np.logspace(-1, 3, 4), "gamma": np.logspace(-2.4, 1, 8) / n_features}
-        length = RBF(np.sqrt(n_features), bounds)
-        search, process = (
-            GridSearchCV(SVC(), grid, cv=n_folds),
-            GaussianProcessClassifier(ConstantKernel(1.0) * length),
-        )
+        search = GridSearchCV(SVC(), grid, cv=n_folds)
+        process = GaussianProcessClassifier(ConstantKernel(1.0) * RBF(np.sqrt(n_features), bounds))
     else:
         grid = {"C": [0.3, 3.0, 30.0, 300.0], "gamma": np.array([0.06, 0.25, 1.0, 4.0]) / n_features}
         lengths = RBF(np.full(n_features, np.sqrt(n_features)), bounds)

@@ -347,19 +347,16 @@ class Table(dict[str, Column]):
         features = list(features)
         inputs, texts, notes = [], dict[str, None](), []
         for feature in features:
-            name = self.source(feature)
+            name, part = self.source(feature), _PART.fullmatch(feature)
             if name == feature:
                 inputs.append(self[name].finite())
-                continue
-            part = _PART.fullmatch(feature)
-            if part is not None and part[2] == name:
+            elif part is not None and part[2] == name:
                 inputs.append(self[name].part(part[1], part[3]))
-                continue
-            if feature == log_exposure(name):
+            elif feature == log_exposure(name):
                 inputs.append(np.log(self[name].positive()))
-                continue
-            level, texts[name] = feature[len(name) + 1 :], None
-            inputs.append(np.array([cell == level for cell in self[name].cells], dtype=np.float64))
+            else:
+                level, texts[name] = feature[len(name) + 1 :], None
+                inputs.append(np.array([cell == level for cell in self[name].cells], dtype=np.float64))
         for name in texts:
             cells, start = self[name].cells, f"{name}="
             levels = {one.removeprefix(start) for one in known or features if one.startswith(start)}
