@@ -192,12 +192,8 @@ def _names_with_gamma(kernel: Any) -> list[str]:
 def _gamma(gamma: float | str, X: FloatArray, sample_weight: FloatArray | None) -> float:
     """Return gamma as in scikit-learn's SVMs; a row of weight w counts w times."""
     if not isinstance(gamma, str):
-        try:
-            given = check_real("gamma", gamma, positive=True)
-        except (TypeError, ValueError) as error:
-            raise type(error)(
-                f"{error}; 'scale' and 'auto' adapt it to X, 'learn' and 'ard' learn it"
-            ) from None
+        remedy = "; 'scale' and 'auto' adapt it to X, 'learn' and 'ard' learn it"
+        given = check_real("gamma", gamma, positive=True, remedy=remedy)
         if not _MIN_GAMMA <= given <= 1.0 / _MIN_GAMMA:  # widths and their squares have to be numbers
             raise ValueError(
                 f"gamma must be between {_MIN_GAMMA:g} and {1.0 / _MIN_GAMMA:g}, got {given:g}; rescale X"
