@@ -236,7 +236,7 @@ class Header:
                 case Columns() if block.size > 0:
                     body += self._columns(block, start)
                 case Centres() if block.size > 0:
-                    body += self._centres(block, start)
+                    body += f"    {self._define_centres(block)}(x, phi + {start});\n"
             start += block.size
         self._define(templates.FUNCTIONS, body=body)
 
@@ -251,9 +251,6 @@ class Header:
         if np.array_equal(columns, np.arange(first, first + len(columns))):
             return f"{first} + {counter}" if first > 0 else counter
         return f"{self._table('columns', columns, indices=True).name}[{counter}]"
-
-    def _centres(self, block: Centres, start: int) -> str:
-        return f"    {self._define_centres(block)}(x, phi + {start});\n"
 
     def _used(self, kernel: Kernel) -> IntArray:
         """Return the columns of x that a kernel uses, ascending."""

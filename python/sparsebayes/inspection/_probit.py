@@ -40,15 +40,10 @@ def expected_targets(scores: FloatArray, labels: IntArray) -> FloatArray:
 
     ``scores``: (N, C); ``labels``: class numbers, (N,).
     """
-    targets = np.empty(scores.shape)
-    for start in range(0, len(scores), _ROWS):
-        rows = slice(start, start + _ROWS)
-        targets[rows] = _expected_targets(scores[rows], labels[rows])
-    return targets
-
-
-def _expected_targets(scores: FloatArray, labels: IntArray) -> FloatArray:
     n_rows, n_classes = scores.shape
+    if n_rows > _ROWS:
+        parts = [(scores[at : at + _ROWS], labels[at : at + _ROWS]) for at in range(0, n_rows, _ROWS)]
+        return np.concatenate([expected_targets(*part) for part in parts])
     others = np.arange(n_classes) != labels[:, np.newaxis]
     own = scores[~others]
     differences = own[:, np.newaxis] - scores[others].reshape(n_rows, n_classes - 1)
