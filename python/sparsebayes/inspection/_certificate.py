@@ -33,7 +33,7 @@ from ._dense import (
     functions,
     max_gain_exchange,
     max_log_alpha_change,
-    weights_of_groups,
+    weights_of_functions,
 )
 
 if TYPE_CHECKING:
@@ -362,7 +362,7 @@ def _log_beta_residual(problem: Problem | OutputsProblem, fits: list[DenseFit]) 
     for level, floor in zip(levels, at_floor, strict=True):
         freedom, misfit = sum(fit.freedom for fit in level), sum(fit.misfit for fit in level)
         # d tr S / d ln beta = tr A (Sigma - Sigma A Sigma)
-        c = weights_of_groups(problem)
+        c = weights_of_functions(problem)[functions(problem)[0]]
         slopes = [float(c @ ((fit.right**2).T @ (fit.shrinkage * (1.0 - fit.shrinkage)))) for fit in level]
         freedom -= 2.0 * sum(slopes)
         with np.errstate(divide="ignore", invalid="ignore"):

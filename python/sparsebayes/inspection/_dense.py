@@ -581,19 +581,19 @@ def changes_of_groups(problem: Problem | OutputsProblem, fits: list[DenseFit]) -
     ``fits``: one for each output, which have the same noise.
     """
     assert problem.groups is not None
-    n = len(fits)
-    (active, alphas, _), c = functions(problem), weights_of_groups(problem)
-    change, gain = 0.0, 0.0
+    n, (active, alphas, _), weights = len(fits), functions(problem), weights_of_functions(problem)
+    change, gain, c = 0.0, 0.0, weights[active]
     for group in problem.groups:
         at = np.isin(active, group)
         if at.any():
             (alpha,) = np.unique(alphas[at])
-            s, _, rho = fits[0].factors_of_active_group(at, alpha, c)
-            q = np.stack([fit.factors_of_active_group(at, alpha, c)[1] for fit in fits])
+            found = [fit.factors_of_active_group(at, alpha, c) for fit in fits]
+            s, _, rho = found[0]
+            q = np.stack([factors[1] for factors in found])
             change = max(change, _distance(s, np.sum(q**2, axis=0) - 2.0 * n * rho, n, alpha))
         elif not np.isin(group, problem.active).any():
             S, of_others = fits[0].factors_of_group(group, c)
-            R = _weight(problem, len(group)) * S - of_others
+            R = weights[group[0]] * S - of_others
             s, u = np.linalg.eigh(S)
             q = u.T @ np.stack([fit.Q[group] for fit in fits], axis=1)
             rho = np.maximum(np.sum(u * (R @ u), axis=0), 0.0)
@@ -602,20 +602,12 @@ def changes_of_groups(problem: Problem | OutputsProblem, fits: list[DenseFit]) -
     return change, gain
 
 
-def weights_of_groups(problem: Problem | OutputsProblem) -> FloatArray:
-    """Return the weight of each active function with a proper prior in the prior on complexity."""
-    active, _, _ = functions(problem)
-    if problem.groups is None:
-        return np.full(len(active), problem.complexity)
-    weights = np.empty(problem.Phi.shape[1])
-    for group in problem.groups:
-        weights[group] = _weight(problem, len(group))
-    return weights[active]
-
-
-def _weight(problem: Problem | OutputsProblem, size: int) -> float:
-    """Return the weight of each column of a group of this size in the prior on complexity."""
-    return float(problem.complexity / size**0.75)
+def weights_of_functions(problem: Problem | OutputsProblem) -> FloatArray:
+    """Return the weight of each function of the dictionary in the prior on complexity."""
+    weights = np.full(problem.Phi.shape[1], problem.complexity)
+    for group in problem.groups or []:
+        weights[group] = problem.complexity / len(group) ** 0.75
+    return weights
 
 
 def _distance(s: FloatArray, square: FloatArray, n: int, alpha: float) -> float:
