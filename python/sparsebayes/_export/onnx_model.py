@@ -391,19 +391,16 @@ def register_onnx_converters() -> None:
 
     from .. import classification, multiclass, regression, revm
 
-    regressors = [regression.RVR, regression.SparseBayesRegressor, revm.GREVMRegressor, revm.LREVMRegressor]
-    classifiers = [classification.RVC, classification.SparseBayesClassifier, multiclass.MRVM1]
-    classifiers += [multiclass.MRVM2, revm.GREVM, revm.LREVM, revm.VGREVM]
-    for estimator in (*regressors, *classifiers):
-        labels = estimator in classifiers
-        update_registered_converter(
-            estimator,
-            f"SparseBayes{estimator.__name__}",
-            _set_types,
-            _convert,
-            parser=None if labels else _parse_regressor,
-            options=_CLASSIFIER_OPTIONS if labels else None,
-        )
+    for module in (classification, multiclass, regression, revm):
+        for estimator in (getattr(module, name) for name in module.__all__):
+            update_registered_converter(
+                estimator,
+                f"SparseBayes{estimator.__name__}",
+                _set_types,
+                _convert,
+                parser=None if estimator._labels else _parse_regressor,
+                options=_CLASSIFIER_OPTIONS if estimator._labels else None,
+            )
 
 
 def _parse_regressor(scope: Any, model: Any, inputs: list[Any], custom_parsers: Any = None) -> Any:
