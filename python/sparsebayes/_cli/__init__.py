@@ -65,14 +65,11 @@ def _parser() -> argparse.ArgumentParser:
     _fit.add_arguments(fit)
     fit.set_defaults(run=_fit.run)
     predict = commands.add_parser("predict", help="predict the rows of a table")
-    predict.add_argument("model", help="a model file, as `fit` writes it")
-    predict.add_argument(
-        "data", help="a table with the model's columns; others are ignored; - is standard input"
-    )
-    predict.add_argument(
-        "-o", "--output", default="-", help="the CSV file to write; standard output by default"
-    )
-    predict.add_argument("-q", "--quiet", action="store_true", help="no notes on standard error")
+    add = predict.add_argument
+    add("model", help="a model file, as `fit` writes it")
+    add("data", help="a table with the model's columns; others are ignored; - is standard input")
+    add("-o", "--output", default="-", help="the CSV file to write; standard output by default")
+    add("-q", "--quiet", action="store_true", help="no notes on standard error")
     predict.set_defaults(run=_predict)
     compare = commands.add_parser("compare", help="compare with other models on rows left out of a table")
     _compare.add_arguments(compare)

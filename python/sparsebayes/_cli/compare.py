@@ -63,10 +63,11 @@ def run(options: argparse.Namespace) -> int:
     X, y, _, exposure = training.training_rows(options, table)
     classes = y.dtype.kind != "f"
     train, test = _split(X, y, options.rows, stratify=classes)
+    columns = ("wrong", "log loss") if classes else ("R2", "95 % hold", "log density")
     lines = [f"note          {note}" for note in table.notes]
     lines += [
         f"fitted to {len(train)} rows of {counted(X.shape[1], 'input')}, measured on {len(test)} others",
-        _heading(classes=classes),
+        " " * _NAME + "".join(f"{column:>13}" for column in (*columns, "functions", "seconds")),
     ]
     at_train, at_test = (None if exposure is None else exposure[rows] for rows in (train, test))
     if at_train is not None and at_test is not None:
@@ -233,11 +234,6 @@ def _constant(y: NDArray[Any], y_test: NDArray[Any]) -> Measures:
         wrong = float(np.mean(y_test != labels[np.argmax(counts)]))
         return Measures(wrong, float(losses.mean()), np.nan, 0.0, 0.0)
     return _of_normal(y_test - y.mean(), float(y.std()) or 1.0, 0.0, 0.0)
-
-
-def _heading(*, classes: bool) -> str:
-    names = ("wrong", "log loss") if classes else ("R2", "95 % hold", "log density")
-    return " " * _NAME + "".join(f"{name:>13}" for name in (*names, "functions", "seconds"))
 
 
 def _row(name: str, found: Measures, y_test: NDArray[Any]) -> str:
