@@ -109,20 +109,17 @@ class Design:
         ``checkpoint`` opens the checkpoint of a fit in blocks. ``extra``: ``dispersion`` of the likelihood,
         ``offset`` of each linear predictor, ``first`` model; such a fit needs all rows and functions.
         """
-        if extra:
-            return partial(
-                self.one, target, weights, likelihood=likelihood, **settings.of_one_target(), **extra
-            )
-        greedy = settings.scheme == "sequential" and settings.search == "greedy"
+        options: dict[str, Any] = {**settings.of_one_target(), **extra}
+        one = partial(self.one, target, weights, likelihood=likelihood, **options)
+        if extra or settings.scheme != "sequential" or settings.search != "greedy":
+            return one
         suits_sums = self.n_basis <= _MAX_SUMMED and len(target) >= _MIN_SUMMED_ROWS
-        if self.by_sums is not None and suits_sums and greedy and likelihood == "gaussian":
-            return partial(self.by_sums, target, weights, **settings.of_one_target())
-        options: dict[str, Any] = {"likelihood": likelihood, **settings.of_one_target()}
-        if self.in_blocks is None or self.n_basis <= _MAX_UNBLOCKED or not greedy:
-            return partial(self.one, target, weights, **options)
-        if likelihood not in ("gaussian", "bernoulli"):
-            return partial(self.one, target, weights, **options)
-        fit = partial(self.in_blocks, target, weights, sizes=_BLOCK_SIZES, **options)
+        if self.by_sums is not None and suits_sums and likelihood == "gaussian":
+            return partial(self.by_sums, target, weights, **options)
+        suits_blocks = self.n_basis > _MAX_UNBLOCKED and likelihood in ("gaussian", "bernoulli")
+        if self.in_blocks is None or not suits_blocks:
+            return one
+        fit = partial(self.in_blocks, target, weights, likelihood=likelihood, sizes=_BLOCK_SIZES, **options)
 
         def with_checkpoint(callback: CoreCallback | None) -> _core.Posterior:
             if checkpoint is None or (file := checkpoint()) is None:
@@ -132,17 +129,6 @@ class Design:
             return posterior
 
         return with_checkpoint
-
-    def fit(
-        self,
-        target: FloatArray,
-        weights: FloatArray | None,
-        likelihood: Likelihood,
-        settings: Settings,
-        callback: CoreCallback | None,
-    ) -> _core.Posterior:
-        """Fit the model of these functions to ``target``."""
-        return self.bind(target, weights, likelihood, settings)(callback=callback)
 
 
 def matrix(blocks: list[FloatArray], *, bias: bool, offset: FloatArray | None = None) -> FloatArray:

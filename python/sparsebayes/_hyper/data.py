@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,11 +33,11 @@ class FewCounts:
         """Return these rows."""
         return replace(self, y=self.y[rows], weights=self.weights[rows], offset=self.offset[rows])
 
-    def fit(self, design: Design, settings: Settings, callback: Any) -> _core.Posterior:
-        """Fit the model of these functions."""
+    def bind(self, design: Design, settings: Settings) -> Callable[..., _core.Posterior]:
+        """Return the fit of the model of these functions, as a function of ``callback``."""
         name, dispersion = self.likelihood.name, self.likelihood.shape
         extra: Any = {"offset": self.offset, "dispersion": 1.0 if dispersion is None else dispersion}
-        return design.bind(self.y, self.weights, name, settings, **extra)(callback=callback)
+        return design.bind(self.y, self.weights, name, settings, **extra)
 
     def log_density(self, mean: FloatArray, variance: FloatArray) -> FloatArray:
         """Return the log predictive density of each row, times its weight, from moments of the functions."""

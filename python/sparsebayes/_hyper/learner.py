@@ -617,11 +617,12 @@ class _Learner:
                 self.pulse()
                 return bool(step[5] > _MAX_ACTIVE_FRACTION * len(data.X)) or abandoned.is_set()
 
+            if data.few_counts is None:
+                bound = design.bind(target, data.weights, data.likelihood, settings)
+            else:
+                bound = data.few_counts.bind(design, settings)
             try:
-                if data.few_counts is not None:
-                    posterior = data.few_counts.fit(design, settings, is_abandoned)
-                else:
-                    posterior = design.fit(target, data.weights, data.likelihood, settings, is_abandoned)
+                posterior: _core.Posterior | None = bound(callback=is_abandoned)
             except _core.NumericalError:
                 posterior = None
             if posterior is None or posterior.status == "stopped":
