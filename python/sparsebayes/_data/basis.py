@@ -26,6 +26,7 @@ from . import candidates as _candidates
 from .design import (
     Design,
     Layout,
+    centre,
     check_extra_basis,
     columns_at,
     core_kernels,
@@ -127,17 +128,19 @@ class Basis:
         own = len(self.kernels) * len(self.centres) if core_kernels(self.kernels) is None else 0
         return int(self.centres.shape[1]) + self.n_columns + own
 
-    def design(self, training: Training, n_threads: int | None) -> Design:
-        """Return the dictionary for the core."""
-        X, columns, bias = training.X, self.columns, self.bias
+    def design(self, X: FloatArray, n_threads: int | None) -> Design:
+        """Return the dictionary at the rows of the fit for the core."""
+        columns, bias = self.columns, self.bias
         assert columns is not None
         offset = self.offset if bias and self.n_columns > 0 else None
-        if self.kernels:
-            options: Any = {"bias": bias, "offset": offset, "n_threads": n_threads}
-            return kernel_design(X, self.kernels, self.centres, columns, **options)
-        if not self.precomputed:
+        if cores := core_kernels(self.kernels):
+            extra = columns if offset is None else centre(columns.copy(), offset)
+            return kernel_design(X, cores, self.centres, extra, bias=bias)
+        blocks = [evaluate(kernel, X, self.centres, n_threads) for kernel in self.kernels]
+        if self.precomputed:
+            blocks = [X[:, self.kept]]
+        elif not blocks:
             check_sizes(X)
-        blocks = [X[:, self.kept]] if self.precomputed else []
         return dense_design([*blocks, columns] if self.n_columns else blocks, bias=bias, offset=offset)
 
     def dense(self, est: Any, training: Training) -> FloatArray:

@@ -156,23 +156,12 @@ def dense_design(blocks: list[FloatArray], *, bias: bool, offset: FloatArray | N
 
 
 def kernel_design(
-    X: FloatArray,
-    kernels: list[Kernel],
-    centres: FloatArray,
-    columns: FloatArray,
-    *,
-    bias: bool,
-    offset: FloatArray | None = None,
-    n_threads: int | None,
+    X: FloatArray, kernels: list[_core.Kernel], centres: FloatArray, columns: FloatArray, *, bias: bool
 ) -> Design:
-    """Return the dictionary of kernels about centres, then columns, from which ``offset`` is subtracted."""
+    """Return the dictionary of kernels of the core about centres, then columns."""
     n_columns = int(columns.shape[1])
-    if (cores := core_kernels(kernels)) is None:
-        blocks = [evaluate(kernel, X, centres, n_threads) for kernel in kernels]
-        return dense_design([*blocks, *([columns] if n_columns > 0 else [])], bias=bias, offset=offset)
-    extra = columns if offset is None else centre(columns.copy(), offset)
-    functions: tuple[Any, ...] = (X, centres, cores)
-    options: dict[str, Any] = {"bias": bias, "extra": np.asfortranarray(extra) if n_columns > 0 else None}
+    functions: tuple[Any, ...] = (X, centres, kernels)
+    options: dict[str, Any] = {"bias": bias, "extra": np.asfortranarray(columns) if n_columns > 0 else None}
     return Design(
         int(bias) + len(kernels) * len(centres) + n_columns,
         partial(_core.fit_kernel, *functions, **options),

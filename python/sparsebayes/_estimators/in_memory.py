@@ -114,7 +114,7 @@ class _Fits(NamedTuple):
                 basis = _evenly_spaced(basis, _SELECTION_CENTRES)
         elif not est._labels and is_auto(getattr(est, "landmarks", None)):
             n_landmarks = None
-        design = basis.design(rows, settings.n_threads)
+        design = basis.design(rows.X, settings.n_threads)
         own = with_unpenalized(est, basis, settings, likelihood)
         parameters: DispersionFit | StudentFit | None = None
         fits: list[Callable[..., Any]]

@@ -17,6 +17,7 @@ from .._data.design import Design, columns_at
 from .._data.statistics import check_memory_limit
 from .._estimators.likelihoods import Numbers
 from .._types import FloatArray, IntArray, Likelihood, Settings
+from ..kernels import Kernel
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,13 @@ class LearningData:
             noise_factors=None if training.noise is None else counts / weights,
             memory_limit=check_memory_limit(est.memory_limit),
         )
+
+    def basis(self, kernels: list[Kernel]) -> Basis:
+        """Return the dictionary with these kernels; its columns need no centring."""
+        m, columns = len(self.centres), self.fixed[:, self.n_before :]
+        offset = np.zeros(columns.shape[1])
+        own: Any = {"extra": None, "offset": offset, "columns": columns}
+        return Basis(self.n_before > 0, kernels, m, np.arange(m), self.centres, **own)
 
     def without(self, out: NDArray[np.bool_]) -> LearningData:
         """Return the same without these rows, with all centres."""

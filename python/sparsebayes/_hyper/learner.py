@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from .. import _core
 from .._arrays import first_of_equal
 from .._cancellable import begin, blas_workers, in_background
-from .._data.basis import Basis
-from .._data.design import Design, evaluate, kernel_design
+from .._data.design import Design, evaluate
 from .._estimators.posterior import log_normalised, moderated_logits
 from .._estimators.process import LANDMARKS, Choice, Process, ProcessRows, exceed
 from .._estimators.process_regression import max_variance
@@ -376,18 +375,8 @@ class _Learner:
 
     def _of_process(self, kernels: list[Kernel]) -> _Candidate:
         """Return how well a Gaussian process predicts."""
-        data, n_before = self.data, self.data.n_before
-        m, n_columns = len(data.centres), data.fixed.shape[1] - n_before
-        basis = Basis(
-            bias=n_before > 0,
-            kernels=kernels,
-            size=m,
-            kept=np.arange(m),
-            centres=data.centres,
-            extra=None,
-            offset=np.zeros(n_columns),
-        )
-        beside = len(kernels) * m + np.arange(n_columns)
+        basis = self.data.basis(kernels)
+        beside = len(kernels) * basis.size + np.arange(basis.n_columns)
         process = Process(basis, beside, self._process_rows, LANDMARKS, self.settings, self.pool, self.pulse)
         return self._chosen(kernels, process.choose)
 
@@ -630,11 +619,11 @@ class _Learner:
                 return None
             return posterior
 
+        fits = []
         try:
-            fits = [
-                [begin(self.pool, fit, design, data, target) for target in data.targets]
-                for data, design in ((data, _design(kernels, data, settings)) for data in parts)
-            ]
+            for data in parts:
+                design = data.basis(kernels).design(data.X, settings.n_threads)
+                fits.append([begin(self.pool, fit, design, data, target) for target in data.targets])
             found: Any = [[one.result() for one in outputs] for outputs in fits]
         except BaseException:
             abandoned.set()
@@ -652,11 +641,6 @@ def _exceeds(one: _Candidate, other: _Candidate, n_errors: float) -> bool:
     if not np.isfinite([one.score, other.score]).all():
         return one.score > other.score
     return exceed(one.densities, other.densities, n_errors)
-
-
-def _design(kernels: list[Kernel], data: LearningData, settings: Settings) -> Design:
-    columns, bias = data.fixed[:, data.n_before :], data.n_before > 0
-    return kernel_design(data.X, kernels, data.centres, columns, bias=bias, n_threads=settings.n_threads)
 
 
 def _log_density(kernels: list[Kernel], data: LearningData, posteriors: list[_core.Posterior]) -> FloatArray:
