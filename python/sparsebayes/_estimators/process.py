@@ -421,7 +421,7 @@ class Process:
     def _of_folds(self, rows: _Rows, precision: FloatArray, start: FloatArray, roots: FloatArray) -> float:
         """Return the mean log probability of rows from fits without their fold."""
         order = np.random.default_rng(0).permutation(len(rows.t))
-        order = order[np.argsort(_classes(rows.t)[order], kind="stable")]
+        order = order[np.argsort(class_numbers(rows.t)[order], kind="stable")]
         total = 0.0
         for fold in range(_FOLDS):
             out = np.zeros(len(order), dtype=bool)
@@ -657,7 +657,7 @@ def _are_observations(X: FloatArray, w: FloatArray) -> bool:
     return True
 
 
-def _classes(t: FloatArray) -> IntArray:
+def class_numbers(t: FloatArray) -> IntArray:
     """Return the number of the class of each row."""
     return np.argmax(t, axis=1) if t.shape[1] > 1 else t[:, 0].astype(np.intp)
 
@@ -667,7 +667,7 @@ def _some_of_each(t: FloatArray) -> IntArray:
 
     Fewer rows of a frequent class change only the intercept of a logistic model (Prentice & Pyke 1979).
     """
-    labels = _classes(t)
+    labels = class_numbers(t)
     each = [np.flatnonzero(labels == c) for c in range(int(labels.max()) + 1)]
     counts, most = np.array([len(rows) for rows in each]), np.arange(1, _MAX_ROWS + 1)
     totals = np.minimum(counts[:, np.newaxis], most).sum(axis=0)

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from math import isqrt
 from typing import Any, Final, TypeAlias
 
@@ -19,7 +19,7 @@ from .._arrays import first_of_equal
 from .._cancellable import begin, blas_workers, in_background
 from .._data.design import Design, evaluate
 from .._estimators.posterior import log_normalised, moderated_logits
-from .._estimators.process import LANDMARKS, Choice, Process, ProcessRows, exceed
+from .._estimators.process import LANDMARKS, Choice, Process, ProcessRows, class_numbers, exceed
 from .._estimators.process_regression import max_variance
 from .._types import FloatArray, IntArray, Settings
 from ..kernels import Kernel, Matern32, Matern52
@@ -226,41 +226,37 @@ class _Learner:
         if self.data.is_smooth:
             ranked[:0] = self._without_irrelevant(ranked[0], self._of_process)
             return [Learned(one.kernels, log_variance=one.log_variance) for one in ranked]
-        directions = (_SHORTER_OF_CLASSES, _LONGER)
-        return self.finish(self._walk(self._candidate(theta, self._folds), directions, self._folds))
+        return self.finish(self._walk(self._candidate(theta), _SHORTER_OF_CLASSES))
 
     def propose_and_compare(self) -> tuple[FloatArray, list[_Candidate]]:
-        """Return the maximum of the evidence, and the kernels that predict rows left out, the best first."""
-        proposals = self.proposals()
-        return proposals[0], self.compare(proposals)
+        """Return the maximum of the evidence, and the kernels that predict rows left out, the best first.
 
-    def compare(self, proposals: list[FloatArray]) -> list[_Candidate]:
-        """Compare variants of the proposals on held-out rows; return these, the best first."""
-        directions, folds = (_SHORTER, _LONGER), self._folds
-        given = all_log_parameters(self.kernels)
-        start = [] if np.allclose(given, self._natural) else [self._candidate(given, folds)]
-        proposal, *others = (self._candidate(self._theta(x), folds) for x in proposals)
-        ranked = self._walk(proposal, directions, folds)
+        These are variants of the maxima, and where they fail or overfit, of kernels with equal lengths.
+        """
+        proposals, given = self.proposals(), all_log_parameters(self.kernels)
+        start = [] if np.allclose(given, self._natural) else [self._candidate(given)]
+        proposal, *others = (self._candidate(self._theta(x)) for x in proposals)
+        ranked = self._walk(proposal, _SHORTER)
         for other in others:
             if _exceeds(other, ranked[0], _STANDARD_ERRORS):
-                ranked = self._walk(other, directions, folds)
+                ranked = self._walk(other, _SHORTER)
         ranked = _ranked([*ranked, *start])
         n_rows, fails = len(self.data.X), not np.isfinite(ranked[0].score)
         few_rows, few_counts = n_rows <= _FEW_ROWS and self._has_lengths, self.data.few_counts is not None
         if not (few_rows or few_counts or fails):
-            return ranked
-        equal = self._walk(self._candidate(self._natural, folds), directions, folds)
+            return proposals[0], ranked
+        equal = self._walk(self._candidate(self._natural), _SHORTER)
         costs = few_rows and not ranked[0].score - self._cost_of_lengths(n_rows) > equal[0].score
         # Narrow kernels predict few counts nearly as well as any, and overfit all rows.
         overfits = few_counts and not _exceeds(ranked[0], equal[0], 1.0)
-        return equal if fails or costs or overfits else ranked
+        return proposals[0], equal if fails or costs or overfits else ranked
 
     def finish(self, ranked: list[_Candidate], proposal: FloatArray | None = None) -> list[Learned]:
         """Return the kernels of these candidates, the best first, without inputs that hardly matter.
 
         ``proposal``: the maximum of the evidence of the process, if there is one.
         """
-        ranked[:0] = self._without_irrelevant(ranked[0], partial(self._predict, folds=self._folds))
+        ranked[:0] = self._without_irrelevant(ranked[0], self._predict)
         least = ranked[0].score - _MAX_DENSITY_LOSS
         weight = self.data.weights.sum()
         learned = [
@@ -389,25 +385,23 @@ class _Learner:
             return _Candidate(kernels, np.full(len(self.data.X), -np.inf), -np.inf)
         return _Candidate(found.functions.basis.kernels, found.best.densities, -np.inf, found)
 
-    def _walk(
-        self, given: _Candidate, directions: tuple[tuple[float, ...], ...], folds: list[_Split]
-    ) -> list[_Candidate]:
+    def _walk(self, given: _Candidate, shorter: tuple[float, ...]) -> list[_Candidate]:
         """Return candidates with all lengths multiplied by factors, the best first.
 
-        One direction ends when predictions get worse; another follows if the lengths as given are the best.
+        One direction ends when predictions get worse; longer ones follow if the given lengths are the best.
         """
         theta, ranked = all_log_parameters(given.kernels), [given]
-        for factors in directions if self._powers.any() else ():
+        for factors in (shorter, _LONGER) if self._powers.any() else ():
             last = given
             for factor in factors:
-                last = self._candidate(theta + np.log(factor) * self._powers, folds)
+                last = self._candidate(theta + np.log(factor) * self._powers)
                 ranked = _ranked([*ranked, last])
                 if _exceeds(ranked[0], last, _STANDARD_ERRORS):
                     break
             # Rough kernels with long lengths predict well as processes, and badly with few functions.
             while factors[-1] < 1.0 and ranked[0] is last and len(ranked) < _MAX_WALK:
                 theta = theta + np.log(factors[-1]) * self._powers
-                last = self._candidate(theta + np.log(factors[-1]) * self._powers, folds)
+                last = self._candidate(theta + np.log(factors[-1]) * self._powers)
                 ranked = _ranked([*ranked, last])
             if ranked[0] is not given:
                 break
@@ -431,8 +425,8 @@ class _Learner:
         found = predict(kernels)
         return [found] if found.score > best.score - irrelevant.sum() / len(found.densities) else []
 
-    def _candidate(self, theta: FloatArray, folds: list[_Split]) -> _Candidate:
-        return self._predict(with_all_log_parameters(self.kernels, theta), folds)
+    def _candidate(self, theta: FloatArray) -> _Candidate:
+        return self._predict(with_all_log_parameters(self.kernels, theta))
 
     @cached_property
     def _folds(self) -> list[_Split]:
@@ -580,8 +574,9 @@ class _Learner:
         centres = centres[draw(len(centres), most_centres)]
         return data.at(kept, centres), data.at(held_out, centres)
 
-    def _predict(self, kernels: list[Kernel], folds: list[_Split]) -> _Candidate:
-        """Fit these kernels without each fold, and predict it."""
+    def _predict(self, kernels: list[Kernel], folds: list[_Split] | None = None) -> _Candidate:
+        """Fit these kernels without each fold, of `_folds` or others, and predict it."""
+        folds = self._folds if folds is None else folds
         fitted = self._fit(kernels, [data for data, _ in folds])
         if fitted is None:
             return _Candidate(kernels, np.full(sum(len(out.X) for _, out in folds), -np.inf), -np.inf)
@@ -657,14 +652,10 @@ def _log_density(kernels: list[Kernel], data: LearningData, posteriors: list[_co
         for (mean, variance), target, posterior in zip(moments, data.targets, posteriors, strict=True):
             log_p += data.log_density(target, mean, variance, 1.0 / posterior.beta)
         return log_p
-    else:
-        logits = np.column_stack([moderated_logits(mean, variance) for mean, variance in moments])
-        # With two classes the one column is the logit of the second.
-        targets = np.column_stack(data.targets)
-        classes = np.argmax(targets, axis=1) if len(moments) > 1 else (targets[:, 0] > 0.5).astype(np.intp)
-        log_p = log_normalised(logits)[np.arange(len(targets)), classes]
-    weighted: FloatArray = data.weights * log_p
-    return weighted
+    logits = np.column_stack([moderated_logits(mean, variance) for mean, variance in moments])
+    # With two classes the one column is the logit of the second.
+    classes = class_numbers(np.column_stack(data.targets))
+    return np.asarray(data.weights * log_normalised(logits)[np.arange(len(classes)), classes])
 
 
 def _functions(kernels: list[Kernel], data: LearningData, active: NDArray[np.int64]) -> FloatArray:
