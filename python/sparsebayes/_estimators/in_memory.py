@@ -276,13 +276,13 @@ def _bases(est: Any, learning: _Learning, settings: Settings) -> Iterator[_Dicti
     if not learns_kernel(est):
         yield _Dictionary(basis)
         return
-    given = _candidates.are_given(est)
-    centre_rows = None if given else np.searchsorted(training.rows, basis.kept)
     n_landmarks = number_of_landmarks(est, basis, training, settings)
     options: Any = {"is_smooth": n_landmarks is not None, "few_counts": learning.few_counts}
+    if not _candidates.are_given(est):
+        options["centre_rows"] = np.searchsorted(training.rows, basis.kept)
     if n_landmarks is not None and n_landmarks >= min(_LANDMARKS_OF_ROUGH, len(training.X)):
         options["learns_smoothness"] = learns_smoothness(est.kernel, est.gamma)
-    data = LearningData.of(est, basis, training, likelihood, settings, centre_rows, **options)
+    data = replace(LearningData.of(est, basis, training, likelihood, settings), **options)
     if learning.inside is not None:
         data = data.without(~learning.inside)
     tries_linear = (

@@ -83,11 +83,6 @@ class LearningData:
         training: Training,
         likelihood: Any,
         settings: Settings,
-        centre_rows: IntArray | None = None,
-        *,
-        is_smooth: bool = False,
-        learns_smoothness: bool = False,
-        few_counts: FewCounts | None = None,
     ) -> LearningData:
         """Return training rows and the dictionary of a basis; classes are learned one against the rest."""
         flat = flat_columns(est, basis, settings.scheme)
@@ -116,10 +111,6 @@ class LearningData:
             likelihood=likelihood.name,
             noise_variance=settings.noise_variance,
             n_before=int(basis.bias),
-            centre_rows=centre_rows,
-            is_smooth=is_smooth,
-            few_counts=few_counts,
-            learns_smoothness=learns_smoothness,
             counts=counts,
             noise_factors=None if training.noise is None else counts / weights,
             memory_limit=check_memory_limit(est.memory_limit),
