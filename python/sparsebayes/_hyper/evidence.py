@@ -93,15 +93,11 @@ class CovarianceEvidence:
     def __call__(self, x: FloatArray, *, slope: bool = True) -> tuple[float, FloatArray] | None:
         """Return L and, unless not asked for, its gradient; None where C is not positive definite."""
         self._pulse()
-        estimated = self._log_noise is None
-        n_kernels, n_fixed = len(self._kernels), self._fixed.shape[1]
-        n_theta = len(x) - n_kernels - n_fixed - estimated
-        theta, log_a, log_v, rest = np.split(x, np.cumsum([n_theta, n_kernels, n_fixed]))
-        log_noise = float(rest[0]) if self._log_noise is None else self._log_noise
+        theta, a, v, log_noise = self._parts(x)
         noise = np.exp(log_noise) * self._noise
         alone = self._of_unit_width
         terms = self._of_kernels if alone is None else partial(self._in_core, alone)
-        found = terms(theta, np.exp(log_a), np.exp(log_v), noise, slope)
+        found = terms(theta, a, v, noise, slope)
         if found is None:
             return None
         square, log_det, slopes = found
@@ -111,7 +107,15 @@ class CovarianceEvidence:
         if slopes is None:
             return value, np.empty(0)
         slopes[-1] -= 0.5 * n_outputs * self._excess_weight
-        return value, slopes if estimated else slopes[:-1]
+        return value, slopes if self._log_noise is None else slopes[:-1]
+
+    def _parts(self, x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, float]:
+        """Return the log kernel parameters, a, v and -ln beta."""
+        n_theta = len(all_log_parameters(self._kernels))
+        borders = np.cumsum([n_theta, len(self._kernels), self._fixed.shape[1]])
+        theta, log_a, log_v, rest = np.split(x, borders)
+        log_noise = float(rest[0]) if self._log_noise is None else self._log_noise
+        return theta, np.exp(log_a), np.exp(log_v), log_noise
 
     def _of_kernels(
         self, theta: FloatArray, a: FloatArray, v: FloatArray, noise: FloatArray, slope: bool
@@ -159,11 +163,8 @@ class CovarianceEvidence:
 
         None as above.
         """
-        n_fixed, estimated = self._fixed.shape[1], self._log_noise is None
-        n_theta = len(x) - len(self._kernels) - n_fixed - estimated
-        theta, a, v, rest = np.split(np.exp(x), np.cumsum([n_theta, len(self._kernels), n_fixed]))
-        noise = float(rest[0] if self._log_noise is None else np.exp(self._log_noise))
-        kernels = with_all_log_parameters(self._kernels, np.log(theta))
+        theta, a, v, log_noise = self._parts(x)
+        kernels, noise = with_all_log_parameters(self._kernels, theta), float(np.exp(log_noise))
 
         def covariance(X: FloatArray, Z: FloatArray, F: FloatArray, G: FloatArray) -> FloatArray:
             found: FloatArray = (F * v) @ G.T
