@@ -74,9 +74,10 @@ def fit_noise(
         est.__dict__.update(own)
         if est.status_ in ("stopped", "max_iter") or number == _MAX_ROUNDS:
             break
+        squares = _squares(rows.y, est._loo.m[:, 0], est._loo.v[:, 0])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # noise may be the same in all rows
-            model.fit(columns, _squares(rows.y, *_moments(est)), sample_weight=counts)
+            model.fit(columns, squares, sample_weight=counts)
         own = {"noise_model_": model, "noise_basis_": basis, "_noise_centre": 0.0}
         est.__dict__.update(own)
         # The factor of all variances is in the noise variance of the model.
@@ -98,10 +99,6 @@ def fit_noise(
         est._y_variance = None  # the noise is the same in all rows
     elif est.status_ == "converged" and (change > _TOL or model.status_ not in ("converged", "empty")):
         est.status_ = "stalled"
-
-
-def _moments(est: Any) -> tuple[FloatArray, FloatArray]:
-    return est._loo.m[:, 0], est._loo.v[:, 0]
 
 
 def _squares(y: FloatArray, m: FloatArray, v: FloatArray) -> FloatArray:
