@@ -128,9 +128,9 @@ class _Fits(NamedTuple):
             fits = [design.bind(rows.y, rows.weights, likelihood.name, own, first=start.first)]
         elif isinstance(likelihood, Numbers) and likelihood.name != "gaussian":
             if likelihood.name == "student_t":
-                parameters = StudentFit.of(basis, design, rows, likelihood, own, learning.start)
+                parameters = StudentFit(basis, design, rows, likelihood, own, learning.start)
             elif likelihood.name in DISPERSED:
-                parameters = DispersionFit.of(basis, design, rows, likelihood, own)
+                parameters = DispersionFit(basis, design, rows, likelihood, own)
             extra: Any = {} if rows.exposure is None else {"offset": np.log(rows.exposure)}
             fits = [parameters or design.bind(rows.y, rows.weights, likelihood.name, own, **extra)]
         else:

@@ -13,7 +13,7 @@ parameters for a given model, until these no longer change.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -63,30 +63,6 @@ OF_ROWS: Final = ("degrees_of_freedom_", "row_weights_", "_rest_of_bound", "_lik
 First = tuple[list[int], list[float], float]
 
 
-def _with_complexity(rows: Training, settings: Settings, n_basis: int) -> Settings:
-    """Return settings with the weight of the prior on complexity for these rows.
-
-    Weights of the core's fits need not count rows.
-    """
-    return replace(settings, complexity=settings.complexity_for(rows.weight, n_basis))
-
-
-def _functions(basis: Basis, rows: Training, settings: Settings) -> Callable[[Any], FloatArray]:
-    """Return a function from numbers of columns to their values at the rows."""
-
-    def values(active: Any) -> FloatArray:
-        names = basis.layout.names(active.astype(np.intp))
-        return basis.functions(names, rows.X, settings.n_threads, basis.columns)
-
-    return values
-
-
-def _report(est: Any, converged: bool) -> None:
-    """Change the status of a fit whose parameters have not converged."""
-    if est.status_ == "converged" and not converged:
-        est.status_ = "stalled"
-
-
 def extrapolated(first: FloatArray, second: FloatArray, third: FloatArray) -> FloatArray:
     """Return what a sequence may converge to (SQUAREM: Varadhan & Roland 2008, scheme 3)."""
     step, bend = second - first, third - 2.0 * second + first
@@ -108,52 +84,59 @@ def _of_one_mean(target: FloatArray, offset: FloatArray, weights: FloatArray) ->
     return float(np.average((rates - mean) ** 2, weights=weights)) / mean**2
 
 
-@dataclass
-class DispersionFit:
-    """The fit of a likelihood with a dispersion, given or estimated."""
+@dataclass(eq=False)
+class _ParameterFit:
+    """Fits of rows to a dictionary; the likelihood has its parameter if that is given."""
 
-    name: str
-    #: None: estimated.
-    given: float | None
-    #: Fits the model of a dispersion.
-    fit: Callable[[float, First | None, Any], Any]
-    #: Values of active functions at the rows.
-    functions: Callable[[Any], FloatArray]
-    #: Dispersions to begin with.
-    starts: list[float]
-    target: FloatArray
-    weights: FloatArray
-    #: Logs of the exposures.
-    offset: FloatArray
-    #: Weight of the prior on complexity.
-    complexity: float
-    dispersion: float = field(default=np.nan, init=False)
+    basis: Basis
+    design: Design
+    data: Training
+    likelihood: Numbers
+    settings: Settings
     converged: bool = field(default=False, init=False)
 
-    @classmethod
-    def of(
-        cls, basis: Basis, design: Design, rows: Training, likelihood: Numbers, settings: Settings
-    ) -> DispersionFit:
-        """Return the fit of these rows."""
-        counts, settings = rows.row_counts, _with_complexity(rows, settings, design.n_basis)
-        offset = np.log(rows.exposures)
+    def __post_init__(self) -> None:
+        # The prior on complexity is for these rows; the weights of the core's fits need not count them.
+        complexity = self.settings.complexity_for(self.data.weight, self.design.n_basis)
+        self.settings = replace(self.settings, complexity=complexity)
 
-        begin: First | None = None
-        starts = [factor * _of_one_mean(rows.y, offset, counts) for factor in _STARTS]
-        if likelihood.name == "gamma":
+    def functions(self, active: Any) -> FloatArray:
+        """Return the values of these columns at the rows."""
+        names = self.basis.layout.names(active.astype(np.intp))
+        return self.basis.functions(names, self.data.X, self.settings.n_threads, self.basis.columns)
+
+    def _report(self, est: Any) -> None:
+        """Change the status of a fit whose parameters have not converged."""
+        if est.status_ == "converged" and not self.converged:
+            est.status_ = "stalled"
+
+
+@dataclass(eq=False)
+class DispersionFit(_ParameterFit):
+    """The fit of a likelihood with a dispersion, given or estimated."""
+
+    dispersion: float = field(default=np.nan, init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        rows = self.data
+        self._counts, self._offset = rows.row_counts, np.log(rows.exposures)
+        #: Dispersions to begin with, and the model.
+        self._starts = [factor * _of_one_mean(rows.y, self._offset, self._counts) for factor in _STARTS]
+        self._begin: First | None = None
+        if self.likelihood.name == "gamma":
             # From one mean, weights of very different rows mislead steps: begin with the model of logarithms,
             # whose noise has the variance psi'(1 / d), about d + d^2 / 2. It may interpolate.
-            logs = np.log(rows.y) - offset
-            begin = as_first(design.bind(logs, rows.weights, "gaussian", settings)(callback=None))
-            starts[0] = float(np.sqrt(1.0 + 2.0 / begin[2])) - 1.0
+            logs = np.log(rows.y) - self._offset
+            fit = self.design.bind(logs, rows.weights, "gaussian", self.settings)
+            self._begin = as_first(fit(callback=None))
+            self._starts[0] = float(np.sqrt(1.0 + 2.0 / self._begin[2])) - 1.0
 
-        def fit(dispersion: float, first: First | None, callback: Any) -> Any:
-            extra: dict[str, Any] = {"dispersion": dispersion, "offset": offset, "first": first or begin}
-            return design.bind(rows.y, rows.weights, likelihood.name, settings, **extra)(callback=callback)
-
-        functions = _functions(basis, rows, settings)
-        data = (rows.y, counts, offset, float(settings.complexity))
-        return cls(likelihood.name, likelihood.shape, fit, functions, starts, *data)
+    def _fit(self, dispersion: float, first: First | None, callback: Any) -> Any:
+        """Fit the model of a dispersion."""
+        rows, name = self.data, self.likelihood.name
+        extra: Any = {"dispersion": dispersion, "offset": self._offset, "first": first or self._begin}
+        return self.design.bind(rows.y, rows.weights, name, self.settings, **extra)(callback=callback)
 
     def found(self, likelihood: Numbers, training: Training) -> tuple[Numbers, Training]:
         """Return the likelihood with the dispersion of the fit, and the rows."""
@@ -162,21 +145,21 @@ class DispersionFit:
     def publish(self, est: Any, training: Training) -> None:
         """Publish ``dispersion_``."""
         est.dispersion_ = self.dispersion
-        _report(est, self.converged)
+        self._report(est)
 
     def __call__(self, callback: Any) -> Any:
         """Return the posterior at the best dispersion."""
-        if self.given is not None:
-            x, first = float(np.log(self.given)), None
+        if (given := self.likelihood.shape) is not None:
+            x, first = float(np.log(given)), None
         else:
-            starts = [self._start(dispersion, callback) for dispersion in self.starts]
+            starts = [self._start(dispersion, callback) for dispersion in self._starts]
             _, x, first = max(starts, key=lambda start: start[0])
         before = None
         low, high = np.log(DISPERSIONS).tolist()
         for _ in range(_MAX_ROUNDS):
             self.dispersion = float(np.exp(x))
-            posterior = self.fit(self.dispersion, first, callback)
-            self.converged = self.given is not None
+            posterior = self._fit(self.dispersion, first, callback)
+            self.converged = given is not None
             if self.converged or posterior.status in ("stopped", "max_iter"):
                 break
             slope, curvature = self._slope(posterior, x)
@@ -201,7 +184,7 @@ class DispersionFit:
 
         The model is fitted with the given one.
         """
-        posterior = self.fit(float(np.clip(dispersion, 1e-3, 1e2)), None, callback)
+        posterior = self._fit(float(np.clip(dispersion, 1e-3, 1e2)), None, callback)
         Phi, alpha = self.functions(posterior.active), posterior.alpha
 
         def negative(x: float) -> float:
@@ -223,10 +206,10 @@ class DispersionFit:
 
     def _evidence(self, dispersion: float, Phi: FloatArray, alpha: FloatArray, mu: FloatArray) -> float:
         """Return the Laplace evidence less the prior on complexity, up to a constant; -inf without a mode."""
-        row, t, w = row_likelihood(self.name, dispersion), self.target, self.weights
+        row, t, w = row_likelihood(self.likelihood.name, dispersion), self.data.y, self._counts
 
         def height(mu: FloatArray) -> tuple[float, FloatArray]:
-            eta = Phi @ mu + self.offset
+            eta = Phi @ mu + self._offset
             return float(w @ row.log_likelihood(eta, t) - 0.5 * (alpha @ mu**2)), eta
 
         value, eta = height(mu)
@@ -251,9 +234,9 @@ class DispersionFit:
             mu, value, eta = mu + step, higher, eta_there
         proper = alpha > 0.0
         evidence = value + 0.5 * float(np.log(alpha[proper]).sum()) - float(np.log(np.diag(factor[0])).sum())
-        if self.complexity > 0.0:
+        if (complexity := float(self.settings.complexity)) > 0.0:
             variances = np.diag(cho_solve(factor, np.eye(len(alpha))))
-            evidence -= self.complexity * float(np.sum(1.0 - (alpha * variances)[proper]))
+            evidence -= complexity * float(np.sum(1.0 - (alpha * variances)[proper]))
         return evidence
 
 
@@ -383,50 +366,31 @@ class RowWeights:
         return float(np.exp(min((found.x, *bounds), key=negative)))
 
 
-@dataclass
-class StudentFit:
+@dataclass(eq=False)
+class StudentFit(_ParameterFit):
     """The fit of Student's t: of weighted rows, whose weights depend on the residuals."""
 
-    #: The weights of the rows, at first those to begin with, and these.
-    rows: RowWeights
-    start: RowWeights
-    #: Fits a Gaussian model of rows with these weights.
-    fit: Callable[[RowWeights, First | None, Any], Any]
-    #: Continues from a model with its functions alone, given their values.
-    refit: Callable[[FloatArray, RowWeights, First], Any]
-    functions: Callable[[Any], FloatArray]
-    target: FloatArray
-    #: Whether the first weights are not those of a process, and so not of a fit.
-    is_rough: bool
-    converged: bool = field(default=False, init=False)
+    #: Weights to begin with, those of a process; None: rough ones.
+    begin: FloatArray | None
 
-    @classmethod
-    def of(
-        cls,
-        basis: Basis,
-        design: Design,
-        rows: Training,
-        likelihood: Numbers,
-        settings: Settings,
-        start: FloatArray | None,
-    ) -> StudentFit:
-        """Return the fit of these rows; ``start``: weights to begin with."""
-        settings = _with_complexity(rows, settings, design.n_basis)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        #: The weights of the rows, and those of the first fit.
+        self.rows = RowWeights.of(self.likelihood.shape, self.data, self.settings, self.begin)
+        self.start = replace(self.rows)
 
-        def fit(weights: RowWeights, first: First | None, callback: Any) -> Any:
-            own = weights.settings(settings)
-            extra: dict[str, Any] = {} if first is None else {"first": first}
-            return design.bind(rows.y, weights.of_fit, "gaussian", own, **extra)(callback=callback)
+    def _fit(self, first: First | None, callback: Any) -> Any:
+        """Fit a Gaussian model of the weighted rows."""
+        settings, weights = self.rows.settings(self.settings), self.rows.of_fit
+        extra: Any = {} if first is None else {"first": first}
+        return self.design.bind(self.data.y, weights, "gaussian", settings, **extra)(callback=callback)
 
-        def refit(Phi: FloatArray, weights: RowWeights, model: First) -> Any:
-            flat = [k for k, alpha in enumerate(model[1]) if alpha == 0.0]
-            first = list(range(len(model[0]))), *model[1:]
-            plain = weights.settings(settings).of_one_target() | {"unpenalized": flat, "search": "greedy"}
-            return _core.fit_dense(np.asfortranarray(Phi), rows.y, weights.of_fit, first=first, **plain)
-
-        weights = RowWeights.of(likelihood.shape, rows, settings, start)
-        functions = _functions(basis, rows, settings)
-        return cls(weights, replace(weights), fit, refit, functions, rows.y, start is None)
+    def _refit(self, Phi: FloatArray, model: First) -> Any:
+        """Continue from a model with its functions alone, given their values."""
+        flat = [k for k, alpha in enumerate(model[1]) if alpha == 0.0]
+        first = list(range(len(model[0]))), *model[1:]
+        plain = self.rows.settings(self.settings).of_one_target() | {"unpenalized": flat, "search": "greedy"}
+        return _core.fit_dense(np.asfortranarray(Phi), self.data.y, self.rows.of_fit, first=first, **plain)
 
     def found(self, likelihood: Numbers, training: Training) -> tuple[Numbers, Training]:
         """Return the likelihood with the degrees of freedom of the fit, and the rows with its weights."""
@@ -436,7 +400,7 @@ class StudentFit:
         """Publish ``degrees_of_freedom_`` and ``row_weights_``."""
         self.rows.publish(est, training)
         est._y_variance = None  # the weights are not standard deviations of the user
-        _report(est, self.converged)
+        self._report(est)
         if est.noise_variance_ <= self.rows.least_noise and est.status_ in ("converged", "stalled", "empty"):
             est.status_ = "noise_floor"
 
@@ -446,7 +410,8 @@ class StudentFit:
         if self.rows.given is not None or not self.converged or self.rows.freedom <= FIRST_FREEDOM:
             return posterior
         # Functions may have been fitted to outliers, beside which the noise looks Gaussian.
-        other = replace(self, rows=replace(self.rows))
+        other = copy(self)
+        other.rows, other.converged = replace(self.rows), False
         if other._with_heavy_tails(posterior) > self._bound(posterior):
             found = other._alternated(callback)
             if other.converged and other._bound(found) > self._bound(posterior):
@@ -466,7 +431,7 @@ class StudentFit:
         """Alternate between fits and weights, from the present ones, until both converge."""
         first: First | None = None
         for number in range(_MAX_ROUNDS):
-            posterior = self.fit(self.rows, first, callback)
+            posterior = self._fit(first, callback)
             if posterior.status in ("stopped", "max_iter"):
                 break
             if self._is_at_floor(posterior):
@@ -477,7 +442,7 @@ class StudentFit:
             if self.converged or number == _MAX_ROUNDS - 1:
                 self.rows = replace(self.rows, values=before.values)
                 break
-            if number == 0 and (self.is_rough or len(posterior.active) < _FEW_FUNCTIONS):
+            if number == 0 and (self.begin is None or len(posterior.active) < _FEW_FUNCTIONS):
                 continue  # a model of other weights may be far from the best one
             tol = _TOL if change <= _SMALL_CHANGE else _SMALL_CHANGE
             first, _, _ = self._settled(as_first(posterior), Phi, tol)
@@ -490,7 +455,7 @@ class StudentFit:
         """
         logs = [np.log(self.rows.values)]
         for _ in range(_MAX_WEIGHTINGS):
-            posterior = self.refit(Phi, self.rows, model)
+            posterior = self._refit(Phi, model)
             kept = posterior.active
             model = [model[0][k] for k in kept], posterior.alpha.tolist(), float(posterior.beta)
             Phi = Phi[:, kept]
@@ -504,7 +469,7 @@ class StudentFit:
 
     def _reweight(self, posterior: Any, Phi: FloatArray, *, estimates: bool = True) -> float:
         """Weigh the rows by a posterior of functions; return the largest change of the log of a weight."""
-        squares = (self.target - Phi @ posterior.mu) ** 2
+        squares = (self.data.y - Phi @ posterior.mu) ** 2
         squares += np.maximum(np.sum((Phi @ posterior.sigma) * Phi, axis=1), 0.0)
         return self.rows.update(squares, 1.0 / posterior.beta, estimates=estimates)
 
