@@ -18,10 +18,9 @@ from ._data.basis import check_without_rows
 from ._estimators.base import Estimator, atomic
 from ._estimators.class_rows import add_labels, check_scheme
 from ._estimators.docs import documented
-from ._estimators.fit import build, validate
+from ._estimators.fit import build, classes_of_providers, of_providers, validate
 from ._estimators.leave_one_out import attribute
 from ._estimators.likelihoods import Classes
-from ._estimators.of_providers import classes_of_providers, of_providers
 from ._estimators.posterior import (
     check_multi_class,
     moderated_logits,

@@ -20,12 +20,11 @@ from ._data.basis import basis_of, without_rows
 from ._data.statistics import SufficientStatistics
 from ._estimators.base import Estimator, atomic
 from ._estimators.docs import documented
-from ._estimators.fit import add_rows, build, check_sums, of_sums, validate
+from ._estimators.fit import add_rows, build, check_sums, of_providers, of_sums, validate
 from ._estimators.in_memory import Start
 from ._estimators.leave_one_out import attribute
 from ._estimators.likelihoods import Numbers, can_have_outputs
 from ._estimators.noise_model import check_noise_basis, fit_noise
-from ._estimators.of_providers import of_providers
 from ._estimators.posterior import joint_moments, moments, noise_stds, problems, samples
 from ._estimators.run import publish, run
 from ._row_likelihoods import DISPERSED, DISPERSIONS, FREEDOMS, OF_NUMBERS, r2
