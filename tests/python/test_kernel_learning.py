@@ -601,7 +601,7 @@ def test_waves_across_both_inputs_are_found():
 
 def test_a_fit_far_below_its_trial_fits_has_failed():
     basis = SimpleNamespace()
-    task = Task(basis, Numbers(), None, [], 3, RowSummary(), least_evidence=-10.0)
+    task = Task(basis, Numbers(), None, [], RowSummary(), least_evidence=-10.0)
     for evidence, status, succeeded in [
         (-9.0, "converged", True),
         (-11.0, "converged", False),

@@ -261,8 +261,7 @@ class RowSample:
         if self._bound is not None:
             usable &= numbers < self._bound
         new = np.flatnonzero(usable)
-        if len(new) > 0:
-            self._append(numbers[new], rows.first + new, rows.X[new], weights[new], rows.y[new])
+        self._append(numbers[new], rows.first + new, rows.X[new], weights[new], rows.y[new])
 
     def merge(self, later: RowSample, first: int) -> None:
         """Add a sample of rows that follow; ``first`` is the number of the row that is 0 there."""

@@ -105,7 +105,6 @@ class ClassBasis:
             self.likelihood,
             settings,
             [partial(fit, label) for label in self.likelihood.positive],
-            basis.n_basis,
             self.summary,
             shift=self.shift,
             stopped=stopped,

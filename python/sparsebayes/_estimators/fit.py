@@ -152,13 +152,12 @@ def of_sums(est: Any, basis: Basis, stats: SufficientStatistics, settings: Setti
     # A copy, as another thread may add rows.
     sums = stats._core.snapshot()
     check_single(est, settings)
-    check_variational(settings, "gaussian")
     # Centres may have been chosen among more rows than the callback let the sums read.
     basis = basis.whole(est, without_rows(est.n_features_in_, max(sums.n_rows, basis.size)))
     settings = with_unpenalized(est, basis, settings, Numbers())
     fit = partial(sums.fit, bias=basis.bias, n_centred=basis.n_centred, **settings.of_one_target())
     summary = RowSummary(sums.n_rows, sums.weight)
-    return Task(basis, Numbers(), settings, [fit], basis.n_basis, summary, shift=0.0)
+    return Task(basis, Numbers(), settings, [fit], summary, shift=0.0)
 
 
 def add_rows(est: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Task, SufficientStatistics]:
@@ -238,7 +237,7 @@ def of_providers(
     providers, shift = _near_zero(providers, basis.n_centred)
     options = settings.of_one_target() | {"n_centred": basis.n_centred}
     fits: list[Any] = [partial(_core.fit_provider, provider, **options) for provider in providers]
-    return [Task(basis, likelihood, settings, fits, n_basis, RowSummary(n_samples), shift=shift)]
+    return [Task(basis, likelihood, settings, fits, RowSummary(n_samples), shift=shift)]
 
 
 def _near_zero(providers: Sequence[Any], n_columns: int) -> tuple[Sequence[Any], FloatArray | float]:

@@ -145,11 +145,10 @@ class _Fits(NamedTuple):
                 )
                 for target in targets
             ]
-        of_rows = (design.n_basis, summary, training, shift)
         options: Any = {"least_evidence": least_evidence, "n_landmarks": n_landmarks}
         options |= {"parameters": parameters, "of_process": process, "sparse": sparse}
         options["log_variance"] = log_variance
-        return Task(basis, likelihood, own, fits, *of_rows, **options)
+        return Task(basis, likelihood, own, fits, summary, training, shift, **options)
 
 
 class _Dictionary(NamedTuple):

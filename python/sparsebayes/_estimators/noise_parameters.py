@@ -138,9 +138,9 @@ class DispersionFit(_ParameterFit):
         extra: Any = {"dispersion": dispersion, "offset": self._offset, "first": first or self._begin}
         return self.design.bind(rows.y, rows.weights, name, self.settings, **extra)(callback=callback)
 
-    def found(self, likelihood: Numbers, training: Training) -> tuple[Numbers, Training]:
+    def found(self, training: Training) -> tuple[Numbers, Training]:
         """Return the likelihood with the dispersion of the fit, and the rows."""
-        return replace(likelihood, shape=self.dispersion), training
+        return replace(self.likelihood, shape=self.dispersion), training
 
     def publish(self, est: Any, training: Training) -> None:
         """Publish ``dispersion_``."""
@@ -392,9 +392,9 @@ class StudentFit(_ParameterFit):
         plain = self.rows.settings(self.settings).of_one_target() | {"unpenalized": flat, "search": "greedy"}
         return _core.fit_dense(np.asfortranarray(Phi), self.data.y, self.rows.of_fit, first=first, **plain)
 
-    def found(self, likelihood: Numbers, training: Training) -> tuple[Numbers, Training]:
+    def found(self, training: Training) -> tuple[Numbers, Training]:
         """Return the likelihood with the degrees of freedom of the fit, and the rows with its weights."""
-        return replace(likelihood, shape=self.rows.freedom), self.rows.weighted(training)
+        return replace(self.likelihood, shape=self.rows.freedom), self.rows.weighted(training)
 
     def publish(self, est: Any, training: Training) -> None:
         """Publish ``degrees_of_freedom_`` and ``row_weights_``."""

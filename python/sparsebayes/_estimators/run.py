@@ -17,7 +17,7 @@ from .._progress import FitReporter
 from .._types import FloatArray, Settings
 from .growth import growths_of, has_process, variance_factor_of
 from .leave_one_out import leave_one_out
-from .likelihoods import Likelihood, Numbers
+from .likelihoods import Likelihood
 from .noise_parameters import DispersionFit, StudentFit
 from .process import estimate_weights
 from .process_regression import estimate_regression
@@ -33,8 +33,6 @@ class Task:
     settings: Settings
     #: Functions of the keyword ``callback``.
     fits: list[Callable[..., Any]]
-    #: Number of functions, with the bias.
-    n_basis: int
     summary: RowSummary
     #: Rows in memory, as given.
     training: Training | None = None
@@ -76,7 +74,7 @@ def run(est: Any, tasks: Iterable[Task]) -> tuple[Task, list[Any]]:
         watch = FitReporter(
             est,
             task.basis.layout,
-            task.n_basis,
+            task.basis.n_basis,
             has_noise=task.likelihood.has_noise,
             n_fits=len(task.fits),
             noise=None if task.training is None else task.training.noise,
@@ -89,8 +87,7 @@ def run(est: Any, tasks: Iterable[Task]) -> tuple[Task, list[Any]]:
                 watch.end(posterior.status, posterior.n_iter, len(posterior.active), posterior.log_evidence)
             posteriors.append(posterior)
         if task.parameters is not None and task.training is not None:
-            assert isinstance(task.likelihood, Numbers)
-            likelihood, training = task.parameters.found(task.likelihood, task.training)
+            likelihood, training = task.parameters.found(task.training)
             task = replace(task, likelihood=likelihood, training=training)
         if task.succeeded(posteriors):
             return task, posteriors
@@ -108,7 +105,7 @@ def publish(est: Any, task: Task, posteriors: list[Any]) -> tuple[Task, list[Any
         basis = replace(basis, offset=task.shift + (means if len(means) == n else np.zeros(n)))
     est._variational = task.settings.scheme == "variational"
     est._n_samples = task.summary.n_rows if task.training is None else task.training.n_samples
-    est._n_basis, est._likelihood, est._offset = task.n_basis, likelihood, task.offset
+    est._n_basis, est._likelihood, est._offset = basis.n_basis, likelihood, task.offset
     est._y_variance, est._has_exposure = None, getattr(task.training, "exposure", None) is not None
     est._log_evidences = [posterior.log_evidence for posterior in posteriors]
     est.log_marginal_likelihood_path_ = _joint_path([posterior.trace for posterior in posteriors])
@@ -147,7 +144,7 @@ def publish(est: Any, task: Task, posteriors: list[Any]) -> tuple[Task, list[Any
                 sparse = task.sparse()
                 choose(est, training, sparse.basis.kept)
                 return publish(est, *run(est, [sparse]))
-    n_effective = _effective_parameters(posteriors, likelihood, task.n_basis)
+    n_effective = _effective_parameters(posteriors, likelihood, task.basis.n_basis)
     est._row_summary = replace(task.summary, n_effective=None if has_process(est) else n_effective)
     est._loo = None
     if training is not None:
