@@ -360,8 +360,7 @@ def _check_unstored(est: Any, X: Any, *, reset: bool) -> Any:
     if len(X.shape) != 2 or 0 in X.shape or np.dtype(X.dtype or float).kind not in "fiub":
         raise ValueError(f"X must be a real linear operator with rows and columns, got {X!r}")
     if reset:
-        est.n_features_in_ = X.shape[1]
-        est.__dict__.pop("feature_names_in_", None)
+        publish_features(est, X.shape[1])
     elif X.shape[1] != est.n_features_in_:
         raise ValueError(
             f"X has {X.shape[1]} columns, but {type(est).__name__} was fitted with {est.n_features_in_}"

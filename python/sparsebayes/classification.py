@@ -92,9 +92,7 @@ class Classification(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit
         """
         with atomic(self, X, y, sample_weight=sample_weight):
             rows = validate(self, X, y, sample_weight)
-            dictionaries = build(self, rows)
-            dictionary, posteriors = run(self, dictionaries)
-            publish(self, dictionary, posteriors)
+            publish(self, *run(self, build(self, rows)))
         return self
 
     def fit_provider(self, provider: Any, *, classes: ArrayLike, n_samples: int | None = None) -> Self:
@@ -151,8 +149,7 @@ class Classification(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit
         """
         with atomic(self):
             task, after = add_labels(self, X, y, classes, sample_weight)
-            _, posteriors = run(self, [task])
-            publish(self, task, posteriors)
+            _, posteriors = publish(self, *run(self, [task]))
             self._statistics = after(posteriors)
         return self
 

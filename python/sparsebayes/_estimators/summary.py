@@ -68,26 +68,22 @@ def _lines(est: Any) -> Iterator[tuple[str, str]]:
     if hasattr(est, "class_prior_"):
         shares = zip(est.classes_, est.class_prior_, strict=True)
         shown = listed([f"{label}: {100.0 * share:.3g} %" for label, share in shares], _MAX_SHOWN)
-        yield "classes", f"{shown} of the rows{_weighted(est)}"
+        weighted = "" if getattr(est, "class_weight", None) is None else ", weighted by class_weight"
+        yield "classes", f"{shown} of the rows{weighted}"
     if getattr(est, "_loo", None) is not None:
         loo = est._loo.scores
-        density = f"{loo.mean_log_density:.4g}"
         if is_classifier(est):
             p = est.class_prior_
-            yield (
-                "leave-one-out",
-                f"error {100.0 * (1.0 - loo.score):.1f} %, log loss {-loo.mean_log_density:.4g} "
-                f"(the shares of the classes alone: {100.0 * (1.0 - p.max()):.1f} %, {entr(p).sum():.4g})",
-            )
+            alone = f"{100.0 * (1.0 - p.max()):.1f} %, {entr(p).sum():.4g}"
+            found = f"error {100.0 * (1.0 - loo.score):.1f} %, log loss {-loo.mean_log_density:.4g}"
+            found += f" (the shares of the classes alone: {alone})"
         else:
-            covers = ", ".join(
-                f"{100.0 * share:.1f}" for share in np.atleast_1d(loo.loo_coverage)[:_MAX_SHOWN]
-            )
+            shares_within = np.atleast_1d(loo.loo_coverage)[:_MAX_SHOWN]
+            covers = ", ".join(f"{100.0 * share:.1f}" for share in shares_within)
             kind = "R^2" if est._likelihood.has_noise else "D^2"
-            yield (
-                "leave-one-out",
-                f"{kind} {loo.score:.4g}, log density {density}, 95 % intervals hold {covers} % of the rows",
-            )
+            found = f"{kind} {loo.score:.4g}, log density {loo.mean_log_density:.4g}"
+            found += f", 95 % intervals hold {covers} % of the rows"
+        yield "leave-one-out", found
     if hasattr(est, "inputs_"):
         yield "inputs", _inputs(est)
     if hasattr(est, "noise_variance_"):
@@ -110,11 +106,6 @@ def _lines(est: Any) -> Iterator[tuple[str, str]]:
     yield "status", est.status_
     if est._advice:
         yield "advice", est._advice
-
-
-def _weighted(est: Any) -> str:
-    """Return a note about shares that ``class_weight`` has changed."""
-    return "" if getattr(est, "class_weight", None) is None else ", weighted by class_weight"
 
 
 def _at_limit(value: float, limits: tuple[float, float]) -> str:
