@@ -25,8 +25,8 @@ from ..kernels._resolve import learns_smoothness
 from .groups import fit_of_groups
 from .likelihoods import Classes, Likelihood, Numbers, check_single, fit_of_outputs, with_unpenalized
 from .noise_parameters import FIRST_FREEDOM, DispersionFit, First, StudentFit
-from .outliers import row_weights
 from .process import number_of_landmarks
+from .process_regression import row_weights
 from .run import Task
 from .status import RowSummary
 from .variational import check_variational

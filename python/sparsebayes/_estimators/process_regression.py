@@ -14,6 +14,12 @@ explain, F^T F = Q T Q^T with a tridiagonal T, and with g = v / s^2 and q = Q^T 
 whose maximum over s^2 is known: one number is left to be found. A row of weight w counts like w equal rows.
 Landmarks end where further ones raise the variational bound of the evidence by little: where the sum over the
 rows of v (k(x, x) - k(x, Z) K_ZZ^-1 k(Z, x)) / (2 s^2) is at most 1 (Titsias 2009, equation 9).
+
+The process also finds the first weights of the rows under Student's t. Outliers show beside a good fit only.
+Functions with a precision of their own each can follow single rows; a process, which has one scale for all
+functions, hardly can. With q(f) q(lambda) as in `noise_parameters`, the bound of the evidence is maximised in
+turn by the process of weighted rows, with v and the noise at their best, by the row weights, and by the
+lengths of the kernels.
 """
 
 from __future__ import annotations
@@ -21,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -34,9 +41,11 @@ from .._cancellable import begin, blas_workers, in_background
 from .._checks import is_auto
 from .._data.basis import Basis, as_given
 from .._data.candidates import CHOSEN, choose
+from .._hyper.data import draw
+from .._hyper.evidence import CovarianceEvidence
 from .._types import FloatArray, IntArray, Settings
 from ..kernels import Kernel, Matern32, Matern52
-from ..kernels._base import column_stds
+from ..kernels._base import all_log_parameters, column_stds, with_all_log_parameters
 from .growth import MIN_LANDMARK, MIN_VARIANCE
 from .noise_parameters import OF_ROWS, RowWeights
 from .process import Functions, functions_about
@@ -60,9 +69,20 @@ _MAX_ROUGH_VARIANCE: Final[dict[type[Kernel], float]] = {Matern52: 30.0, Matern3
 #: Change of the log of a row weight of Student's t that ends an alternation, and the most steps of one; first
 #: with so many landmarks, then a few steps with all.
 _SMALL_CHANGE: Final = 0.1
-MAX_REWEIGHTINGS: Final = 30
+_MAX_REWEIGHTINGS: Final = 30
 _FIRST_LANDMARKS: Final = 300
 _LAST_REWEIGHTINGS: Final = 2
+#: Most rows whose weights the process alternates with; those of others follow.
+_MAX_WEIGHED_ROWS: Final = 5000
+#: Landmarks of the process. Measured: docs/notebook/robust.md.
+_WEIGHING_LANDMARKS: Final = 100
+#: Most rows whose evidence lengths maximise, L-BFGS iterations, and how often.
+_LENGTH_ROWS: Final = 400
+_ITERATIONS: Final = 12
+_ROUNDS: Final = 3
+#: Size of a residual above which a row is an outlier, in units of the scale of Student's t. Measured:
+#: docs/notebook/robust.md.
+_OUTLIER: Final = 4.0
 
 
 class _Fit(NamedTuple):
@@ -113,7 +133,7 @@ def estimate_regression(
             if row_weights is not None:
                 rows.weigh(row_weights)
                 with rows.stored(rows.functions(est.active_, _FIRST_LANDMARKS, MIN_LANDMARK)) as few:
-                    rows.alternate(row_weights, rows.fit(few), MAX_REWEIGHTINGS)
+                    rows.alternate(row_weights, rows.fit(few), _MAX_REWEIGHTINGS)
             fit = rows.fit(rows.functions(est.active_, n_landmarks, MIN_VARIANCE))
             least = min(2.0 * fit.noise / (rows.weights.sum() * fit.variance), MIN_LANDMARK)
             if np.sum(fit.functions.rests <= least) > _MIN_FEWER * len(fit.functions.names):
@@ -301,3 +321,88 @@ def _evidence(
         return noise, n * np.log(noise) + np.sum(np.log(pivots)) + m * log_ratio + rest / noise
 
     return noise_and_cost
+
+
+# --- the first weights of the rows under Student's t --------------------------------------------------
+
+
+def row_weights(
+    basis: Basis,
+    kernels: list[Kernel],
+    training: Training,
+    settings: Settings,
+    freedom: float,
+    *,
+    learns: bool,
+) -> tuple[FloatArray, NDArray[np.bool_]] | None:
+    """Return E[lambda] of each row and whether it is an outlier; None if rounding leaves no process.
+
+    ``kernels``: with the lengths to begin with; ``learns``: whether others may be better.
+    """
+    whole = replace(basis, kernels=kernels)
+
+    def work(pulse: Callable[[], None]) -> tuple[FloatArray, NDArray[np.bool_]]:
+        with blas_workers(settings.n_threads) as pool, np.errstate(all="ignore"):
+            own = settings, pool, pulse
+            basis, part = _part(whole, training, draw(len(training.y), _MAX_WEIGHED_ROWS))
+            weights = RowWeights.of(freedom, part, settings)
+            fit, x = _weigh(ProcessOfRows(basis, part, *own), weights), None
+            for _ in range(_ROUNDS if learns else 0):
+                if (x := _best_lengths(basis, part, weights, settings, x, pulse)) is None:
+                    break
+                theta = x[: len(all_log_parameters(basis.kernels))]
+                basis = replace(basis, kernels=with_all_log_parameters(basis.kernels, theta))
+                fit = _weigh(ProcessOfRows(basis, part, *own), weights)
+            squares = ProcessOfRows(whole, training, *own).squares(fit)
+            scaled = squares / (fit.noise * weights.unit)
+            found = weights.best(scaled)
+            if not np.isfinite(found).all():
+                raise np.linalg.LinAlgError
+            return found, scaled > _OUTLIER**2
+
+    try:
+        return in_background(work)
+    except np.linalg.LinAlgError:
+        return None
+
+
+def _part(basis: Basis, training: Training, at: IntArray) -> tuple[Basis, Training]:
+    """Return the basis with the columns of these rows, and the rows."""
+    weights = None if training.weights is None else training.weights[at]
+    columns = None if basis.columns is None else basis.columns[at]
+    part = replace(training, X=training.X[at], y=training.y[at], weights=weights, rows=training.rows[at])
+    return replace(basis, columns=columns), part
+
+
+def _weigh(rows: ProcessOfRows, weights: RowWeights) -> _Fit:
+    """Alternate between the process of weighted rows and their weights; return the last process."""
+    basis = rows.basis
+    beside = basis.n_blocks * basis.size + np.arange(basis.n_columns)
+    rows.weigh(weights)
+    with rows.stored(rows.functions(beside, _WEIGHING_LANDMARKS, MIN_LANDMARK)) as functions:
+        return rows.alternate(weights, rows.fit(functions), _MAX_REWEIGHTINGS)
+
+
+def _best_lengths(
+    basis: Basis,
+    training: Training,
+    weights: RowWeights,
+    settings: Settings,
+    start: FloatArray | None,
+    pulse: Callable[[], None],
+) -> FloatArray | None:
+    """Return where the evidence of weighted rows is largest, from ``start`` on; None if y has one value."""
+    X = training.X
+    some = draw(len(X), _LENGTH_ROWS)
+    w, y = weights.of_fit[some], training.y[some]
+    w = w * (len(w) / w.sum())
+    y = y - np.average(y, weights=w)
+    if not 0.0 < (std := float(np.sqrt(np.average(y**2, weights=w)))) < np.inf:
+        return None
+    columns = np.zeros((len(some), 0)) if basis.columns is None else basis.columns[some] - basis.offset
+    fixed = np.hstack([np.ones((len(some), int(basis.bias))), columns])
+    given = weights.settings(settings).noise_variance
+    noise = None if given is None else given / std**2
+    Y = (y / std)[:, np.newaxis]
+    evidence = CovarianceEvidence(basis.kernels, X[some], fixed, Y, w, noise, pulse)
+    return evidence.maximise(X, start, _ITERATIONS)[0]
