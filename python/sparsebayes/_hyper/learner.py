@@ -133,22 +133,19 @@ def learn(
             learner = _Learner(kernels, data, settings, pool, pulse)
             if data.likelihood != "gaussian":
                 return learner.of_classes()
-            other = None if linear is None else replace(learner, data=linear, has_linear_terms=True)
-            both = [one for one in (learner, other) if one is not None]
-            if other is None or settings.n_threads == 1:  # another thread would keep memory of its own
-                compared = [one.propose_and_compare() for one in both]
+            learners = [learner]
+            if linear is not None:
+                learners.append(replace(learner, data=linear, has_linear_terms=True))
+            if linear is None or settings.n_threads == 1:  # another thread would keep memory of its own
+                compared = [one.propose_and_compare() for one in learners]
             else:
                 # On threads of their own, as one that waits for fits would hold a thread of the pool.
-                with blas_workers(settings.n_threads) as learners:
-                    calls = [begin(learners, one.propose_and_compare) for one in both]
+                with blas_workers(settings.n_threads) as threads:
+                    calls = [begin(threads, one.propose_and_compare) for one in learners]
                     compared = [call.result() for call in calls]
-            proposal, ranked = compared[0]
-            if other is not None:
-                linear_proposal, found = compared[1]
-                if _exceeds(found[0], ranked[0], _LINEAR_ERRORS):
-                    learned = other.finish(found, linear_proposal)
-                    return [replace(one, has_linear_terms=True) for one in learned]
-            return learner.finish(ranked, proposal)
+            (plain, *_), (other, *_) = compared[0][0], compared[-1][0]
+            best = -1 if _exceeds(other, plain, _LINEAR_ERRORS) else 0
+            return learners[best].finish(*compared[best])
 
     return in_background(work)
 
@@ -228,8 +225,8 @@ class _Learner:
             return [Learned(one.kernels, log_variance=one.log_variance) for one in ranked]
         return self.finish(self._walk(self._candidate(theta), _SHORTER_OF_CLASSES))
 
-    def propose_and_compare(self) -> tuple[FloatArray, list[_Candidate]]:
-        """Return the maximum of the evidence, and the kernels that predict rows left out, the best first.
+    def propose_and_compare(self) -> tuple[list[_Candidate], FloatArray]:
+        """Return the kernels that predict rows left out, the best first, and the maximum of the evidence.
 
         These are variants of the maxima, and where they fail or overfit, of kernels with equal lengths.
         """
@@ -244,12 +241,12 @@ class _Learner:
         n_rows, fails = len(self.data.X), not np.isfinite(ranked[0].score)
         few_rows, few_counts = n_rows <= _FEW_ROWS and self._has_lengths, self.data.few_counts is not None
         if not (few_rows or few_counts or fails):
-            return proposals[0], ranked
+            return ranked, proposals[0]
         equal = self._walk(self._candidate(self._natural), _SHORTER)
         costs = few_rows and not ranked[0].score - self._cost_of_lengths(n_rows) > equal[0].score
         # Narrow kernels predict few counts nearly as well as any, and overfit all rows.
         overfits = few_counts and not _exceeds(ranked[0], equal[0], 1.0)
-        return proposals[0], equal if fails or costs or overfits else ranked
+        return equal if fails or costs or overfits else ranked, proposals[0]
 
     def finish(self, ranked: list[_Candidate], proposal: FloatArray | None = None) -> list[Learned]:
         """Return the kernels of these candidates, the best first, without inputs that hardly matter.
@@ -260,7 +257,7 @@ class _Learner:
         least = ranked[0].score - _MAX_DENSITY_LOSS
         weight = self.data.weights.sum()
         learned = [
-            Learned(one.kernels, weight * (one.log_evidence - _MAX_DENSITY_LOSS))
+            Learned(one.kernels, weight * (one.log_evidence - _MAX_DENSITY_LOSS), self.has_linear_terms)
             for one in ranked
             if one.score >= least
         ]
