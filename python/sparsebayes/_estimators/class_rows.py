@@ -100,15 +100,8 @@ class ClassBasis:
             # The rows of one class are freed before those of the next are read.
             return _core.fit_provider(provider_of(label), callback=callback, **options)
 
-        return Task(
-            basis,
-            self.likelihood,
-            settings,
-            [partial(fit, label) for label in self.likelihood.positive],
-            self.summary,
-            shift=self.shift,
-            stopped=stopped,
-        )
+        fits: list[Any] = [partial(fit, label) for label in self.likelihood.positive]
+        return Task(basis, self.likelihood, settings, fits, self.summary, shift=self.shift, stopped=stopped)
 
 
 def by_passes(est: Any, chunks: Chunks, settings: Settings) -> Task:

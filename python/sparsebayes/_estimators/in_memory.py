@@ -117,7 +117,7 @@ class _Fits(NamedTuple):
         design = basis.design(rows.X, settings.n_threads)
         own = with_unpenalized(est, basis, settings, likelihood)
         parameters: DispersionFit | StudentFit | None = None
-        fits: list[Callable[..., Any]]
+        fits: list[Callable[..., Any]] = []
         if getattr(est, "groups", None) is not None:
             if likelihood.name != "gaussian":
                 raise ValueError(f"likelihood must be 'gaussian' with groups; got {likelihood.name!r}")
@@ -135,16 +135,9 @@ class _Fits(NamedTuple):
             fits = [parameters or design.bind(rows.y, rows.weights, likelihood.name, own, **extra)]
         else:
             targets = likelihood.targets(rows.y)
-            fits = [
-                design.bind(
-                    target,
-                    rows.weights,
-                    likelihood.name,
-                    own,
-                    partial(_checkpoint, est, rows, basis, target, len(targets)),
-                )
-                for target in targets
-            ]
+            for target in targets:
+                checkpoint = partial(_checkpoint, est, rows, basis, target, len(targets))
+                fits.append(design.bind(target, rows.weights, likelihood.name, own, checkpoint))
         options: Any = {"least_evidence": least_evidence, "n_landmarks": n_landmarks}
         options |= {"parameters": parameters, "of_process": process, "sparse": sparse}
         options["log_variance"] = log_variance
