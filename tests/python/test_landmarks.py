@@ -389,8 +389,8 @@ def test_the_mode_is_found_where_logits_are_large(n_classes, log_variance):
     X, y = X[:, :2], np.searchsorted(np.arange(1, n_classes), np.hypot(*X[:, :2].T))
     with ThreadPoolExecutor(2) as pool:
         one = begun(X, y, kernels.Gaussian(2.0), 60, pool)
-        functions = one._functions(one._basis, 60)
-        rows, precision = one._rows(functions, one._given.some), functions.precisions(log_variance)
+        functions = one._functions(one.basis, 60)
+        rows, precision = one._rows(functions, one.given.some), functions.precisions(log_variance)
         found = one._at(rows, functions, log_variance)
         W, roots = found.W, found.roots
         for _ in range(5):

@@ -334,27 +334,20 @@ class Choice(NamedTuple):
         return self.process.with_best_lengths(self.functions, self.best)
 
 
+@dataclass(frozen=True)
 class Process:
-    """Logits whose prior is a Gaussian process, of functions about relevance vectors and landmarks.
+    """Logits whose prior is a Gaussian process, of functions about relevance vectors and landmarks."""
 
-    ``active``: names of functions of the basis, besides the intercept. ``n_choosing``: the number of
-    landmarks that choose v and the lengths.
-    """
-
-    def __init__(
-        self,
-        basis: Basis,
-        active: IntArray,
-        given: ProcessRows,
-        n_landmarks: int,
-        settings: Settings,
-        pool: ThreadPoolExecutor,
-        pulse: Callable[[], None],
-        n_choosing: int = LANDMARKS,
-    ) -> None:
-        self._basis, self._active = basis, active
-        self._n_landmarks, self._n_choosing = n_landmarks, n_choosing
-        self._given, self._settings, self._pool, self._pulse = given, settings, pool, pulse
+    basis: Basis
+    #: Names of functions of the basis, besides the intercept.
+    active: IntArray
+    given: ProcessRows
+    n_landmarks: int
+    settings: Settings
+    pool: ThreadPoolExecutor
+    pulse: Callable[[], None]
+    #: Number of landmarks that choose v and the lengths.
+    n_choosing: int = LANDMARKS
 
     def weights(self, log_variance: float | None) -> _Weights | None:
         """Return the weights; of the intercept alone if rows left out are predicted no better than by it.
@@ -365,28 +358,28 @@ class Process:
             functions, best = self._with_all_landmarks(self.choose())
         else:
             functions, best = self._of_learned(log_variance)
-            if self._basis.bias and not self._explains(best):
+            if self.basis.bias and not self._explains(best):
                 # Where landmarks alone have told nothing, relevance vectors may.
                 functions, best = self._with_all_landmarks(self.choose().with_best_lengths())
-        if self._basis.bias:
+        if self.basis.bias:
             functions, best = self._with_prior_of_intercept(functions, best)
-        if self._basis.bias and not self._explains(best):
-            if not are_of_kernels(self._basis, self._active).any():
+        if self.basis.bias and not self._explains(best):
+            if not are_of_kernels(self.basis, self.active).any():
                 return None
-            if np.all(self._active < self._basis.n_blocks * self._basis.size):
+            if np.all(self.active < self.basis.n_blocks * self.basis.size):
                 functions = self._intercept()
-                best = self._at(self._rows(functions, self._given.some), functions, best.log_variance)
+                best = self._at(self._rows(functions, self.given.some), functions, best.log_variance)
         rows, precision = self._rows(functions, slice(None)), functions.precisions(best.log_variance)
-        given = self._given
+        given = self.given
         share = given.w[given.some].sum() / given.w.sum()
         # Roots of all rows, about: precisions of weights grow with the number of rows.
         near = best.roots * np.sqrt(share)
-        W, is_there = _mode(rows, precision, best.W, near, _FINE, _FINE_STEPS, self._pulse)
+        W, is_there = _mode(rows, precision, best.W, near, _FINE, _FINE_STEPS, self.pulse)
         if not is_there:
             raise np.linalg.LinAlgError
         roots, variance = best.roots, best.variance
         if not (given.some_are_all and np.array_equal(W, best.W)):
-            roots, variance = _roots(rows, precision, W, self._pool, self._pulse)
+            roots, variance = _roots(rows, precision, W, self.pool, self.pulse)
         at = given.number
         return _Weights(functions, W, roots, best.log_variance, (rows.F @ W)[at], variance[at])
 
@@ -395,27 +388,27 @@ class Process:
 
         With more relevance vectors than these the lengths are chosen again, by more landmarks.
         """
-        basis, n = self._basis, _MORE_LANDMARKS
-        if are_of_kernels(basis, self._active).sum() > LANDMARKS:
+        basis, n = self.basis, _MORE_LANDMARKS
+        if are_of_kernels(basis, self.active).sum() > LANDMARKS:
             none = np.array([], dtype=np.intp)
-            alone = Process(basis, none, self._given, n, self._settings, self._pool, self._pulse, n)
+            alone = replace(self, active=none, n_landmarks=n, n_choosing=n)
             functions = alone._functions(basis, n)
-            best = alone._at(alone._rows(functions, self._given.some), functions, log_variance)
+            best = alone._at(alone._rows(functions, self.given.some), functions, log_variance)
             _, functions, best = alone.with_best_lengths(functions, best)
             basis, log_variance = functions.basis, best.log_variance
-        functions = self._functions(basis, self._n_landmarks)
+        functions = self._functions(basis, self.n_landmarks)
         return functions, self._last(functions, log_variance)
 
     def _with_all_landmarks(self, choice: Choice) -> tuple[Functions, Point]:
         _, functions, best = choice
-        if self._n_landmarks > LANDMARKS:
-            functions = self._functions(functions.basis, self._n_landmarks)
+        if self.n_landmarks > LANDMARKS:
+            functions = self._functions(functions.basis, self.n_landmarks)
             best = self._last(functions, best.log_variance)
         return functions, best
 
     def _last(self, functions: Functions, log_variance: float) -> Point:
         """Return the point with all landmarks; if it has all rows, with the accuracy of the final weights."""
-        rows, tol = self._rows(functions, self._given.some), _FINE if self._given.some_are_all else _ROUGH
+        rows, tol = self._rows(functions, self.given.some), _FINE if self.given.some_are_all else _ROUGH
         return self._at(rows, functions, log_variance, least=np.inf, tol=tol)
 
     def _of_folds(self, rows: _Rows, precision: FloatArray, start: FloatArray, roots: FloatArray) -> float:
@@ -426,16 +419,16 @@ class Process:
         for fold in range(_FOLDS):
             out = np.zeros(len(order), dtype=bool)
             out[order[fold::_FOLDS]] = True
-            W, _ = _mode(rows.without(out), precision, start, roots, _CHECKED, _FINE_STEPS, self._pulse)
+            W, _ = _mode(rows.without(out), precision, start, roots, _CHECKED, _FINE_STEPS, self.pulse)
             log_p, _ = rows.log_likelihood(rows.F @ W)
             total += float(rows.w[out] @ log_p[out])
         return total / float(rows.w.sum())
 
     def _with_prior_of_intercept(self, functions: Functions, best: Point) -> tuple[Functions, Point]:
         """Return these, with a flat prior of the intercept if rows left out tell that it is better."""
-        flat, rows = replace(functions, of_intercept=0.0), self._rows(functions, self._given.some)
+        flat, rows = replace(functions, of_intercept=0.0), self._rows(functions, self.given.some)
         precision = flat.precisions(best.log_variance)
-        W, _ = _mode(rows, precision, best.W, best.roots, _ROUGH, _ROUGH_STEPS, self._pulse)
+        W, _ = _mode(rows, precision, best.W, best.roots, _ROUGH, _ROUGH_STEPS, self.pulse)
         # Without the precision a of the intercept, element e, the covariance H^-1 has u u^T a / (1 - a u_e)
         # more, with u its column e (Sherman & Morrison 1950), if the probabilities remain the same.
         (e,), a = np.flatnonzero(functions.names == -1), functions.of_intercept
@@ -449,30 +442,30 @@ class Process:
 
     def _explains(self, point: Point) -> bool:
         """Tell whether rows left out are more probable than by the shares of the classes among all rows."""
-        t, w = self._given.t[self._given.some], self._given.w[self._given.some]
+        t, w = self.given.t[self.given.some], self.given.w[self.given.some]
         both = np.hstack([1.0 - t, t]) if t.shape[1] == 1 else t
         shares = np.average(both, axis=0, weights=w)
         return bool(point.densities.mean() > np.average(np.log(both @ shares), weights=w))
 
     def choose(self) -> Choice:
         """Return the best v; few landmarks tell it."""
-        functions = self._functions(self._basis, self._n_choosing)
+        functions = self._functions(self.basis, self.n_choosing)
         return Choice(self, functions, self._along_v(functions))
 
     def with_best_lengths(self, functions: Functions, best: Point) -> Choice:
         """Return the best factor of all lengths, and v for it, beginning with that for 1."""
-        powers = np.concatenate([kernel._length_powers() for kernel in self._basis.kernels])
-        theta, chosen = all_log_parameters(self._basis.kernels), 1.0
+        powers = np.concatenate([kernel._length_powers() for kernel in self.basis.kernels])
+        theta, chosen = all_log_parameters(self.basis.kernels), 1.0
         for step in (_FACTOR, 1.0 / _FACTOR) if powers.any() else ():
             best_for = chosen  # the factor for which v is the best
             while True:
                 factor = chosen * step
-                kernels = with_all_log_parameters(self._basis.kernels, theta + np.log(factor) * powers)
-                moved = self._functions(replace(self._basis, kernels=kernels), self._n_choosing)
+                kernels = with_all_log_parameters(self.basis.kernels, theta + np.log(factor) * powers)
+                moved = self._functions(replace(self.basis, kernels=kernels), self.n_choosing)
                 # Slopes of logits have the variance v / length^2.
                 v = best.log_variance + 2.0 * np.log(step)
-                least = best.score + _MIN_GAIN / self._given.n_observations
-                point = self._at(self._rows(moved, self._given.some), moved, v, least=least)
+                least = best.score + _MIN_GAIN / self.given.n_observations
+                point = self._at(self._rows(moved, self.given.some), moved, v, least=least)
                 if point.score > least and 1.0 / _MAX_FACTOR < factor < _MAX_FACTOR:
                     best, chosen, functions = point, factor, moved
                 elif chosen != best_for:
@@ -487,21 +480,21 @@ class Process:
         return Choice(self, functions, best)
 
     def _rows(self, functions: Functions, at: IntArray | slice) -> _Rows:
-        given = self._given
+        given = self.given
         extra = None if given.columns is None else given.columns[at]
-        phi = functions.basis.functions(functions.names, given.X[at], self._settings.n_threads, extra)
+        phi = functions.basis.functions(functions.names, given.X[at], self.settings.n_threads, extra)
         t, w = given.t[at], given.w[at]
         prior_mean = np.zeros((len(functions.names), t.shape[1]))
         prior_mean[functions.names == -1] = logits_of_shares(t, w)
         return _Rows(phi @ functions.whitening, t, w, given.unit[at], prior_mean)
 
     def _functions(self, basis: Basis, most: int) -> Functions:
-        given = self._given
+        given = self.given
         rows = given.X, given.columns, given.w
-        return functions_about(basis, self._active, *rows, min(most, self._n_landmarks), self._settings)
+        return functions_about(basis, self.active, *rows, min(most, self.n_landmarks), self.settings)
 
     def _intercept(self) -> Functions:
-        return Functions(self._basis, np.array([-1]), np.ones((1, 1)), np.array([False]), np.zeros(1))
+        return Functions(self.basis, np.array([-1]), np.ones((1, 1)), np.array([False]), np.zeros(1))
 
     def _at(
         self,
@@ -516,7 +509,7 @@ class Process:
         W, roots, variance = self._weights_at(rows, functions, log_variance, start, tol)
         densities = _left_out(rows, W, variance)
         log_prior = -float(np.logaddexp(0.0, log_variance - 2.0 * np.log(_LOGIT_STD)))
-        mean, prior = float(densities.mean()), log_prior / self._given.n_observations
+        mean, prior = float(densities.mean()), log_prior / self.given.n_observations
         if log_variance > _MAX_UNCHECKED and mean + prior > least:
             mean = min(mean, self._of_folds(rows, functions.precisions(log_variance), W, roots))
         return Point(densities, mean + prior, log_variance, W, roots, variance)
@@ -545,23 +538,23 @@ class Process:
             W = np.zeros((m, n_classes))
             # All classes have the same root. It is close to that of two classes, whose p (1 - p) is 1/4,
             # which suffices to precondition.
-            one, _ = _roots(rows, precision, W[:, :1], self._pool, self._pulse)
+            one, _ = _roots(rows, precision, W[:, :1], self.pool, self.pulse)
             share = 4.0 * (n_classes - 1) / n_classes**2 if n_classes > 1 else 1.0
             roots = np.broadcast_to(one / np.sqrt(share), (n_classes, m, m))
             if is_far:
                 accuracy = _COARSE
         for attempt in range(1 + (_RESTARTS if is_far else 0)):
             before = W
-            W, _ = _mode(rows, precision, before, roots, accuracy, _ROUGH_STEPS, self._pulse)
+            W, _ = _mode(rows, precision, before, roots, accuracy, _ROUGH_STEPS, self.pulse)
             if attempt > 0 and np.array_equal(W, before):
                 break
             accuracy = tol
-            roots, variance = _roots(rows, precision, W, self._pool, self._pulse)
+            roots, variance = _roots(rows, precision, W, self.pool, self.pulse)
         return W, roots, variance
 
     def _along_v(self, functions: Functions, start: Point | None = None) -> Point:
         """Return the best v, the vertex of a parabola through three points, with the score of the middle."""
-        rows = self._rows(functions, self._given.some)
+        rows = self._rows(functions, self.given.some)
         last = self._at(rows, functions, _FIRST) if start is None else start
         first = last.log_variance
         points = {first: last}
