@@ -17,7 +17,7 @@ from .._arrays import check_exposure, check_y_std, learn_classes
 from .._checks import check_flag
 from .._data.basis import Basis, flat_columns
 from .._data.design import Design, Layout
-from .._row_likelihoods import NODES, ROW_LIKELIHOODS, WEIGHTS, RowLikelihood, Targets, row_likelihood
+from .._row_likelihoods import NODES, ROW_LIKELIHOODS, WEIGHTS, RowLikelihood, row_likelihood
 from .._types import FloatArray, IntArray, Link, PerRow, Settings
 from .._types import Likelihood as Name
 from .growth import variance_factor
@@ -49,12 +49,9 @@ class Numbers:
         """Return the distribution of a target; Student's t needs the noise variance of the estimator."""
         return row_likelihood(self.name, self.shape, getattr(est, "noise_variance_", 1.0))
 
-    def _own(self, est: Any = None) -> Targets | None:
-        return self.row(est).targets
-
     def targets(self, y: FloatArray) -> list[FloatArray]:
         """Return the target of each fit; all outputs are fitted together."""
-        if self._own() is not None and y.ndim == 2:
+        if self.row().targets is not None and y.ndim == 2:
             raise ValueError(
                 f"y must have one column with likelihood={self.name!r}, got an array of shape {y.shape}; fit "
                 "each column separately"
@@ -69,7 +66,7 @@ class Numbers:
 
     def check(self, y: FloatArray) -> None:
         """Raise ValueError if a target is not in the support of the likelihood."""
-        if (own := self._own()) is not None and not own.is_valid(y):
+        if (own := self.row().targets) is not None and not own.is_valid(y):
             row = own.first_invalid(y)
             raise ValueError(
                 f"y must {own.must_be} with likelihood={self.name!r}; got {y[row]:g} in row {row}. Use "
@@ -139,7 +136,7 @@ class Numbers:
         """
         if est.mu_.ndim == 1:
             mean, variance = mean[:, 0], None if variance is None else variance[:, 0]
-        if (own := self._own(est)) is None:
+        if (own := self.row(est).targets) is None:
             if variance is None:
                 return mean
             return mean, np.sqrt(_noise_of(est, y_std, len(mean)) + variance)
@@ -152,7 +149,7 @@ class Numbers:
     ) -> tuple[FloatArray, FloatArray]:
         """Return the central interval of targets, from moments of the linear predictor, (n, n_outputs)."""
         tails = (0.5 - 0.5 * coverage, 0.5 + 0.5 * coverage)
-        if (own := self._own(est)) is None:
+        if (own := self.row(est).targets) is None:
             mean, std = self.predict(est, *moments, y_std)
             low, high = (mean + ndtri(p) * std for p in tails)
             return low, high
@@ -191,7 +188,7 @@ class Numbers:
 
     def sample(self, est: Any, eta: FloatArray, y_std: PerRow, random: np.random.RandomState) -> FloatArray:
         """Draw a target for each linear predictor, (n, n_outputs, n_samples)."""
-        if (own := self._own(est)) is not None:
+        if (own := self.row(est).targets) is not None:
             self._check_no(y_std)
             with np.errstate(over="ignore"):
                 return own.sample(eta, random)

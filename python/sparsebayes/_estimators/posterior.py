@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from scipy.special import log_softmax, logsumexp, softmax
 from sklearn.utils.validation import check_is_fitted
 
-from .._arrays import KnownNoise, check_training, check_X, is_operator, is_unstored
+from .._arrays import check_training, check_X, is_operator, is_unstored
 from .._checks import check_choice, check_n_jobs, check_predictions, check_prior, check_settings, real_array
 from .._data.basis import groups_of, output_weights
 from .._data.chunks import located, release
@@ -224,6 +224,8 @@ def problems(
         )
         return
     variance = 1.0 if noise is None else noise.variance  # of a row of weight 1
+    rest = est.__dict__.get("_rest_of_bound", 0.0) + (0.0 if noise is None else noise.log_evidence)
+    name_of_shape = "degrees_of_freedom" if likelihood.name == "student_t" else "dispersion"
     shape, rate = check_prior("noise_prior", getattr(est, "noise_prior", (0.0, 0.0)))
     for output, (target, evidence) in enumerate(
         zip(likelihood.targets(training.y), est._log_evidences, strict=True)
@@ -240,7 +242,7 @@ def problems(
             noise=_noise_state(est),
             likelihood=likelihood.name,
             shape=getattr(likelihood, "shape", None),
-            estimates_shape=_estimates_shape(est),
+            estimates_shape=getattr(est, name_of_shape, None) is None,
             offset=None if training.exposure is None else np.log(training.exposure),
             counts=training.counts,
             row_weights=None if row_weights is None else row_weights[training.rows],
@@ -251,7 +253,7 @@ def problems(
             complexity=complexity,
             groups=groups,
             exchanges=est.search != "greedy",
-            log_evidence_of_weights=_log_evidence_of(est, noise),
+            log_evidence_of_weights=rest,
         )
 
 
@@ -313,18 +315,6 @@ def logits_of_shares(t: FloatArray, w: FloatArray) -> FloatArray:
     shares = np.clip(np.average(t, axis=0, weights=w), _MIN_SHARE, 1.0 - _MIN_SHARE)
     rest = np.log1p(-shares) if len(shares) == 1 else np.log(shares).mean()
     return np.asarray(np.log(shares) - rest)
-
-
-def _log_evidence_of(est: Any, noise: KnownNoise | None) -> float:
-    """Return what the evidence of a weighted fit lacks."""
-    rest: float = est.__dict__.get("_rest_of_bound", 0.0)
-    return rest + (0.0 if noise is None else noise.log_evidence)
-
-
-def _estimates_shape(est: Any) -> bool:
-    """Tell whether the fit has estimated the dispersion or the degrees of freedom."""
-    given = getattr(est, "degrees_of_freedom" if est._likelihood.name == "student_t" else "dispersion", None)
-    return given is None
 
 
 def _noise_state(est: Any) -> Literal["estimated", "fixed", "floor", "none"]:
