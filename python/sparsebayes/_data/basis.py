@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from .. import _core
 from .._arrays import Training, check_sizes, check_square, distinct_rows, is_operator, naming
 from .._checks import PLAIN, any_array, check_flag, check_integer, check_n_jobs, column_means, is_auto
 from .._types import FloatArray, IntArray
@@ -30,12 +31,11 @@ from .design import (
     check_extra_basis,
     columns_at,
     core_kernels,
-    dense_design,
     evaluate,
+    fit_sums,
     fitted_extra,
     is_given,
     is_transformer,
-    kernel_design,
     matrix,
 )
 from .unstored import as_table, with_columns
@@ -135,13 +135,19 @@ class Basis:
         offset = self.offset if bias and self.n_columns > 0 else None
         if cores := core_kernels(self.kernels):
             extra = columns if offset is None else centre(columns.copy(), offset)
-            return kernel_design(X, cores, self.centres, extra, bias=bias)
+            options: Any = {"bias": bias, "extra": np.asfortranarray(extra) if self.n_columns > 0 else None}
+            fits: Any = _core.fit_kernel, _core.fit_kernel_outputs, _core.fit_kernel_in_blocks, fit_sums
+            return Design(self.n_basis, *(partial(fit, X, self.centres, cores, **options) for fit in fits))
         blocks = [evaluate(kernel, X, self.centres, n_threads) for kernel in self.kernels]
         if self.precomputed:
             blocks = [X[:, self.kept]]
         elif not blocks:
             check_sizes(X)
-        return dense_design([*blocks, columns] if self.n_columns else blocks, bias=bias, offset=offset)
+        blocks = [*blocks, columns] if self.n_columns > 0 else blocks
+        is_plain = len(blocks) == 1 and blocks[0].dtype == np.float64 and blocks[0].flags.forc
+        is_plain = is_plain and not bias and offset is None
+        Phi = blocks[0] if is_plain else matrix(blocks, bias=bias, offset=offset)
+        return Design(self.n_basis, partial(_core.fit_dense, Phi), partial(_core.fit_dense_outputs, Phi))
 
     def dense(self, est: Any, training: Training) -> FloatArray:
         """Return the dictionary of a fitted model, N x K, evaluated in NumPy alone."""

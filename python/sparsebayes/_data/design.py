@@ -146,32 +146,7 @@ def matrix(blocks: list[FloatArray], *, bias: bool, offset: FloatArray | None = 
     return Phi
 
 
-def dense_design(blocks: list[FloatArray], *, bias: bool, offset: FloatArray | None = None) -> Design:
-    """Return the dictionary of these blocks of values after the bias; ``offset``: as for `matrix`."""
-    block = blocks[0]
-    is_all = len(blocks) == 1 and not bias and offset is None
-    is_plain = is_all and block.dtype == np.float64 and block.flags.forc
-    Phi = block if is_plain else matrix(blocks, bias=bias, offset=offset)
-    return Design(int(Phi.shape[1]), partial(_core.fit_dense, Phi), partial(_core.fit_dense_outputs, Phi))
-
-
-def kernel_design(
-    X: FloatArray, kernels: list[_core.Kernel], centres: FloatArray, columns: FloatArray, *, bias: bool
-) -> Design:
-    """Return the dictionary of kernels of the core about centres, then columns."""
-    n_columns = int(columns.shape[1])
-    functions: tuple[Any, ...] = (X, centres, kernels)
-    options: dict[str, Any] = {"bias": bias, "extra": np.asfortranarray(columns) if n_columns > 0 else None}
-    return Design(
-        int(bias) + len(kernels) * len(centres) + n_columns,
-        partial(_core.fit_kernel, *functions, **options),
-        partial(_core.fit_kernel_outputs, *functions, **options),
-        partial(_core.fit_kernel_in_blocks, *functions, **options),
-        partial(_fit_sums, *functions, **options),
-    )
-
-
-def _fit_sums(
+def fit_sums(
     X: FloatArray,
     centres: FloatArray,
     kernels: list[_core.Kernel],
