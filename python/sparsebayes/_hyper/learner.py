@@ -218,12 +218,32 @@ class _Learner:
     has_linear_terms: bool = False
 
     def of_classes(self) -> list[Learned]:
-        """Return the kernels that predict classes of rows left out, the best first."""
-        theta, ranked = self._of_classes()
-        if self.data.is_smooth:
-            ranked[:0] = self._without_irrelevant(ranked[0], self._of_process)
-            return [Learned(one.kernels, log_variance=one.log_variance) for one in ranked]
-        return self.finish(self._walk(self._candidate(theta), _SHORTER_OF_CLASSES))
+        """Return the kernels that predict classes of rows left out, the best first.
+
+        Starts are equal lengths, in standard deviations or in the units of inputs that may have the same
+        unit, the given ones, and the proposal. If final weights are smooth the best gets the best factor of
+        all lengths. Each length of the proposal has to pay its cost, as labels say little about lengths.
+        """
+        starts = [self._natural]
+        for theta in (self._of_one_unit(), all_log_parameters(self.kernels)):
+            if not any(np.allclose(theta, other) for other in starts):
+                starts.append(theta)
+        found = [self._of_process(with_all_log_parameters(self.kernels, theta)) for theta in starts]
+        gains = [one.score for one in found]
+        cost = self._cost_of_lengths(self._process_rows.n_observations)
+        # A log probability is at most 0, so a proposal cannot gain more than the best start lacks.
+        if self._has_lengths and -cost > max(gains):
+            proposal = self._theta(self.proposals()[0])
+            found.append(self._of_process(with_all_log_parameters(self.kernels, proposal)))
+            gains.append(found[-1].score - cost)
+        ranked = [found[i] for i in np.argsort(gains)[::-1]]
+        best = ranked[0]
+        if not self.data.is_smooth:
+            return self.finish(self._walk(self._predict(best.kernels), _SHORTER_OF_CLASSES))
+        if best.choice is not None:
+            ranked[0] = self._chosen(best.kernels, best.choice.with_best_lengths)
+        ranked[:0] = self._without_irrelevant(ranked[0], self._of_process)
+        return [Learned(one.kernels, log_variance=one.log_variance) for one in ranked]
 
     def propose_and_compare(self) -> tuple[list[_Candidate], FloatArray]:
         """Return the kernels that predict rows left out, the best first, and the maximum of the evidence.
@@ -340,31 +360,6 @@ class _Learner:
                 if _exceeds(sparse(n_pairs), process, _FUTILE_ERRORS):
                     break
         return False
-
-    def _of_classes(self) -> tuple[FloatArray, list[_Candidate]]:
-        """Return the log parameters of the best start, and a candidate of each, the best first.
-
-        Starts are equal lengths, in standard deviations or in the units of inputs that may have the same
-        unit, the given ones, and the proposal. If final weights are smooth the best gets the best factor of
-        all lengths. Each length of the proposal has to pay its cost, as labels say little about lengths.
-        """
-        starts = [self._natural]
-        for theta in (self._of_one_unit(), all_log_parameters(self.kernels)):
-            if not any(np.allclose(theta, other) for other in starts):
-                starts.append(theta)
-        found = [self._of_process(with_all_log_parameters(self.kernels, theta)) for theta in starts]
-        gains = [one.score for one in found]
-        cost = self._cost_of_lengths(self._process_rows.n_observations)
-        # A log probability is at most 0, so a proposal cannot gain more than the best start lacks.
-        if self._has_lengths and -cost > max(gains):
-            starts.append(self._theta(self.proposals()[0]))
-            found.append(self._of_process(with_all_log_parameters(self.kernels, starts[-1])))
-            gains.append(found[-1].score - cost)
-        order = np.argsort(gains)[::-1]
-        ranked = [found[i] for i in order]
-        if self.data.is_smooth and (choice := ranked[0].choice) is not None:
-            ranked[0] = self._chosen(ranked[0].kernels, choice.with_best_lengths)
-        return starts[order[0]], ranked
 
     def _of_process(self, kernels: list[Kernel]) -> _Candidate:
         """Return how well a Gaussian process predicts."""
