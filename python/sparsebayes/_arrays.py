@@ -21,6 +21,8 @@ from ._types import FloatArray, IntArray, PerRow
 
 #: Share of rows that repeat others above which they are reported.
 _MAX_COPIES: Final = 0.05
+#: Relative difference of products of a linear operator that single precision explains.
+_SAME_PRODUCT: Final = 1e-4
 
 
 @dataclass(frozen=True)
@@ -360,12 +362,33 @@ def _check_unstored(est: Any, X: Any, *, reset: bool) -> Any:
     if len(X.shape) != 2 or 0 in X.shape or np.dtype(X.dtype or float).kind not in "fiub":
         raise ValueError(f"X must be a real linear operator with rows and columns, got {X!r}")
     if reset:
+        _check_products(X)
         publish_features(est, X.shape[1])
     elif X.shape[1] != est.n_features_in_:
         raise ValueError(
             f"X has {X.shape[1]} columns, but {type(est).__name__} was fitted with {est.n_features_in_}"
         )
     return X
+
+
+def _check_products(X: Any) -> None:
+    """Raise ValueError if an operator's products with vectors, columns and its transpose disagree."""
+    rng = np.random.default_rng(4711)  # a seed that few operators have
+    u, v = (rng.normal(size=length) for length in X.shape)
+    try:
+        forward, back = X.matvec(v), X.rmatvec(u)
+    except NotImplementedError:
+        raise ValueError("X must be a linear operator with rmatvec, products with its transpose") from None
+    one, other = float(u @ forward), float(back @ v)
+    if abs(one - other) > _SAME_PRODUCT * (np.abs(u) @ np.abs(forward) + np.abs(back) @ np.abs(v)):
+        raise ValueError(
+            "X.rmatvec must give products with the transpose of X: for random u and v, u @ X.matvec(v) is "
+            f"{one:.6g}, but v @ X.rmatvec(u) is {other:.6g}"
+        )
+    both = X.matmat(v[:, np.newaxis])[:, 0], X.rmatmat(u[:, np.newaxis])[:, 0]
+    for name, of_column, of_vector in zip(("matvec", "rmatvec"), both, (forward, back), strict=True):
+        if np.abs(of_column - of_vector).max() > _SAME_PRODUCT * np.abs(of_vector).max():
+            raise ValueError(f"X.{name} must give the same for a vector of shape (n,) and of shape (n, 1)")
 
 
 def _rows_of(X: Any, rows: IntArray) -> Any:

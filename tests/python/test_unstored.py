@@ -19,6 +19,7 @@ FORMS = {
     "csc matrix": sparse.csc_matrix,
     "coo": sparse.coo_array,
     "operator": aslinearoperator,
+    "products": lambda X: LinearOperator(X.shape, lambda w: X @ w, lambda r: X.T @ r, dtype=float),
 }
 
 
@@ -180,3 +181,19 @@ def test_operators_must_be_real_and_have_columns():
         A = LinearOperator(shape, matvec=lambda w: y, rmatvec=lambda r: r[:2], dtype=dtype)
         with pytest.raises(ValueError, match="real linear operator"):
             SparseBayesRegressor().fit(A, y)
+
+
+@pytest.mark.parametrize(
+    ("products", "words"),
+    [
+        ({}, "with rmatvec"),
+        ({"rmatvec": lambda r: 2.0 * (table().T @ r)}, "u @ X.matvec(v)"),
+        ({"rmatvec": lambda r: (table().T @ r) * (r.ndim == 1)}, "of shape (n, 1)"),
+    ],
+    ids=["absent", "of another matrix", "of vectors alone"],
+)
+def test_operators_need_products_with_the_transpose(products, words):
+    X = table()
+    A = LinearOperator(X.shape, matvec=lambda w: X @ w, dtype=float, **products)
+    with pytest.raises(ValueError, match=re.escape(words)):
+        SparseBayesRegressor().fit(A, targets(X))

@@ -27,6 +27,8 @@ def columns_of(X: Any, js: IntArray) -> Any:
     """Return columns of a sparse matrix, sparse, or of an operator, as a table; finite numbers."""
     if not is_operator(X):
         return X[:, js]
+    if len(js) == 0:  # SciPy's product, where an operator has none of its own, needs a column
+        return np.zeros((X.shape[0], 0))
     units = np.zeros((X.shape[1], len(js)))
     units[js, np.arange(len(js))] = 1.0
     columns = np.asarray(X.matmat(units), dtype=np.float64)
