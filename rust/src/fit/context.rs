@@ -191,8 +191,7 @@ impl<'w> Fit<'_, 'w> {
     /// Moves the quadratic model of the data to the posterior mean where round-off matters, or to the posterior mode.
     pub(crate) fn settle(&mut self) -> crate::Result<()> {
         if self.stats.facts().is_linear {
-            self.model.recentre(self.stats)?;
-            return Ok(());
+            return self.model.recentre(self.stats);
         }
         self.find_mode()
     }

@@ -516,7 +516,7 @@ impl Model {
         self.outputs.iter().enumerate().map(of_output).sum()
     }
 
-    /// Moves the reference of the quadratic model to the posterior mean if round-off matters, and returns whether it did.
+    /// Moves the reference of the quadratic model to the posterior mean if round-off matters.
     ///
     /// The factors stay as they are if the correction of the means raises the evidence by no more than round-off; otherwise they have
     /// lost digits and are recomputed, after a small correction only if there have been several updates in place: where functions are
@@ -525,14 +525,14 @@ impl Model {
     ///
     /// # Errors
     /// `NotPositiveDefinite` where corrections grow, even with recomputed factors.
-    pub(crate) fn recentre(&mut self, stats: &mut dyn Statistics) -> Result<bool> {
+    pub(crate) fn recentre(&mut self, stats: &mut dyn Statistics) -> Result<()> {
         if self.round_off() <= self.max_round_off || !stats.facts().is_linear {
-            return Ok(false);
+            return Ok(());
         }
         self.move_reference(stats)?;
         let raised = self.solve_for_means();
         if raised <= self.max_round_off {
-            return Ok(true);
+            return Ok(());
         }
         let is_far = raised.is_nan() || raised > Tuning::MAX_DRIFT;
         if is_far || self.n_updates * Tuning::RECOMPUTATION_RATIO >= self.len() {
@@ -545,7 +545,7 @@ impl Model {
                 return Err(NotPositiveDefinite { pivot: 0 }.into());
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Moves the reference of the quadratic model to the posterior mean, and recomputes factors that were updated in place.

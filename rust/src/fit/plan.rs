@@ -287,8 +287,7 @@ impl InitialModel {
         let noise = &mut model.levels[0].noise;
         noise.beta = noise.moved(|| self.beta * scale * scale);
         model.start(stats, &functions, &alpha, priors)?;
-        model.recentre(stats)?;
-        Ok(())
+        model.recentre(stats)
     }
 }
 

@@ -156,8 +156,7 @@ impl Fit<'_, '_> {
     fn advance(&mut self) -> Result<()> {
         if self.stats.facts().is_linear {
             self.model.recompute()?;
-            self.model.recentre(self.stats)?;
-            return Ok(());
+            return self.model.recentre(self.stats);
         }
         self.tighten()
     }
