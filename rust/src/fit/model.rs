@@ -54,7 +54,6 @@ pub(crate) struct Model {
     max_round_off: f64,
     /// Updates in place since the factors were computed from scratch.
     n_updates: usize,
-    work: Vec<f64>,
 }
 
 /// A noise precision, and the posterior covariance at it.
@@ -147,7 +146,6 @@ impl Clone for Model {
             n_noise: self.n_noise,
             max_round_off: self.max_round_off,
             n_updates: self.n_updates,
-            work: Vec::new(),
         }
     }
 }
@@ -179,7 +177,6 @@ impl Model {
             n_noise,
             max_round_off: 1e-3 * Tuning::MIN_GAIN,
             n_updates: 0,
-            work: Vec::new(),
         }
     }
 
@@ -775,18 +772,17 @@ impl Model {
         for l in 0..self.levels.len() {
             let range = self.outputs_of(l);
             let sigma = &mut self.levels[l].sigma;
-            self.work.clear();
-            self.work.extend_from_slice(head(sigma, k, m));
-            let (c, kept) = step(self.work[k]);
-            rank_one(sigma, -c, &self.work);
-            for (j, value) in self.work.iter().enumerate() {
+            let column = head(sigma, k, m).to_vec();
+            let (c, kept) = step(column[k]);
+            rank_one(sigma, -c, &column);
+            for (j, value) in column.iter().enumerate() {
                 sigma[(j, k)] = kept * value;
                 sigma[(k, j)] = kept * value;
             }
             for output in &mut self.outputs[range] {
                 let mean = output.mu[k];
-                axpy(-c * mean, &self.work, &mut output.mu);
-                axpy(-c * mean, &self.work, &mut output.offset);
+                axpy(-c * mean, &column, &mut output.mu);
+                axpy(-c * mean, &column, &mut output.offset);
                 output.mu[k] = kept * mean;
             }
         }
