@@ -17,10 +17,10 @@ use crate::parallel::fill_pieces_of;
 /// With g the products of a function with the active ones, times beta, `rho = S - g^T Sigma A Sigma g`.
 #[derive(Clone, Default)]
 pub(crate) struct FactorTable {
-    s: Vec<AlignedColumns>,
-    q: Vec<AlignedColumns>,
+    pub(crate) s: Vec<AlignedColumns>,
+    pub(crate) q: Vec<AlignedColumns>,
     /// Empty without a complexity prior.
-    rho: Vec<AlignedColumns>,
+    pub(crate) rho: Vec<AlignedColumns>,
     pub(crate) priors: Priors,
 }
 
@@ -106,21 +106,6 @@ impl FactorTable {
         model.combine(s, q, |l| self.rho[l][i], self.priors.of(i))
     }
 
-    /// S of function `i` at level `l`.
-    pub(crate) fn s(&self, i: usize, l: usize) -> f64 {
-        self.s[l][i]
-    }
-
-    /// Q of function `i` for output `c`.
-    pub(crate) fn q(&self, i: usize, c: usize) -> f64 {
-        self.q[c][i]
-    }
-
-    /// rho of function `i` at level `l`, with a complexity prior.
-    pub(crate) fn rho(&self, i: usize, l: usize) -> f64 {
-        self.rho[l][i]
-    }
-
     fn set(&mut self, i: usize, own: Projection) {
         let rho = self.rho.iter_mut().zip(own.rho);
         rho.for_each(|(all, rho)| all[i] = rho);
@@ -180,7 +165,7 @@ pub(crate) fn load_lanes(
 pub(crate) struct Candidates {
     pub(crate) factors: FactorTable,
     /// Whether a member may be added: inactive and not excluded.
-    open: Vec<bool>,
+    pub(crate) open: Vec<bool>,
     /// How often each member was added.
     entries: Vec<u8>,
     /// Two columns for [`Candidates::shift`] and [`Candidates::products`].
@@ -245,7 +230,7 @@ impl Candidates {
         let min_gain = min_gain.max(Tuning::MIN_GAIN);
         let bounds = self.bounds(model).into_iter().enumerate();
         let mut bounds: Vec<(f64, usize)> = bounds
-            .filter(|&(i, bound)| bound > min_gain && self.is_open(i))
+            .filter(|&(i, bound)| bound > min_gain && self.open[i])
             .map(|(i, bound)| (bound, i))
             .collect();
         // In descending order of an upper bound, few candidates need the exact gain.
@@ -348,11 +333,6 @@ impl Candidates {
         add_combination(&set.columns(&model.active), x, work);
         let beta = model.levels[l].noise.beta;
         work.iter().map(|w| beta * w).collect()
-    }
-
-    /// Whether member `i` may be added: inactive and not excluded.
-    pub(crate) fn is_open(&self, i: usize) -> bool {
-        self.open[i]
     }
 
     /// Records whether member `i` is inactive; excluded members stay closed.

@@ -342,13 +342,13 @@ impl Dictionary {
                 solve_lanes(&lower[l], 0, &mut u);
                 solve_lanes_transposed(&lower[l], &mut u);
                 for (lane, i) in range.clone().enumerate().filter(|&(_, i)| inactive[i]) {
-                    let (own, error) = (self.factors.s(i, l), least * beta * self.diag[i]);
+                    let (own, error) = (self.factors.s[l][i], least * beta * self.diag[i]);
                     for (k, (u, scores)) in u.iter().zip(&mut scores).enumerate() {
                         let ratio = u[lane] * (1.0 / level.sigma[(k, k)]);
                         let s = own + u[lane] * ratio;
                         if s > error {
                             for c in model.outputs_of(l) {
-                                let q = self.factors.q(i, c) + ratio * model.outputs[c].mu[k];
+                                let q = self.factors.q[c][i] + ratio * model.outputs[c].mu[k];
                                 scores[lane] += q * (q / s);
                             }
                         }

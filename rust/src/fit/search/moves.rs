@@ -119,7 +119,7 @@ impl View<'_> {
         let LocalFit { set, model, .. } = self.local;
         let deletion = Deletion::new(model, positions)?;
         let mut gains: Vec<(f64, usize)> = (0..set.len())
-            .filter(|&i| self.local.candidates.is_open(i))
+            .filter(|&i| self.local.candidates.open[i])
             .filter_map(|i| Some((self.gain_after(&deletion, positions, i)?, i)))
             .collect();
         gains.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
@@ -252,14 +252,14 @@ impl Deletion {
         let products: Vec<[f64; 2]> = covariances.map(|(l, table)| solved(l, table)).collect();
         let (model, factors) = (&view.local.model, &view.local.candidates.factors);
         let own = |l: usize| &products[l][..positions.len()];
-        let s = |l: usize| factors.s(i, l) + dot(own(l), own(l));
-        let q = |c: usize| factors.q(i, c) + dot(own(model.level_of(c)), &self.means[c]);
+        let s = |l: usize| factors.s[l][i] + dot(own(l), own(l));
+        let q = |c: usize| factors.q[c][i] + dot(own(model.level_of(c)), &self.means[c]);
         // Sigma loses Sigma_J Sigma_JJ^-1 Sigma_J^T: with u = L^-1 Sigma_J^T g, and v the same of Sigma A Sigma, rho gains
         // u^T u + 2 u^T v - u^T L^-1 (Sigma A Sigma)_JJ L^-T u.
         let rho = |l: usize| {
             let (u, v, square) = (products[l], solved(l, &view.shrunk[l]), self.shrunk[l]);
             let bent: f64 = (0..2).map(|a| u[a] * dot(&square[a], &u)).sum();
-            factors.rho(i, l) + dot(&u, &u) + 2.0 * dot(&u, &v) - bent
+            factors.rho[l][i] + dot(&u, &u) + 2.0 * dot(&u, &v) - bent
         };
         model.combine(s, q, rho, factors.priors.of(i))
     }
