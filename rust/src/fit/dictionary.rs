@@ -22,13 +22,14 @@ type ModelKey = (Vec<usize>, Vec<f64>, Vec<f64>, Vec<f64>);
 /// Between calls `gram` holds Phi^T W phi_j for every active j, and for some that were active before. `diag` and `gradient`
 /// were computed by the last [`Dictionary::refresh`]; S and Q belong to `factors_model`.
 pub(crate) struct Dictionary {
-    gram: HashMap<usize, Vec<f64>>,
-    diag: Vec<f64>,
+    pub(crate) gram: HashMap<usize, Vec<f64>>,
+    /// phi_i^T W phi_i of every function.
+    pub(crate) diag: Vec<f64>,
     /// Products of every function with the working residual of each output, one output after the other.
     gradient: Vec<f64>,
     /// Functions at the last pass, to which `gradient` belongs, with the weight for each output.
     weights: Vec<(usize, Vec<f64>)>,
-    factors: FactorTable,
+    pub(crate) factors: FactorTable,
     /// The model to which S and Q belong; `None` after a pass.
     factors_model: Option<ModelKey>,
     /// How often each function was added or offered.
@@ -179,11 +180,6 @@ impl Dictionary {
         &self.factors.priors
     }
 
-    /// The factors of candidate `i` beside the model.
-    pub(crate) fn factors_of(&self, i: usize, model: &Model) -> Factors {
-        self.factors.of(i, model)
-    }
-
     /// Products of these functions with the residual at the last pass, one output after the other.
     pub(crate) fn gradient_of(&self, functions: &[usize]) -> Vec<f64> {
         let outputs = self.gradient.chunks_exact(self.n_basis().max(1));
@@ -193,26 +189,11 @@ impl Dictionary {
             .collect()
     }
 
-    /// phi_i^T W phi_i.
-    pub(crate) fn diag(&self, i: usize) -> f64 {
-        self.diag[i]
-    }
-
-    /// phi_j^T W phi_i of an active function j.
-    pub(crate) fn product(&self, j: usize, i: usize) -> f64 {
-        self.gram[&j][i]
-    }
-
     /// Whether each function is a candidate: inactive and not a zero column.
     pub(crate) fn inactive(&self, model: &Model) -> Vec<bool> {
         let mut inactive: Vec<bool> = self.diag.iter().map(|&d| d > 0.0).collect();
         model.active.iter().for_each(|&j| inactive[j] = false);
         inactive
-    }
-
-    /// Whether S exceeds its error by round-off and by the last pass.
-    pub(crate) fn resolves(&self, i: usize, f: &Factors, model: &Model) -> bool {
-        model.resolves(f, self.diag[i])
     }
 
     /// Functions whose weights for output `c` have changed since the last pass, with the changes.
@@ -229,7 +210,7 @@ impl Dictionary {
     pub(crate) fn gain(&self, i: usize, f: &Factors, model: &Model) -> f64 {
         let least = self.penalty + Tuning::MIN_GAIN;
         let is_excluded = self.entries[i] >= Tuning::MAX_ENTRIES;
-        if is_excluded || f.bound() <= least || !self.resolves(i, f, model) {
+        if is_excluded || f.bound() <= least || !model.resolves(f, self.diag[i]) {
             return 0.0;
         }
         match f.best_above(0.0) {
@@ -244,8 +225,8 @@ impl Dictionary {
             if model.active.contains(&i) || self.diag[i] <= 0.0 {
                 return false;
             }
-            let f = &self.factors_of(i, model);
-            if self.resolves(i, f, model) {
+            let f = &self.factors.of(i, model);
+            if model.resolves(f, self.diag[i]) {
                 return self.entries[i] >= Tuning::MAX_ENTRIES
                     && f.gain_of_adding() > self.penalty + 10.0 * Tuning::MIN_GAIN;
             }
@@ -271,7 +252,7 @@ impl Dictionary {
 
     /// The largest gain of a candidate.
     pub(crate) fn largest_gain(&self, model: &Model) -> f64 {
-        self.scores(model, |i| self.gain(i, &self.factors_of(i, model), model))
+        self.scores(model, |i| self.gain(i, &self.factors.of(i, model), model))
             .fold(0.0, |most, (gain, _)| f64::max(most, gain))
     }
 
@@ -294,16 +275,16 @@ impl Dictionary {
 
     /// At most `limit` candidates with positive gains, largest first.
     pub(crate) fn best_candidates(&self, model: &Model, limit: usize) -> Vec<usize> {
-        let gain = |i: usize| self.gain(i, &self.factors_of(i, model), model);
+        let gain = |i: usize| self.gain(i, &self.factors.of(i, model), model);
         ranked(self.scores(model, gain), limit)
     }
 
     /// At most `limit` candidates by q^2 / s, including some that would gain only after the others have changed.
     pub(crate) fn near_candidates(&self, model: &Model, limit: usize) -> Vec<usize> {
         let score = |i: usize| {
-            let f = &self.factors_of(i, model);
+            let f = &self.factors.of(i, model);
             let ratio = f.terms().map(Term::ratio).fold(0.0, f64::max);
-            if ratio > Tuning::MIN_NEAR_RATIO && self.resolves(i, f, model) {
+            if ratio > Tuning::MIN_NEAR_RATIO && model.resolves(f, self.diag[i]) {
                 ratio
             } else {
                 0.0

@@ -286,7 +286,7 @@ fn sample(dictionary: &Dictionary, n_predictors: usize) -> Vec<usize> {
         .min(Tuning::MAX_WHOLE_DICTIONARY / n_predictors)
         .max(1);
     let n_each = dictionary.n_basis() / n_predictors;
-    let mut sample: Vec<usize> = (0..n_each).filter(|&j| dictionary.diag(j) > 0.0).collect();
+    let mut sample: Vec<usize> = (0..n_each).filter(|&j| dictionary.diag[j] > 0.0).collect();
     if sample.len() > size {
         sample = (0..size).map(|k| sample[k * sample.len() / size]).collect();
     }

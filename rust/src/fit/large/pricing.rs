@@ -254,14 +254,14 @@ fn flat_gain(s: f64, q: f64) -> f64 {
 
 /// The offer of a candidate, unless its S is round-off.
 fn offer(dictionary: &Dictionary, model: &Model, i: usize, index: usize) -> Option<Offer> {
-    let factors = dictionary.factors_of(i, model);
-    if dictionary.diag(i) <= 0.0 || !dictionary.resolves(i, &factors, model) {
+    let factors = dictionary.factors.of(i, model);
+    if dictionary.diag[i] <= 0.0 || !model.resolves(&factors, dictionary.diag[i]) {
         return None;
     }
     let gain = dictionary.gain(i, &factors, model);
     let mut profile = Vec::new();
     if gain > Tuning::MIN_GAIN {
-        profile.extend((0..model.len()).map(|j| dictionary.product(j, i)));
+        profile.extend((0..model.len()).map(|j| dictionary.gram[&j][i]));
         model.chol().solve_lower_in_place(&mut profile);
         normalise(&mut profile);
     }
