@@ -65,12 +65,12 @@ impl<'w> Fit<'_, 'w> {
             *j = set.place(*j);
         }
         let mut local = LocalFit::new(set, model);
-        self.recorder.members = Some(set.members().to_vec());
+        self.recorder.members = Some(set.members.clone());
         let result = f(&mut local, self.recorder);
         self.recorder.members = None;
         *self.model = local.model;
         for j in &mut self.model.active {
-            *j = set.members()[*j];
+            *j = set.members[*j];
         }
         result
     }

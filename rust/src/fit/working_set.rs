@@ -13,7 +13,7 @@ use crate::linalg::vector::{axpy, dot};
 /// Functions are indexed by position in the working set: [`Fit::on`](crate::fit::context::Fit::on) translates a model.
 pub(crate) struct WorkingSet {
     /// Indices in the dictionary, ascending.
-    members: Vec<usize>,
+    pub(crate) members: Vec<usize>,
     pub(crate) gram: SymmetricMatrix,
     /// phi_i^T W t of every member, for one output after the other.
     projections: Vec<f64>,
@@ -98,11 +98,6 @@ impl WorkingSet {
     /// Position of function `j` of the dictionary.
     pub(crate) fn place(&self, j: usize) -> usize {
         self.members.partition_point(|&m| m < j)
-    }
-
-    /// Indices in the dictionary, ascending.
-    pub(crate) fn members(&self) -> &[usize] {
-        &self.members
     }
 
     /// phi_i^T W t of every member, for output `c`.

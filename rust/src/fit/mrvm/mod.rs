@@ -197,7 +197,7 @@ impl<'a> RetargetedFit<'a> {
     fn update_whole(&mut self) -> Result<()> {
         let (dictionary, model) = (&self.dictionary, &mut self.model);
         if let Some(set) = &mut self.whole {
-            set.set_targets(&dictionary.gradient_of(set.members()), model);
+            set.set_targets(&dictionary.gradient_of(&set.members), model);
         } else if dictionary.n_candidates() <= 4 * Tuning::MAX_WHOLE_DICTIONARY {
             let members = dictionary.sample(0, usize::MAX);
             let set = WorkingSet::about(&mut self.stats, model, dictionary.priors(), &members)?;
