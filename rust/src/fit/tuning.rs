@@ -102,9 +102,8 @@ impl Tuning {
     pub(crate) const HELD_NOISE_EFFORT: Effort = Effort {
         gain: 1.0,
         step: 0.3,
-        tol: f64::INFINITY,
         moves_noise: false,
-        rows_per_function: 0.0,
+        ..Self::COARSE_EFFORT
     };
     /// For a first model with free noise. `gain`: halved: -3.2 to +12.9 nats, +2% steps; doubled: -10.8 to +7.0 nats, -7%
     /// steps. `step`: halved: -6.5 to +10.0 nats, +13% steps; doubled: -13.0 to +2.8 nats, -3% steps.
@@ -119,18 +118,14 @@ impl Tuning {
     pub(crate) const TRIAL_EFFORT: Effort = Effort {
         gain: 0.01,
         step: 0.003,
-        tol: f64::INFINITY,
-        moves_noise: true,
-        rows_per_function: 0.0,
+        ..Self::COARSE_EFFORT
     };
     /// For a working set that a pass over the dictionary chose; single steps have to bring alphas to deletion. `step`:
     /// halved: -4.1 to +9.6 nats, +5% steps; doubled: -2.4 to +9.2 nats, +3% steps.
     pub(crate) const FINE_EFFORT: Effort = Effort {
         gain: Self::MIN_GAIN,
         step: 0.003,
-        tol: f64::INFINITY,
-        moves_noise: true,
-        rows_per_function: 0.0,
+        ..Self::COARSE_EFFORT
     };
 
     // Groups of columns: docs/decisions/0040.

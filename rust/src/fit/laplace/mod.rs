@@ -145,10 +145,9 @@ impl Fit<'_, '_> {
             }
             self.refine(Effort {
                 gain: 0.0,
-                step: Tuning::COARSE_EFFORT.step,
                 tol: tol.min(0.1 * distance),
                 moves_noise: false,
-                rows_per_function: 0.0,
+                ..Tuning::COARSE_EFFORT
             })?;
         }
         Ok(())
