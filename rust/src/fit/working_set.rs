@@ -105,28 +105,19 @@ impl WorkingSet {
         &self.projections[c * self.len()..][..self.len()]
     }
 
-    /// An empty model with the noise levels of `model`, whose functions are numbered as in this set.
-    pub(crate) fn empty_model(&self, model: &Model) -> Model {
+    /// The model of these functions with these precisions and the noise levels of `model`, whose functions are numbered as in this set.
+    pub(crate) fn model_of(
+        &self,
+        functions: &[usize],
+        alpha: &[f64],
+        model: &Model,
+    ) -> Result<Model> {
         let noise: Vec<_> = model.levels.iter().map(|level| level.noise).collect();
-        let mut empty = Model::empty(&noise, model.noise_prior, &self.target_sq, self.facts.n_obs);
-        (empty.complexity, empty.ln_volume) = (model.complexity, model.ln_volume);
-        empty
-    }
-
-    /// [`WorkingSet::empty_model`], with the functions of `model` that have a flat prior.
-    pub(crate) fn least_model(&self, model: &Model) -> Result<Model> {
-        let mut least = self.empty_model(model);
-        let functions: Vec<usize> = model.unpenalized().collect();
-        if !functions.is_empty() {
-            least.start(
-                &mut &*self,
-                &functions,
-                &vec![0.0; functions.len()],
-                &self.priors,
-            )?;
-            least.recentre(&mut &*self)?;
-        }
-        Ok(least)
+        let mut found = Model::empty(&noise, model.noise_prior, &self.target_sq, self.facts.n_obs);
+        (found.complexity, found.ln_volume) = (model.complexity, model.ln_volume);
+        found.start(&mut &*self, functions, alpha, &self.priors)?;
+        found.recentre(&mut &*self)?;
+        Ok(found)
     }
 
     /// Member `i` with its data terms at the reference of the model.

@@ -179,7 +179,11 @@ impl LocalFit<'_> {
     /// few functions of a wide kernel explain little each while much noise remains, and all of it together.
     fn restarted_from(&self, factor: f64) -> Result<Option<Self>, Stop> {
         let recorder = &mut Recorder::silent();
-        let mut trial = Self::new(self.set, self.set.least_model(&self.model)?);
+        let flat: Vec<usize> = self.model.unpenalized().collect();
+        let least = self
+            .set
+            .model_of(&flat, &vec![0.0; flat.len()], &self.model)?;
+        let mut trial = Self::new(self.set, least);
         let n = trial.model.outputs.len();
         let levels: Vec<_> = self.model.levels.iter().map(|l| l.noise).collect();
         // With a prior on complexity many weak functions together may be better than none, while each alone is not: begin without,

@@ -283,16 +283,10 @@ impl LocalFit<'_> {
     /// maximises a bound on the evidence (ln|C| is concave in the variances 1 / alpha, so its tangent is an upper bound). It
     /// never lowers the evidence.
     fn pruned_from_all(&self) -> Result<Model, Stop> {
-        let with = |functions: &[usize], alpha: &[f64]| -> Result<Model, Stop> {
-            let mut model = self.set.empty_model(&self.model);
-            model.start(&mut &*self.set, functions, alpha, &self.set.priors)?;
-            model.recentre(&mut &*self.set)?;
-            Ok(model)
-        };
         let all: Vec<usize> = (0..self.set.len()).collect();
         let mut initial = vec![Tuning::INITIAL_ALPHA; all.len()];
         self.model.unpenalized().for_each(|i| initial[i] = 0.0);
-        let mut model = with(&all, &initial)?;
+        let mut model = self.set.model_of(&all, &initial, &self.model)?;
         for _ in 0..Tuning::MAX_STEPS {
             self.set.facts.check_cancelled()?;
             let next: Vec<f64> = (0..model.len()).map(|k| model.concave_update(k)).collect();
@@ -309,7 +303,7 @@ impl LocalFit<'_> {
             let near = largest <= Tuning::COARSE_TOL && kept.len() == model.len();
             let functions: Vec<usize> = kept.iter().map(|&k| model.active[k]).collect();
             let alpha: Vec<f64> = kept.iter().map(|&k| next[k]).collect();
-            model = with(&functions, &alpha)?;
+            model = self.set.model_of(&functions, &alpha, &self.model)?;
             if near {
                 break;
             }
