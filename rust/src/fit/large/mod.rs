@@ -271,7 +271,13 @@ impl Run<'_> {
                 .filter(|i| i % stride == offset || checkpoint.working.binary_search(i).is_ok())
                 .filter(|i| !checkpoint.active.contains(i))
                 .collect();
-            let pricing = Pricing::new(&checkpoint.active, &self.model, self.rules, self.blocks);
+            let pricing = Pricing {
+                active: &checkpoint.active,
+                model: &self.model,
+                rules: self.rules,
+                blocks: self.blocks,
+                priced: Priced::default(),
+            };
             let priced = pricing.run(stats, &candidates, recorder)?;
             if !priced.is_empty() {
                 return Ok(Some(priced));

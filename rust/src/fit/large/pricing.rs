@@ -38,29 +38,14 @@ pub(crate) struct Priced {
 /// A pass over candidates at a model.
 pub(crate) struct Pricing<'a> {
     /// The functions of the model as numbered in the dictionary.
-    active: &'a [usize],
-    model: &'a Model,
-    rules: &'a Rules,
-    blocks: &'a Blocks,
-    priced: Priced,
+    pub(crate) active: &'a [usize],
+    pub(crate) model: &'a Model,
+    pub(crate) rules: &'a Rules,
+    pub(crate) blocks: &'a Blocks,
+    pub(crate) priced: Priced,
 }
 
-impl<'a> Pricing<'a> {
-    pub(crate) fn new(
-        active: &'a [usize],
-        model: &'a Model,
-        rules: &'a Rules,
-        blocks: &'a Blocks,
-    ) -> Self {
-        Self {
-            active,
-            model,
-            rules,
-            blocks,
-            priced: Priced::default(),
-        }
-    }
-
+impl Pricing<'_> {
     /// Prices candidates. Those that the bounds decide are not priced, and none is priced if by the bounds some
     /// gain.
     pub(crate) fn run(
