@@ -198,15 +198,12 @@ impl<'w> Fit<'_, 'w> {
 
     /// The fitted model of one output, sorted by index, in the units of the given columns and targets.
     pub(crate) fn publish(&mut self, outcome: Result<Status, Stop>) -> crate::Result<Posterior> {
-        let status = self.status(outcome)?;
-        let trace = std::mem::take(&mut self.recorder.trace);
-        let model = &*self.model;
-        let mut found = model.published(trace, status, self.stats.facts());
+        let (mut found, model) = (self.publish_outputs(outcome)?, &*self.model);
         let log_evidence = match (self.rules.scheme, found.trace.last()) {
             (Scheme::Variational, Some(&bound)) => bound,
             _ => found.log_evidence,
         };
-        let posterior = Posterior {
+        Ok(Posterior {
             gamma: model.order().iter().map(|&k| model.gamma(k, 0)).collect(),
             active: found.active,
             alpha: found.alpha,
@@ -215,9 +212,8 @@ impl<'w> Fit<'_, 'w> {
             beta: found.beta[0],
             log_evidence,
             trace: found.trace,
-            status,
-        };
-        posterior.checked()
+            status: found.status,
+        })
     }
 
     /// The fitted model of several outputs.

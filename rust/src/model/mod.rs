@@ -63,14 +63,6 @@ pub struct Posterior {
 }
 
 impl Posterior {
-    /// Checks that all numbers are finite in the caller's units.
-    pub(crate) fn checked(self) -> Result<Self> {
-        check_evidence(&self.trace, &[self.log_evidence])?;
-        check_precisions(&self.alpha, &[self.beta])?;
-        check_weights(&self.mu, self.sigma.as_slice())?;
-        Ok(self)
-    }
-
     /// Number of steps.
     #[must_use]
     pub fn n_iter(&self) -> usize {
@@ -113,6 +105,7 @@ impl OutputPosterior {
         }
         Ok(self)
     }
+
     /// Number of steps.
     #[must_use]
     pub fn n_iter(&self) -> usize {
