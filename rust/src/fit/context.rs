@@ -80,15 +80,6 @@ impl<'w> Fit<'_, 'w> {
         self.on(set, |local, recorder| local.maximize(effort, recorder))
     }
 
-    /// The functions that are not zero on all rows.
-    pub(crate) fn columns(&self) -> Vec<usize> {
-        let norms = self.stats.facts().norms.iter().enumerate();
-        norms
-            .filter(|(_, norm)| **norm > 0.0)
-            .map(|(i, _)| i)
-            .collect()
-    }
-
     /// Adds the functions that have a flat prior to an empty model.
     pub(crate) fn add_unpenalized(&mut self) -> crate::Result<()> {
         let functions = self.rules.unpenalized.clone();
@@ -99,17 +90,18 @@ impl<'w> Fit<'_, 'w> {
         Ok(())
     }
 
-    /// The alphas with which schemes start from a model of these functions.
-    pub(crate) fn initial_alphas(&self, functions: &[usize]) -> Vec<f64> {
-        let flat = &self.rules.unpenalized;
-        let initial = |j: &usize| {
-            if flat.contains(j) {
-                0.0
+    /// The functions that are not zero on all rows, and the alphas with which schemes start from all of them.
+    pub(crate) fn full_start(&self) -> (Vec<usize>, Vec<f64>) {
+        let (flat, norms) = (&self.rules.unpenalized, &self.stats.facts().norms);
+        let functions = (0..norms.len()).filter(|&j| norms[j] > 0.0);
+        let initial = |j: usize| {
+            if flat.contains(&j) {
+                (j, 0.0)
             } else {
-                Tuning::INITIAL_ALPHA
+                (j, Tuning::INITIAL_ALPHA)
             }
         };
-        functions.iter().map(initial).collect()
+        functions.map(initial).unzip()
     }
 
     /// Adds up to a block of candidates of the dictionary, each the best one given the additions before it, and returns how many.

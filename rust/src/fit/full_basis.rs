@@ -23,8 +23,7 @@ use crate::model::Status;
 impl Fit<'_, '_> {
     /// Runs MacKay's or EM updates from the full basis, and continues to convergence.
     pub(crate) fn full_basis(&mut self) -> Result<Status, Stop> {
-        let everything = self.columns();
-        let alpha = self.initial_alphas(&everything);
+        let (everything, alpha) = self.full_start();
         self.fill(&everything, &alpha)?;
         self.recorder.begin(self.model);
         loop {

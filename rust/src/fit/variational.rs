@@ -86,8 +86,7 @@ impl Fit<'_, '_> {
 
     /// Puts all functions into an empty model, and makes the local bounds tight at the prior.
     fn fill_bounded(&mut self) -> Result<()> {
-        let all = self.columns();
-        let alpha = self.initial_alphas(&all);
+        let (all, alpha) = self.full_start();
         let cancel = self.stats.facts().cancel.clone();
         let priors = self.dictionary.priors();
         self.model.fill(&all, &alpha, priors, cancel.as_ref());
