@@ -28,7 +28,7 @@
 //! term comes from u, the second from the factor.
 //!
 //! For other likelihoods s and q depend on the alphas through the mode, and long steps leave the region where the quadratic
-//! model holds. Steps in ln alpha are shorter: see [`Coordinates`].
+//! model holds. Steps in ln alpha are shorter.
 //!
 //! A step is kept only if the evidence rises (Levenberg-Marquardt), so every step of the scheme still raises it.
 
@@ -41,35 +41,16 @@ use crate::fit::tuning::{Effort, Tuning};
 use crate::linalg::vector::{axpy, column_dot, head, head_mut, weighted_square};
 use crate::linalg::{Cholesky, Matrix};
 
-/// The coordinates of a step on the alphas.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Coordinates {
-    /// 1 / alpha.
-    Inverses,
-    /// ln alpha.
-    Logarithms,
-}
-
-impl Coordinates {
-    /// Inverses where the data terms are fixed (a Gaussian likelihood or a working set), logarithms otherwise.
-    pub(crate) fn of(stats: &dyn Statistics) -> Self {
-        if stats.facts().is_linear {
-            Self::Inverses
-        } else {
-            Self::Logarithms
-        }
-    }
-
-    /// The alpha after a step `d`: the relative decrease of 1 / alpha, or the change in ln alpha.
-    pub(crate) fn moved(self, alpha: f64, d: f64) -> f64 {
-        let limit = Tuning::MAX_LN_CHANGE;
-        let moved = match self {
-            Self::Inverses => alpha / (1.0 - d).clamp((-limit).exp(), limit.exp()),
-            Self::Logarithms => alpha * d.exp(),
-        };
-        // A flat prior stays flat.
-        moved.max(Tuning::ALPHA_FLOOR.min(alpha))
-    }
+/// The alpha after a step `d`: the relative decrease of 1 / alpha if `in_inverses`, the change in ln alpha otherwise.
+fn moved(alpha: f64, d: f64, in_inverses: bool) -> f64 {
+    let limit = Tuning::MAX_LN_CHANGE;
+    let moved = if in_inverses {
+        alpha / (1.0 - d).clamp((-limit).exp(), limit.exp())
+    } else {
+        alpha * d.exp()
+    };
+    // A flat prior stays flat.
+    moved.max(Tuning::ALPHA_FLOOR.min(alpha))
 }
 
 /// Levenberg-Marquardt damping, kept from one step to the next.
@@ -87,9 +68,10 @@ pub(crate) struct Damping {
 impl Damping {
     /// The initial damping.
     pub(crate) fn of(stats: &dyn Statistics) -> Self {
-        let start = match Coordinates::of(stats) {
-            Coordinates::Inverses => 1e-3,
-            Coordinates::Logarithms => Tuning::MIN_DAMPING,
+        let start = if stats.facts().is_linear {
+            1e-3
+        } else {
+            Tuning::MIN_DAMPING
         };
         Self {
             start,
@@ -136,9 +118,10 @@ pub(crate) fn step(
     damping: &mut Damping,
 ) -> Result<bool> {
     let free = model.free_levels(effort);
-    let coordinates = Coordinates::of(stats);
+    // The data terms are fixed for a Gaussian likelihood, and for others on a working set.
+    let in_inverses = stats.facts().is_linear;
     let mut local = Local::at(model, &free);
-    if coordinates == Coordinates::Inverses {
+    if in_inverses {
         local = local.in_inverses((0..model.len()).map(|k| model.mean_gamma(k)));
     }
     let (old_alpha, old_betas) = (model.alpha.clone(), model.betas());
@@ -146,7 +129,7 @@ pub(crate) fn step(
     while let Some(value) = damping.value() {
         if let Some(direction) = local.direction(value) {
             let steps = old_alpha.iter().zip(direction.iter());
-            let alpha: Vec<f64> = steps.map(|(&a, &d)| coordinates.moved(a, d)).collect();
+            let alpha: Vec<f64> = steps.map(|(&a, &d)| moved(a, d, in_inverses)).collect();
             let mut betas = old_betas.clone();
             for (&l, d) in free.iter().zip(direction.iter().skip(alpha.len())) {
                 betas[l] = model.levels[l].noise.limited(betas[l] * d.exp());
@@ -383,7 +366,7 @@ mod tests {
             let here = Local::at(&model, &[]).in_inverses(gammas.into_iter());
             let direction = here.direction(0.0).unwrap();
             for ((&a, &d), best) in from.iter().zip(&direction).zip(best) {
-                assert!((Coordinates::Inverses.moved(a, d) / best - 1.0).abs() < 1e-9);
+                assert!((moved(a, d, true) / best - 1.0).abs() < 1e-9);
             }
         }
     }
