@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::Result;
-use crate::data::{Facts, Statistics, Sweep};
+use crate::data::{Facts, Statistics};
 use crate::fit::candidates::{FactorTable, first, load_lanes, ranked};
 use crate::fit::evidence::{Factors, Priors, Term};
 use crate::fit::model::{Level, Model};
@@ -60,33 +60,15 @@ impl Dictionary {
 
     /// One pass over the data: recomputes everything here and the model's quadratic model at the posterior mean.
     pub(crate) fn refresh(&mut self, stats: &mut dyn Statistics, model: &mut Model) -> Result<()> {
-        let (wanted, mu) = (self.columns_wanted(stats, model), model.means());
-        let sweep = stats.sweep(&model.active, &mu, &wanted)?;
-        let deviances = self.take(sweep, wanted, model);
-        let active_gradient = self.gradient_of(&model.active);
-        // S is a difference, so both terms need the working weights W of the new reference.
-        let gram = (!stats.facts().is_linear).then(|| {
-            Matrix::from_fn(model.len(), model.len(), |a, b| {
-                self.gram[&model.active[a.min(b)]][model.active[a.max(b)]]
-            })
-        });
-        model.set_data(&mu, &active_gradient, &deviances, gram.as_ref())?;
-        self.update_factors(model);
-        Ok(())
-    }
-
-    /// Active functions whose Gram columns the next pass has to compute.
-    fn columns_wanted(&mut self, stats: &dyn Statistics, model: &Model) -> Vec<usize> {
-        if !stats.facts().is_linear {
+        let is_linear = stats.facts().is_linear;
+        if !is_linear {
             self.gram.clear();
         }
         self.drop_spare_columns(model);
-        let known = |j: &&usize| self.gram.contains_key(j);
-        model.active.iter().filter(|j| !known(j)).copied().collect()
-    }
-
-    /// Stores the results of a pass and returns the deviances.
-    fn take(&mut self, sweep: Sweep, wanted: Vec<usize>, model: &Model) -> Vec<f64> {
+        let is_unknown = |j: &usize| !self.gram.contains_key(j);
+        let wanted: Vec<usize> = model.active.iter().copied().filter(is_unknown).collect();
+        let mu = model.means();
+        let sweep = stats.sweep(&model.active, &mu, &wanted)?;
         let weights = |k: usize| model.outputs.iter().map(|o| o.mu[k]).collect();
         let active = model.active.iter().enumerate();
         self.weights = active.map(|(k, &j)| (j, weights(k))).collect();
@@ -94,7 +76,16 @@ impl Dictionary {
         self.diag = sweep.diag;
         self.gradient = sweep.gradient;
         self.factors_model = None;
-        sweep.deviances
+        // S is a difference, so both terms need the working weights W of the new reference.
+        let gram = (!is_linear).then(|| {
+            Matrix::from_fn(model.len(), model.len(), |a, b| {
+                self.gram[&model.active[a.min(b)]][model.active[a.max(b)]]
+            })
+        });
+        let gradient = self.gradient_of(&model.active);
+        model.set_data(&mu, &gradient, &sweep.deviances, gram.as_ref())?;
+        self.update_factors(model);
+        Ok(())
     }
 
     /// Copies the Gram columns of the active functions from a working set of all candidates, so that no pass has to compute them.
