@@ -213,9 +213,16 @@ impl Fit<'_, '_> {
         let (mut plateau, mut at_rest) = (Plateau::new(), true);
         let mut extrapolates = true;
         while cycles_without_progress < Tuning::MAX_STEPS / 2 {
-            let Some((path, change)) = self.two_rounds(fine)? else {
+            let start = Moments::of(self.model)?;
+            let Some(once) = self.round(fine)? else {
                 continue;
             };
+            let before = Hyperparameters::of(self.model);
+            let Some(twice) = self.round(fine)? else {
+                continue;
+            };
+            let change = before.distance(&Hyperparameters::of(self.model));
+            let path = [start, once, twice];
             let squared = SquaredStep::of(&path);
             // A squared step may hide the slowest direction from the next one.
             slow = squared.stride.max(0.5 * slow);
@@ -249,31 +256,16 @@ impl Fit<'_, '_> {
         })
     }
 
-    /// The moments at the model, and after each of two rounds of xi and alphas, with the largest change of an ln E\[alpha\] in the
-    /// second. `None` if a function was deleted: the earlier moments then belong to another model.
-    fn two_rounds(&mut self, effort: Effort) -> Result<Option<([Moments; 3], f64)>, Stop> {
+    /// The moments after one round of xi and alphas. `None` if a function was deleted: earlier moments then belong to another model.
+    fn round(&mut self, effort: Effort) -> Result<Option<Moments>, Stop> {
         let size = self.model.len();
-        let start = Moments::of(self.model)?;
-        let mut once = None;
-        loop {
-            let alpha = self.model.alpha.clone();
-            self.tighten()?;
-            self.record(Action::Joint, None)?;
-            self.refine(effort)?;
-            if self.model.len() < size {
-                return Ok(None);
-            }
-            let now = Moments::of(self.model)?;
-            match once {
-                None => once = Some(now),
-                Some(once) => {
-                    return Ok(Some((
-                        [start, once, now],
-                        max_change(&alpha, &self.model.alpha),
-                    )));
-                }
-            }
+        self.tighten()?;
+        self.record(Action::Joint, None)?;
+        self.refine(effort)?;
+        if self.model.len() < size {
+            return Ok(None);
         }
+        Ok(Some(Moments::of(self.model)?))
     }
 
     /// Moves to the bound that is tight at these moments, if it is higher there. Returns `false` if the alphas cycled under that
@@ -305,12 +297,6 @@ impl Fit<'_, '_> {
 fn entropy_like(a: f64, half: f64) -> f64 {
     let full = a + half;
     libm::lgamma(full) - libm::lgamma(a) - full * full.ln() + full
-}
-
-/// Largest change of a logarithm.
-fn max_change(before: &[f64], after: &[f64]) -> f64 {
-    let changes = before.iter().zip(after).map(|(b, a)| (a / b).ln().abs());
-    changes.fold(0.0, f64::max)
 }
 
 /// Mean and Cholesky factor of a covariance.
