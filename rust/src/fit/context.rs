@@ -188,6 +188,12 @@ impl<'w> Fit<'_, 'w> {
         self.find_mode()
     }
 
+    /// Replaces the quadratic model of the data by the one about the posterior mean.
+    pub(crate) fn relinearise(&mut self) -> crate::Result<()> {
+        let mu = self.model.mu().to_vec();
+        self.model.expand_about(self.stats, &mu)
+    }
+
     /// The fitted model of one output, sorted by index, in the units of the given columns and targets.
     pub(crate) fn publish(&mut self, outcome: Result<Status, Stop>) -> crate::Result<Posterior> {
         let (mut found, model) = (self.publish_outputs(outcome)?, &*self.model);

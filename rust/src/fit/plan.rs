@@ -219,12 +219,6 @@ impl Fit<'_, '_> {
         fit.relinearise()?;
         fit.nearly_complete()
     }
-
-    /// Replaces the quadratic model of the data by the present one at the posterior mean.
-    fn relinearise(&mut self) -> Result<()> {
-        let mu = self.model.mu().to_vec();
-        self.model.expand_about(self.stats, &mu)
-    }
 }
 
 /// Functions, precisions and noise of a model, in the units of the caller.

@@ -108,8 +108,7 @@ impl Fit<'_, '_> {
         if self.stats.facts().is_linear {
             return Ok(());
         }
-        let mu = model.mu().to_vec();
-        model.expand_about(self.stats, &mu)
+        self.relinearise()
     }
 
     /// Updates all factors, and prunes, until they change little.

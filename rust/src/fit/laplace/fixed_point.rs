@@ -383,9 +383,10 @@ impl Fit<'_, '_> {
         }
     }
 
-    /// The steps of [`refine_to_rounding`]. `best` is the most accurate model so far.
+    /// The steps of [`refine_to_rounding`]. `best` is the most accurate model so far. Newton steps to the mode are full ones: so close to
+    /// it the likelihood cannot tell whether a step raises it.
     fn take_full_steps(&mut self, best: &mut Model) -> Result<()> {
-        self.step_to_mode()?;
+        self.relinearise()?;
         for _ in 0..2 {
             let here = Residual::of(self.model);
             best.clone_from(self.model);
@@ -398,7 +399,7 @@ impl Fit<'_, '_> {
             };
             self.model
                 .set_alphas(&stepped(self.model, &direction, 1.0))?;
-            self.step_to_mode()?;
+            self.relinearise()?;
             // False for NaN.
             if Residual::of(self.model).norm() < here.norm() {
                 continue;
@@ -407,12 +408,6 @@ impl Fit<'_, '_> {
             break;
         }
         Ok(())
-    }
-
-    /// One full Newton step to the mode. So close to it the likelihood cannot tell whether a step raises it.
-    fn step_to_mode(&mut self) -> Result<()> {
-        let mu = self.model.mu().to_vec();
-        self.model.expand_about(self.stats, &mu)
     }
 }
 
