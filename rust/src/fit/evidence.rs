@@ -528,19 +528,6 @@ mod tests {
                 prop_assert!((gain - (l(&f, alpha) - l(&f, old))).abs() < scale);
             }
         }
-
-        #[test]
-        fn outputs_with_equal_noise_may_share_a_term_or_not(s in 0.01..100.0_f64, q in proptest::collection::vec(-30.0..30.0_f64, 2..5)) {
-            let separate: Vec<Term> = q.iter().map(|q| term(s, q * q)).collect();
-            let together = Term { n: q.len() as f64, ..term(s, q.iter().map(|q| q * q).sum()) };
-            match (flat(&separate).best_above(0.0), flat(&[together]).best_above(0.0)) {
-                (Some(a), Some(b)) => {
-                    prop_assert!((a.0 / b.0 - 1.0).abs() < 1e-6);
-                    prop_assert!((a.1 - b.1).abs() < 1e-9 * (1.0 + b.1));
-                }
-                (a, b) => prop_assert!(a.or(b).is_none_or(|best| best.1 < 1e-9)),
-            }
-        }
     }
 
     #[test]
