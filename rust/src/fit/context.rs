@@ -8,7 +8,6 @@ use crate::fit::greedy::LocalFit;
 use crate::fit::model::Model;
 use crate::fit::record::{Action, Recorder, Stop, unless_indefinite};
 use crate::fit::refine;
-use crate::fit::refine::Refined;
 use crate::fit::settings::{Rules, Scheme};
 use crate::fit::tuning::{Effort, Tuning};
 use crate::fit::working_set::WorkingSet;
@@ -31,8 +30,8 @@ impl<'w> Fit<'_, 'w> {
         self.recorder.step(action, gain, self.model)
     }
 
-    /// Brings alphas and noise of the active set to convergence, on the data.
-    pub(crate) fn refine(&mut self, effort: Effort) -> Result<Refined, Stop> {
+    /// Brings alphas and noise of the active set to convergence, on the data; returns whether it converged.
+    pub(crate) fn refine(&mut self, effort: Effort) -> Result<bool, Stop> {
         refine::converge(self.stats, self.model, effort, self.recorder)
     }
 

@@ -7,15 +7,6 @@ use crate::fit::newton::Damping;
 use crate::fit::record::{Action, Recorder, Stop};
 use crate::fit::tuning::{Effort, Tuning};
 
-/// How refinement ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refined {
-    /// Every hyperparameter is within tolerance of its maximum.
-    Converged,
-    /// Round-off prevents convergence of some hyperparameter.
-    Stalled,
-}
-
 /// A change of one active function.
 #[derive(Clone, Copy)]
 pub(crate) struct Change {
@@ -66,13 +57,14 @@ impl Plateau {
 
 /// Maximizes the evidence over the active set: first changes of single functions, then joint steps.
 ///
-/// Every step raises the evidence.
+/// Every step raises the evidence. Returns whether every hyperparameter is within tolerance of its maximum; `false` where round-off
+/// prevents that.
 pub(crate) fn converge(
     stats: &mut dyn Statistics,
     model: &mut Model,
     effort: Effort,
     recorder: &mut Recorder<'_>,
-) -> Result<Refined, Stop> {
+) -> Result<bool, Stop> {
     let mut damping = Damping::of(stats);
     let (mut failures, mut plateau) = (0, Plateau::new());
     loop {
@@ -84,11 +76,11 @@ pub(crate) fn converge(
             continue;
         }
         if residual(model, effort) <= effort.tol {
-            return Ok(Refined::Converged);
+            return Ok(true);
         }
         // Round-off may keep the residual above the tolerance for ever.
         if plateau.length_at(model.log_posterior()) >= Tuning::MAX_STEPS / 4 {
-            return Ok(Refined::Stalled);
+            return Ok(false);
         }
         if newton::step(stats, model, effort, &mut damping)? {
             recorder.step(Action::Joint, None, model)?;
@@ -97,7 +89,7 @@ pub(crate) fn converge(
             failures += 1;
             reestimate_each(stats, model, effort.tol, recorder)?;
         } else {
-            return Ok(Refined::Stalled);
+            return Ok(false);
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::Error;
 use crate::fit::context::Fit;
 use crate::fit::model::Level;
 use crate::fit::record::{Action, Recorder, Stop};
-use crate::fit::refine::{Plateau, Refined};
+use crate::fit::refine::Plateau;
 use crate::fit::search::lns::Opening;
 use crate::fit::tuning::{Effort, Tuning};
 use crate::fit::working_set::WorkingSet;
@@ -68,7 +68,7 @@ impl Fit<'_, '_> {
                     fit.maximize_on(set, effort)?;
                 }
                 fit.refresh_or_update(start.whole.as_ref())?;
-                let mut refined = fit.refine(effort)?;
+                let mut converged = fit.refine(effort)?;
                 if fit.has_fallen_below(good) {
                     return Ok(None);
                 }
@@ -82,13 +82,13 @@ impl Fit<'_, '_> {
                 }
                 if effort.tol > fit.rules.tol {
                     effort.tol = fit.rules.tol;
-                    refined = fit.refine(effort)?;
+                    converged = fit.refine(effort)?;
                     fit.dictionary.update_factors(fit.model);
                     if !is_idle && fit.dictionary.has_gain(fit.model) {
                         continue;
                     }
                 }
-                return Ok(Some(fit.ending(refined, is_idle)));
+                return Ok(Some(fit.ending(converged, is_idle)));
             }
         })
     }
@@ -144,14 +144,13 @@ impl Fit<'_, '_> {
     }
 
     /// The status at an optimum of the active set beside which no candidate gains.
-    pub(crate) fn ending(&self, refined: Refined, is_idle: bool) -> Status {
-        match refined {
-            _ if is_idle || self.dictionary.excludes_gain(self.model) => Status::Stalled,
-            Refined::Stalled => Status::Stalled,
-            Refined::Converged if self.model.levels.iter().any(|l| l.noise.at_floor()) => {
-                Status::NoiseFloor
-            }
-            Refined::Converged => Status::Converged,
+    pub(crate) fn ending(&self, converged: bool, is_idle: bool) -> Status {
+        if !converged || is_idle || self.dictionary.excludes_gain(self.model) {
+            Status::Stalled
+        } else if self.model.levels.iter().any(|l| l.noise.at_floor()) {
+            Status::NoiseFloor
+        } else {
+            Status::Converged
         }
     }
 

@@ -29,7 +29,7 @@ use crate::fit::full_basis::Hyperparameters;
 use crate::fit::model::Model;
 use crate::fit::record::{Action, Offset, Recorder, Stop};
 use crate::fit::refine;
-use crate::fit::refine::{Plateau, Refined};
+use crate::fit::refine::Plateau;
 use crate::fit::settings::{Noise, Scheme};
 use crate::fit::tuning::{Effort, Tuning};
 use crate::linalg::{Cholesky, Matrix};
@@ -168,7 +168,7 @@ impl Fit<'_, '_> {
             ..Tuning::FINE_EFFORT
         };
         loop {
-            let refined = if self.stats.facts().is_linear {
+            let converged = if self.stats.facts().is_linear {
                 self.refine(effort)?
             } else {
                 self.converge_bounds(effort)?
@@ -181,28 +181,28 @@ impl Fit<'_, '_> {
             self.stats.bound(&model.active, model.mu(), model.sigma())?;
             self.refresh()?;
             if self.add_block()? == 0 {
-                return Ok(Some(self.ending(refined, false)));
+                return Ok(Some(self.ending(converged, false)));
             }
         }
     }
 
     /// Converges to the joint maximum in the E\[alpha\] of the active set and xi. Deletes functions that gain almost nothing: those whose
     /// E\[alpha\] is lost in round-off, as at the maximum q^2 / s - 1 is s / alpha, a difference that loses alpha / s times its relative
-    /// precision. Such a function gains (s / alpha)^2 / 4 nats.
-    fn converge_bounds(&mut self, effort: Effort) -> Result<Refined, Stop> {
+    /// precision. Such a function gains (s / alpha)^2 / 4 nats. Returns whether it converged.
+    fn converge_bounds(&mut self, effort: Effort) -> Result<bool, Stop> {
         loop {
-            let refined = self.converge_squarem(effort)?;
+            let converged = self.converge_squarem(effort)?;
             let deleted = self.delete_where(|factors, alpha, gain| {
                 alpha >= 5.0 * Tuning::MAX_ALPHA_RATIO * factors.first.s
                     && gain >= -0.1 * Tuning::MIN_GAIN
             })?;
             if !deleted {
-                return Ok(refined);
+                return Ok(converged);
             }
         }
     }
 
-    fn converge_squarem(&mut self, effort: Effort) -> Result<Refined, Stop> {
+    fn converge_squarem(&mut self, effort: Effort) -> Result<bool, Stop> {
         let fine = Effort {
             tol: Tuning::SAFETY * Tuning::SAFETY * effort.tol,
             ..effort
@@ -247,12 +247,7 @@ impl Fit<'_, '_> {
             }
         }
         let ended = cycles_without_progress < Tuning::MAX_STEPS / 2 && at_rest;
-        let converged = ended && refine::residual(self.model, effort) <= effort.tol;
-        Ok(if converged {
-            Refined::Converged
-        } else {
-            Refined::Stalled
-        })
+        Ok(ended && refine::residual(self.model, effort) <= effort.tol)
     }
 
     /// The moments after one round of xi and alphas. `None` if a function was deleted: earlier moments then belong to another model.

@@ -27,7 +27,6 @@ use crate::data::Statistics;
 use crate::fit::context::Fit;
 use crate::fit::model::Model;
 use crate::fit::record::{Action, Stop};
-use crate::fit::refine::Refined;
 use crate::fit::tuning::Tuning;
 use crate::linalg::Matrix;
 use crate::{Error, Result};
@@ -247,23 +246,24 @@ fn stepped(model: &Model, direction: &[f64], length: f64) -> Vec<f64> {
 }
 
 impl Fit<'_, '_> {
-    /// Brings the active set to the fixed point: by Newton's method, and by Rprop to a closer start where Newton's method stalls.
-    pub(crate) fn solve_fixed_point(&mut self, tol: f64) -> Result<Refined, Stop> {
+    /// Brings the active set to the fixed point: by Newton's method, and by Rprop to a closer start where Newton's method stalls. Returns
+    /// whether it converged.
+    pub(crate) fn solve_fixed_point(&mut self, tol: f64) -> Result<bool, Stop> {
         let mut near = 0.1;
         loop {
             let before = self.model.alpha.clone();
-            if self.newton(tol)? == Refined::Converged {
-                return Ok(Refined::Converged);
+            if self.newton(tol)? {
+                return Ok(true);
             }
             if Residual::of(self.model).is_rounding(self.model) {
-                return Ok(Refined::Stalled);
+                return Ok(false);
             }
             // From the same alphas Newton's method would stall again.
             let stuck = self.model.alpha == before;
             let mut moved = false;
             while !moved {
                 if near <= tol {
-                    return Ok(Refined::Stalled);
+                    return Ok(false);
                 }
                 near *= 0.2;
                 moved = self.rprop(near)? || !stuck;
@@ -271,14 +271,15 @@ impl Fit<'_, '_> {
         }
     }
 
-    /// Newton's method to the fixed point. Functions whose alpha tends to infinity are deleted once the others have converged.
-    pub(crate) fn newton(&mut self, tol: f64) -> Result<Refined, Stop> {
+    /// Newton's method to the fixed point. Functions whose alpha tends to infinity are deleted once the others have converged. Returns
+    /// whether all have.
+    pub(crate) fn newton(&mut self, tol: f64) -> Result<bool, Stop> {
         self.record_mode()?;
         for _ in 0..Tuning::MAX_STEPS {
             let here = Residual::of(self.model);
             if here.distance(self.model) <= tol {
                 if !here.vanishing.contains(&true) {
-                    return Ok(Refined::Converged);
+                    return Ok(true);
                 }
                 self.delete_marked(&here.vanishing)?;
                 continue;
@@ -291,11 +292,11 @@ impl Fit<'_, '_> {
                     || self.josephy_newton_step(&jacobian, &here)?
             };
             if !moved {
-                return Ok(Refined::Stalled);
+                return Ok(false);
             }
             self.record(Action::Joint, None)?;
         }
-        Ok(Refined::Stalled)
+        Ok(false)
     }
 
     /// Takes the first of `n_lengths` Newton steps, each half as long as the one before, that reduces R enough.

@@ -18,7 +18,6 @@ use crate::fit::laplace::fixed_point::Residual;
 use crate::fit::model::Model;
 use crate::fit::record::{Action, Stop, unless_indefinite};
 use crate::fit::refine;
-use crate::fit::refine::Refined;
 use crate::fit::search::SearchBudget;
 use crate::fit::search::lns::Opening;
 use crate::fit::settings::Search;
@@ -81,8 +80,8 @@ impl Fit<'_, '_> {
         };
         let mut fine = false;
         loop {
-            let refined = if fine {
-                Some(self.solve_fixed_point(self.rules.tol)?)
+            let converged = if fine {
+                self.solve_fixed_point(self.rules.tol)?
             } else {
                 // Newton steps of a large model take time, and the pass after a large gain will find more.
                 let is_large = self.model.len() > Tuning::SAMPLE_SIZE / 4;
@@ -111,28 +110,28 @@ impl Fit<'_, '_> {
                 fine |= self.dictionary.has_reentries();
                 continue;
             }
-            match refined {
-                None => fine = true,
-                Some(Refined::Converged) if !self.dictionary.excludes_gain(self.model) => {
-                    self.refine_to_rounding()?;
-                    return Ok(Status::Converged);
-                }
-                Some(_) => return Ok(Status::Stalled),
+            if !converged && !fine {
+                fine = true;
+            } else if converged && !self.dictionary.excludes_gain(self.model) {
+                self.refine_to_rounding()?;
+                return Ok(Status::Converged);
+            } else {
+                return Ok(Status::Stalled);
             }
         }
     }
 
     /// Brings the active set near its fixed point, and the model to its mode. With `try_newton`, tries Newton's method too;
-    /// returns [`Refined::Converged`] if that succeeds.
-    fn approach_fixed_point(&mut self, try_newton: bool) -> Result<Option<Refined>, Stop> {
+    /// returns whether that converged.
+    fn approach_fixed_point(&mut self, try_newton: bool) -> Result<bool, Stop> {
         self.alternate(Tuning::LOOSE_TOL.max(self.rules.tol))?;
         if !try_newton {
-            return Ok(None);
+            return Ok(false);
         }
         // Cheaper than a pass over the dictionary, which at worst finds a function to add after all.
-        let refined = self.newton(self.rules.tol)?;
+        let converged = self.newton(self.rules.tol)?;
         self.record_mode()?;
-        Ok((refined == Refined::Converged).then_some(refined))
+        Ok(converged)
     }
 
     /// Alternates between mode and alphas of the active set until the alphas converge to `tol`, or a few times. Ends at a mode.
