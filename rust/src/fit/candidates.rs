@@ -361,8 +361,7 @@ impl Candidates {
     /// Opens member `i`, which was deleted. The update of its own factors would be a difference of equal terms: they come from the data.
     pub(crate) fn reopen(&mut self, set: &WorkingSet, model: &Model, i: usize) {
         self.set_open(i, true);
-        let mut products = Vec::with_capacity(model.len());
-        let own = model.project(&set.candidate(i, model, &mut products));
+        let own = model.project(&set.candidate(i, model));
         self.factors.set(i, own);
     }
 }

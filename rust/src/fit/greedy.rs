@@ -182,8 +182,7 @@ impl<'s> LocalFit<'s> {
             model,
             candidates,
         } = self;
-        let mut products = Vec::with_capacity(model.len());
-        let candidate = set.candidate(i, model, &mut products);
+        let candidate = set.candidate(i, model);
         let projection = model.project(&candidate);
         candidates.count_entry(i);
         let Some((alpha, gain)) = projection.factors.best_above(0.0) else {

@@ -102,9 +102,9 @@ impl Output {
 
 /// An inactive function with its data terms: inner products with the active functions (`gram`), with itself, and with
 /// the residual of each output at its reference (`gradient`).
-pub(crate) struct Candidate<'a> {
+pub(crate) struct Candidate {
     pub(crate) index: usize,
-    pub(crate) gram: &'a [f64],
+    pub(crate) gram: Vec<f64>,
     pub(crate) gram_self: f64,
     pub(crate) gradient: Vec<f64>,
     pub(crate) prior: Gamma,
@@ -387,7 +387,7 @@ impl Model {
     fn term_from_data(&self, k: usize, l: usize) -> Term {
         let candidate = Candidate {
             index: self.active[k],
-            gram: head(&self.gram, k, self.len()),
+            gram: head(&self.gram, k, self.len()).to_vec(),
             gram_self: self.gram[(k, k)],
             gradient: self.outputs.iter().map(|o| o.gradient[k]).collect(),
             prior: self.priors[k],
@@ -641,9 +641,9 @@ impl Model {
     }
 
     /// S and Q of an inactive function: equations (24) and (25).
-    pub(crate) fn project(&self, candidate: &Candidate<'_>) -> Projection {
+    pub(crate) fn project(&self, candidate: &Candidate) -> Projection {
         let q = |(c, output): (usize, &Output)| {
-            let along = dot(candidate.gram, &output.offset);
+            let along = dot(&candidate.gram, &output.offset);
             self.levels[self.level_of(c)].noise.beta * (candidate.gradient[c] - along)
         };
         let q: Vec<f64> = self.outputs.iter().enumerate().map(q).collect();
@@ -680,7 +680,7 @@ impl Model {
     /// Adds a function with precision `alpha`: appendix A.2. The subscript of the paper's Sigma_ii is the new scalar.
     pub(crate) fn add(
         &mut self,
-        candidate: &Candidate<'_>,
+        candidate: &Candidate,
         projection: &Projection,
         alpha: f64,
     ) -> Result<()> {
@@ -1129,7 +1129,7 @@ mod tests {
                 .map(|(c, reference)| dot(column, &self.residual(c, &model.active, reference)));
             let candidate = Candidate {
                 index,
-                gram: &gram,
+                gram,
                 gram_self: dot(column, column),
                 gradient: gradient.collect(),
                 prior: Gamma::FLAT,

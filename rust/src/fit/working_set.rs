@@ -121,30 +121,18 @@ impl WorkingSet {
     }
 
     /// Member `i` with its data terms at the reference of the model.
-    pub(crate) fn candidate<'g>(
-        &self,
-        i: usize,
-        model: &Model,
-        gram: &'g mut Vec<f64>,
-    ) -> Candidate<'g> {
+    pub(crate) fn candidate(&self, i: usize, model: &Model) -> Candidate {
         let column = self.gram.column(i);
-        gram.clear();
-        gram.extend(model.active.iter().map(|&j| column[j]));
+        let gram: Vec<f64> = model.active.iter().map(|&j| column[j]).collect();
+        let references = model.references().enumerate();
+        let gradient = references.map(|(c, r)| self.projections_of(c)[i] - dot(&gram, r));
         Candidate {
             index: i,
+            gradient: gradient.collect(),
             gram_self: column[i],
-            gradient: self.gradient_of(i, gram, model),
             prior: self.priors.of(i),
             gram,
         }
-    }
-
-    /// phi_i^T W (t - Phi r) of each output, given the products of member `i` with the active functions.
-    fn gradient_of(&self, i: usize, products: &[f64], model: &Model) -> Vec<f64> {
-        let references = model.references().enumerate();
-        references
-            .map(|(c, r)| self.projections_of(c)[i] - dot(products, r))
-            .collect()
     }
 
     /// phi_j^T W (t - Phi mu) of members `js`, one output after the other.
