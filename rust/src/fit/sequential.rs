@@ -14,25 +14,15 @@ use crate::fit::tuning::{Effort, Tuning};
 use crate::fit::working_set::WorkingSet;
 use crate::model::Status;
 
-/// How [`Fit::sequential`] starts.
+/// How [`Fit::sequential`] starts: without more, from a model that has nearly converged.
 #[derive(Default)]
 pub(crate) struct Start {
     /// The working set of the whole dictionary, if there is one.
-    whole: Option<WorkingSet>,
+    pub(crate) whole: Option<WorkingSet>,
     /// Number of searches.
-    searches: usize,
+    pub(crate) searches: usize,
     /// How the first search begins.
-    opening: Opening,
-}
-
-impl Start {
-    /// From a model that has nearly converged.
-    pub(crate) fn warm(searches: usize) -> Self {
-        Self {
-            searches,
-            ..Self::default()
-        }
-    }
+    pub(crate) opening: Opening,
 }
 
 impl Fit<'_, '_> {
@@ -140,7 +130,7 @@ impl Fit<'_, '_> {
     fn at_complexity(&mut self, weight: f64) -> Result<Status, Stop> {
         self.model.complexity = weight;
         self.refresh_or_update(None)?;
-        self.sequential(Start::warm(0))
+        self.sequential(Start::default())
     }
 
     /// The status at an optimum of the active set beside which no candidate gains.

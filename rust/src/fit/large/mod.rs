@@ -253,8 +253,10 @@ impl Run<'_> {
         }
         fit.model.centre(fit.stats)?;
         fit.refresh()?;
-        let searches = usize::from(checkpoint.round <= self.blocks.searches);
-        fit.sequential(Start::warm(searches))
+        fit.sequential(Start {
+            searches: usize::from(checkpoint.round <= self.blocks.searches),
+            ..Start::default()
+        })
     }
 
     /// Passes over more and more candidates, until one finds a gain; `None` if a pass over all candidates finds none.

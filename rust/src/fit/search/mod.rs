@@ -91,10 +91,10 @@ impl Fit<'_, '_> {
             self.record(Action::Search, None)?;
             self.refresh_or_update(None)?;
             let rules = if whole { self.rules } else { &loose };
-            status = Some(self.with_rules(rules).sequential(Start::warm(0))?);
+            status = Some(self.with_rules(rules).sequential(Start::default())?);
         }
         if status.is_some() && !whole {
-            status = Some(self.sequential(Start::warm(0))?);
+            status = Some(self.sequential(Start::default())?);
         }
         Ok(status)
     }
