@@ -15,7 +15,6 @@ use sparsebayes::{Design, Error, Observations, Posterior};
 
 use crate::checkpoint::from_dict;
 use crate::dictionary::KernelDictionary;
-use crate::errors::invalid;
 use crate::fit::{Kind, Options, Task, rules};
 use crate::kernel::PyKernel;
 use crate::posterior::PyPosterior;
@@ -51,7 +50,7 @@ pub(crate) fn fit_kernel_in_blocks(
     let rules = rules(settings.as_ref())?;
     let (weights, options) = (weights.as_ref(), Options::take(None)?);
     let task = Task::new(likelihood, &target, weights, options, rules, n_threads)?;
-    let sizes = sizes.map_or_else(|| Ok(Blocks::default()), blocks)?;
+    let sizes = sizes.map_or_else(Blocks::default, blocks);
     let checkpoint = resume.map(|dict| from_dict(&dict)).transpose()?;
     let posterior = run_with_checkpoints(
         py,
@@ -86,15 +85,12 @@ fn solve(
     fit_in_blocks(&mut stats, &task.rules, sizes, checkpoint, keep, watch)
 }
 
-fn blocks([sample, working, entrants, block, searches]: [usize; 5]) -> PyResult<Blocks> {
-    if [sample, entrants, block].contains(&0) {
-        return Err(invalid("sizes must be positive"));
-    }
-    Ok(Blocks {
+fn blocks([sample, working, entrants, block, searches]: [usize; 5]) -> Blocks {
+    Blocks {
         sample,
         working,
         entrants,
         block,
         searches,
-    })
+    }
 }
