@@ -94,7 +94,7 @@ impl Dictionary {
             let n_basis = self.diag.len();
             self.gram.entry(j).or_insert_with(|| {
                 let mut column = vec![0.0; n_basis];
-                for (i, product) in set.products_with(j) {
+                for (&i, &product) in set.members.iter().zip(set.gram.column(set.place(j))) {
                     column[i] = product;
                 }
                 column
@@ -174,9 +174,8 @@ impl Dictionary {
     /// Products of these functions with the residual at the last pass, one output after the other.
     pub(crate) fn gradient_of(&self, functions: &[usize]) -> Vec<f64> {
         let outputs = self.gradient.chunks_exact(self.n_basis().max(1));
-        let of_output = |gradient: &[f64]| functions.iter().map(|&j| gradient[j]).collect();
         outputs
-            .flat_map(|gradient| -> Vec<f64> { of_output(gradient) })
+            .flat_map(|gradient| functions.iter().map(|&j| gradient[j]))
             .collect()
     }
 

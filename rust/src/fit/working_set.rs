@@ -84,12 +84,6 @@ impl WorkingSet {
         self.members.len()
     }
 
-    /// Each member, by its index in the dictionary, with its product with member `j`.
-    pub(crate) fn products_with(&self, j: usize) -> impl Iterator<Item = (usize, f64)> {
-        let column = self.gram.column(self.place(j));
-        self.members.iter().copied().zip(column.iter().copied())
-    }
-
     /// The products of all members with each of these members.
     pub(crate) fn columns(&self, places: &[usize]) -> Vec<&[f64]> {
         places.iter().map(|&i| self.gram.column(i)).collect()
