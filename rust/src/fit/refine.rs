@@ -18,12 +18,6 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    /// The change of active function `k` to its optimal alpha.
-    fn of(model: &Model, k: usize) -> Self {
-        let (alpha, gain) = model.factors(k).best_move(model.alpha[k]);
-        Self { k, alpha, gain }
-    }
-
     /// The change of active function `k` to its optimal alpha, or to the nearest maximum; its alpha stays if it can gain no more than
     /// `least`.
     fn near(model: &Model, k: usize, least: f64) -> Self {
@@ -141,10 +135,9 @@ pub(crate) fn reestimate_each(
     recorder: &mut Recorder<'_>,
 ) -> Result<(), Stop> {
     for k in model.penalized().collect::<Vec<_>>() {
-        let change = Change::of(model, k);
-        let distance = (change.alpha / model.alpha[k]).ln().abs();
-        if change.alpha.is_finite() && distance > tol {
-            apply(stats, model, change, recorder)?;
+        let (alpha, gain) = model.factors(k).best_move(model.alpha[k]);
+        if alpha.is_finite() && (alpha / model.alpha[k]).ln().abs() > tol {
+            apply(stats, model, Change { k, alpha, gain }, recorder)?;
         }
     }
     model.recompute()?;
