@@ -118,10 +118,13 @@ impl View<'_> {
     fn best_for(&self, positions: &[usize], limit: usize) -> Result<Vec<Move>, Stop> {
         let LocalFit { set, model, .. } = self.local;
         let deletion = Deletion::new(model, positions)?;
-        let mut gains: Vec<(f64, usize)> = (0..set.len())
-            .filter(|&i| self.local.candidates.open[i])
-            .filter_map(|i| Some((self.gain_after(&deletion, positions, i)?, i)))
-            .collect();
+        let gain = |i: usize| {
+            let factors = deletion.factors_after(self, positions, i);
+            let (_, gain) = factors.best_above(0.0)?;
+            model.resolves(&factors, 1.0).then_some((gain, i))
+        };
+        let open = (0..set.len()).filter(|&i| self.local.candidates.open[i]);
+        let mut gains: Vec<(f64, usize)> = open.filter_map(gain).collect();
         gains.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         gains.truncate(limit);
         let deleted: Vec<usize> = positions.iter().map(|&k| model.active[k]).collect();
@@ -131,14 +134,6 @@ impl View<'_> {
             gain: deletion.gain + gain,
         };
         Ok(gains.into_iter().map(change).collect())
-    }
-
-    /// The gain of adding member `i` after a deletion; `None` if there is none, or its S is round-off.
-    fn gain_after(&self, deletion: &Deletion, positions: &[usize], i: usize) -> Option<f64> {
-        let factors = deletion.factors_after(self, positions, i);
-        let best = factors.best_above(0.0);
-        best.filter(|_| self.local.model.resolves(&factors, 1.0))
-            .map(|(_, gain)| gain)
     }
 
     /// The exchange followed by the best further addition.
