@@ -36,10 +36,8 @@ fn bounded(model: &Model, k: usize, alpha: f64) -> f64 {
     if model.is_unpenalized(k) {
         return 0.0;
     }
-    let s = model.sparsity(k);
-    alpha
-        .min(Tuning::MAX_ALPHA_RATIO * s.max(f64::MIN_POSITIVE))
-        .max(Tuning::ALPHA_FLOOR)
+    let most = Tuning::MAX_ALPHA_RATIO * model.sparsity(k);
+    alpha.min(most).max(Tuning::ALPHA_FLOOR)
 }
 
 /// R of each active function, and which functions are to be deleted.
@@ -68,15 +66,12 @@ impl Residual {
             }
             let (alpha, factors, prior) = (model.alpha[k], model.factors(k), model.priors[k]);
             let s = factors.first.s.max(f64::MIN_POSITIVE);
-            let (gamma, mu) = (s / (alpha + s), mean_size(model, k));
-            let value = if model.complexity > 0.0 {
-                (gamma + 2.0 * prior.shape).ln()
-                    - (mean_square(model, k) + 2.0 * prior.rate).ln()
-                    - alpha.ln()
-            } else if prior.is_flat() {
-                gamma.ln() - 2.0 * mu.ln() - alpha.ln()
+            let gamma = s / (alpha + s);
+            let value = if model.complexity == 0.0 && prior.is_flat() {
+                gamma.ln() - 2.0 * mean_size(model, k).ln() - alpha.ln()
             } else {
-                (gamma + 2.0 * prior.shape).ln() - (mu * mu + 2.0 * prior.rate).ln() - alpha.ln()
+                let square = mean_square(model, k);
+                (gamma + 2.0 * prior.shape).ln() - (square + 2.0 * prior.rate).ln() - alpha.ln()
             };
             let at_bound = value > 0.0 && alpha >= 0.999 * Tuning::MAX_ALPHA_RATIO * s;
             let held = value < 0.0 && alpha <= Tuning::ALPHA_FLOOR;
