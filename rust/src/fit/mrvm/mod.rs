@@ -131,7 +131,9 @@ impl<'a> RetargetedFit<'a> {
         if m == 0 {
             return bound.targets(&[]);
         }
-        let (x, targets) = trust_region::maximize(&bound, point(model), ascent, cancel.as_deref())?;
+        let mut x = model.means();
+        x.extend(model.alpha.iter().map(|a| a.ln()));
+        let (x, targets) = trust_region::maximize(&bound, x, ascent, cancel.as_deref())?;
         let alpha: Vec<f64> = x[m * c..].iter().map(|a| a.exp()).collect();
         let betas = model.betas();
         model.set_hyperparameters(&alpha, &betas)?;
@@ -253,12 +255,6 @@ impl Fit<'_, '_> {
         }
         Ok(())
     }
-}
-
-/// Means and ln alpha of a model, the arguments of the bound.
-fn point(model: &Model) -> Vec<f64> {
-    let means = model.outputs.iter().flat_map(|output| &output.mu).copied();
-    means.chain(model.alpha.iter().map(|a| a.ln())).collect()
 }
 
 #[cfg(test)]

@@ -41,19 +41,16 @@ pub(crate) fn maximize(
     let mut at = (bound.view(&x)?, x);
     let mut radius = ascent.radius;
     for _ in 0..Tuning::MAX_STEPS {
-        match step(bound, &at, &limits, &mut radius, cancel)? {
-            Move::Last(x) => {
-                let targets = bound.targets(&x)?;
-                return Ok((x, targets));
-            }
-            Move::To(view, x) => {
-                let gain = view.value - at.0.value;
-                at = (*view, x);
-                // A vanishing function is left to the M-step, which deletes it at once.
-                if gain < ascent.least || has_vanishing(&at.1, &limits) {
-                    break;
-                }
-            }
+        let (x, view) = step(bound, &at, &limits, &mut radius, cancel)?;
+        let Some(view) = view else {
+            let targets = bound.targets(&x)?;
+            return Ok((x, targets));
+        };
+        let gain = view.value - at.0.value;
+        at = (view, x);
+        // A vanishing function is left to the M-step, which deletes it at once.
+        if gain < ascent.least || has_vanishing(&at.1, &limits) {
+            break;
         }
     }
     let (View { targets, .. }, x) = at;
@@ -67,27 +64,22 @@ fn has_vanishing(x: &[f64], limits: &[(f64, f64)]) -> bool {
     pairs.any(|(a, (_, high))| *a >= high - Tuning::ROUNDING)
 }
 
-enum Move {
-    To(Box<View>, Vec<f64>),
-    /// No step is left but round-off.
-    Last(Vec<f64>),
-}
-
-/// Takes a step that raises the bound, in a trust region that shrinks until there is one.
+/// Takes a step that raises the bound, in a trust region that shrinks until there is one. Returns where it leads, and the bound there;
+/// `None` if no step is left but round-off.
 fn step(
     bound: &Bound<'_>,
     (view, x): &(View, Vec<f64>),
     limits: &[(f64, f64)],
     radius: &mut f64,
     cancel: Option<&AtomicBool>,
-) -> Result<Move> {
+) -> Result<(Vec<f64>, Option<View>)> {
     let problem = Problem::new(bound, view, x, limits)?;
     for _ in 0..Tuning::MAX_STEPS {
         check_flag(cancel)?;
         let step = problem.solve(*radius, cancel)?;
         let to = bound.moved(x, view, &step.by);
         if step.predicted.abs() <= Tuning::ROUNDING * (1.0 + view.value.abs()) {
-            return Ok(Move::Last(to));
+            return Ok((to, None));
         }
         let found = match bound.view(&to) {
             Err(Error::Interrupted) => return Err(Error::Interrupted),
@@ -110,10 +102,10 @@ fn step(
             *radius *= 2.0;
         }
         if let Some(found) = found.filter(|_| ratio > 0.0) {
-            return Ok(Move::To(Box::new(found), to));
+            return Ok((to, Some(found)));
         }
     }
-    Ok(Move::Last(x.clone()))
+    Ok((x.clone(), None))
 }
 
 /// Newton's equations at one point, with some ln alpha held at their limits.
