@@ -1074,7 +1074,9 @@ pub(crate) fn close_gap(matrix: &mut Matrix, k: usize, m: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::DenseDesign;
     use crate::fit::newton::Local;
+    use crate::fit::working_set::WorkingSet;
     use proptest::prelude::*;
 
     const ROWS: usize = 12;
@@ -1083,83 +1085,29 @@ mod tests {
     /// One output; several with the same noise; several with their own.
     const NOISE: [&[f64]; 3] = [&[10.0], &[5.0], &[2.0, 10.0, 50.0]];
 
-    /// Unit-norm columns and the targets of each output.
-    struct Data {
-        phi: Vec<Vec<f64>>,
-        t: Vec<Vec<f64>>,
+    /// A working set of all columns and outputs, and an empty model.
+    fn data_for(values: &[f64], noise: usize, complexity: f64) -> (WorkingSet, Model) {
+        let n_outputs = if noise == 0 { 1 } else { OUTPUTS };
+        let (columns, targets) = values.split_at(ROWS * COLUMNS);
+        let targets = targets[..ROWS * n_outputs].to_vec();
+        let design = DenseDesign::new(columns, ROWS, COLUMNS).unwrap();
+        let mut rows = Observations::unscaled_outputs(design, targets, n_outputs, None).unwrap();
+        let squares = rows.gradient(&[], &[], &mut []).unwrap();
+        let betas = NOISE[noise].iter().map(|&b| NoisePrecision::fixed(b));
+        let betas: Vec<_> = betas.collect();
+        let mut model = Model::empty(&betas, Gamma::FLAT, &squares, ROWS as f64);
+        model.complexity = complexity;
+        let all: Vec<usize> = (0..COLUMNS).collect();
+        let set = WorkingSet::about(&mut rows, &mut model, &Priors::default(), &all).unwrap();
+        (set, model)
     }
 
-    impl Data {
-        fn new(values: &[f64], n_outputs: usize) -> Self {
-            let (columns, t) = values.split_at(ROWS * COLUMNS);
-            let unit = |column: &[f64]| {
-                let norm = dot(column, column).sqrt().max(1e-3);
-                column.iter().map(|v| v / norm).collect()
-            };
-            let targets = t.chunks_exact(ROWS).take(n_outputs);
-            Self {
-                phi: columns.chunks_exact(ROWS).map(unit).collect(),
-                t: targets.map(<[f64]>::to_vec).collect(),
-            }
-        }
-
-        fn empty(&self, betas: &[f64]) -> Model {
-            let squares: Vec<f64> = self.t.iter().map(|t| dot(t, t)).collect();
-            let noise: Vec<_> = betas.iter().map(|&b| NoisePrecision::fixed(b)).collect();
-            Model::empty(&noise, Gamma::FLAT, &squares, ROWS as f64)
-        }
-
-        /// t - Phi w of output `c`.
-        fn residual(&self, c: usize, active: &[usize], w: &[f64]) -> Vec<f64> {
-            let mut residual = self.t[c].clone();
-            for (&j, &w) in active.iter().zip(w) {
-                axpy(-w, &self.phi[j], &mut residual);
-            }
-            residual
-        }
-
-        /// Adds a function; returns the gain that equation (18) predicts.
-        fn add(&self, model: &mut Model, index: usize, alpha: f64) -> f64 {
-            let column = &self.phi[index];
-            let products = model.active.iter().map(|&j| dot(column, &self.phi[j]));
-            let gram: Vec<f64> = products.collect();
-            let gradient = model
-                .references()
-                .enumerate()
-                .map(|(c, reference)| dot(column, &self.residual(c, &model.active, reference)));
-            let candidate = Candidate {
-                index,
-                gram,
-                gram_self: dot(column, column),
-                gradient: gradient.collect(),
-                prior: Gamma::FLAT,
-            };
-            let projection = model.project(&candidate);
-            model.add(&candidate, &projection, alpha).unwrap();
-            -projection.factors.gain_of_deleting(alpha)
-        }
-
-        /// Moves the references to the means, as a pass over the data does.
-        fn recentre(&self, model: &mut Model) {
-            let mu = model.means();
-            let (mut gradient, mut deviances) = (Vec::new(), Vec::new());
-            for (c, output) in model.outputs.iter().enumerate() {
-                let residual = self.residual(c, &model.active, &output.mu);
-                gradient.extend(model.active.iter().map(|&j| dot(&self.phi[j], &residual)));
-                deviances.push(dot(&residual, &residual));
-            }
-            model.set_reference(&mu, &gradient, &deviances);
-            model.solve_for_means();
-        }
-    }
-
-    fn data_for(values: &[f64], noise: usize, complexity: f64) -> (Data, Model) {
-        let data = Data::new(values, if noise == 0 { 1 } else { OUTPUTS });
-        let model = Model {
-            complexity,
-            ..data.empty(NOISE[noise])
-        };
-        (data, model)
+    /// Adds a function; returns the gain that equation (18) predicts.
+    fn add(set: &WorkingSet, model: &mut Model, index: usize, alpha: f64) -> f64 {
+        let candidate = set.candidate(index, model);
+        let projection = model.project(&candidate);
+        model.add(&candidate, &projection, alpha).unwrap();
+        -projection.factors.gain_of_deleting(alpha)
     }
 
     fn assert_same(a: &Model, b: &Model) {
@@ -1191,20 +1139,21 @@ mod tests {
             complexity in prop_oneof![Just(0.0), 0.1..3.0_f64],
             actions in prop::collection::vec((0..4_u8, 0..COLUMNS, -3.0..4.0_f64), 1..40),
         ) {
-            let (data, mut model) = data_for(&values, noise, complexity);
+            let (set, mut model) = data_for(&values, noise, complexity);
             for (action, j, ln_alpha) in actions {
                 let alpha = ln_alpha.exp();
                 let before = model.log_posterior();
                 let place = model.active.iter().position(|&a| a == j);
                 let gain = match place {
-                    None => data.add(&mut model, j, alpha),
+                    None => add(&set, &mut model, j, alpha),
                     Some(k) if action == 0 => {
                         let gain = model.factors(k).gain_of_deleting(model.alpha[k]);
                         model.delete(k);
                         gain
                     }
                     Some(_) if action == 1 => {
-                        data.recentre(&mut model);
+                        model.move_reference(&mut &set).unwrap();
+                        model.solve_for_means();
                         0.0
                     }
                     Some(k) => {
@@ -1228,9 +1177,9 @@ mod tests {
             complexity in prop_oneof![Just(0.0), 0.1..3.0_f64],
         ) {
             const H: f64 = 1e-4;
-            let (data, mut model) = data_for(&values, noise, complexity);
+            let (set, mut model) = data_for(&values, noise, complexity);
             for j in 0..4 {
-                data.add(&mut model, j, 1.0 + j as f64);
+                add(&set, &mut model, j, 1.0 + j as f64);
             }
             let free: Vec<usize> = (0..model.levels.len()).collect();
             let Local { gradient, hessian } = Local::at(&model, &free);
