@@ -285,6 +285,20 @@ fn top_down_fits_solve_penalised_least_squares() {
 }
 
 #[test]
+fn initial_precisions_out_of_range_are_refused() {
+    let problem = columns(6, 2, 1);
+    let start = |active: &[usize], alpha: &[f64]| {
+        RetargetedFit::new(observe(&problem, &problem.t, None), 1.0, active, alpha)
+    };
+    assert!(start(&[1], &[1e-6]).is_ok());
+    for alpha in [0.0, 5e-324, 1e300, -1.0, f64::NAN, f64::INFINITY] {
+        assert!(start(&[1], &[alpha]).is_err_and(|e| e.is_invalid_input()));
+    }
+    assert!(start(&[1, 1], &[1.0; 2]).is_err_and(|e| e.is_invalid_input()));
+    assert!(start(&[2], &[1.0]).is_err_and(|e| e.is_invalid_input()));
+}
+
+#[test]
 fn top_down_fits_name_bad_arguments_and_can_be_cancelled() {
     let flag = Arc::new(AtomicBool::new(false));
     let start = |phi: &[f64], weights: Option<Vec<f64>>| {

@@ -256,31 +256,3 @@ impl Fit<'_, '_> {
         Ok(())
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::data::DenseDesign;
-
-    const N: usize = 6;
-
-    fn rows() -> Observations<'static> {
-        let columns: Vec<f64> = (0..2 * N).map(|i| (i as f64).cos()).collect();
-        let targets = (0..2 * N).map(|i| if i < N { 1.0 } else { -1.0 });
-        let design = DenseDesign::new(columns, N, 2).unwrap();
-        Observations::unscaled_outputs(design, targets.collect(), 2, None).unwrap()
-    }
-
-    #[test]
-    fn initial_precisions_out_of_range_are_rejected() {
-        let start = |active: &[usize], alpha: &[f64]| {
-            RetargetedFit::new(rows(), 1.0, active, alpha).map(|fit| fit.model.len())
-        };
-        assert_eq!(start(&[1], &[1e-6]).unwrap(), 1);
-        for alpha in [0.0, 5e-324, 1e300, -1.0, f64::NAN, f64::INFINITY] {
-            assert!(start(&[1], &[alpha]).is_err_and(|e| e.is_invalid_input()));
-        }
-        assert!(start(&[1, 1], &[1.0; 2]).is_err_and(|e| e.is_invalid_input()));
-        assert!(start(&[2], &[1.0]).is_err_and(|e| e.is_invalid_input()));
-    }
-}
