@@ -100,7 +100,18 @@ fn a_fit_from_its_own_model_stays_there() {
         });
         assert!(refused.unwrap_err().is_invalid_input());
     }
-    assert!(FirstStage::given(vec![2, 1], vec![1.0; 2], 1.0).is_err());
+    for (functions, alpha, beta) in [
+        (vec![2, 1], vec![1.0; 2], 1.0),
+        (vec![1, 1], vec![1.0; 2], 1.0),
+        (vec![1], vec![1.0; 2], 1.0),
+        (vec![1], vec![-1.0], 1.0),
+        (vec![1], vec![f64::INFINITY], 1.0),
+        (vec![1], vec![1.0], 0.0),
+        (vec![1], vec![1.0], f64::INFINITY),
+    ] {
+        let first = FirstStage::given(functions, alpha, beta);
+        assert!(first.is_err_and(|e| e.is_invalid_input()));
+    }
 }
 
 #[test]
