@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use crate::data::{Observations, Statistics};
 use crate::fit::evidence::{Factors, Gamma, Priors, Term};
 use crate::fit::settings::{NoisePrecision, OutputNoise};
-use crate::fit::settings::{Rules, check_noise_scale, check_scale, check_units};
+use crate::fit::settings::{Rules, check_noise, check_noise_scale, check_scale, check_units};
 use crate::fit::tuning::{Effort, Tuning};
 use crate::linalg::columns::stride;
 use crate::linalg::gemm::add_combination;
@@ -933,14 +933,17 @@ impl Model {
     ) -> Result<Self> {
         let scale = stats.facts().target_scale;
         check_scale(scale)?;
-        let given = noise.levels(stats.variances.len())?;
-        // The unit of the targets is the root of their mean variance.
-        let variances = match noise {
-            OutputNoise::Shared(_) => &[1.0][..],
-            OutputNoise::Own(_) => &stats.variances,
+        let (given, variances) = match noise {
+            // The unit of the targets is the root of their mean variance.
+            OutputNoise::Shared(noise) => (std::slice::from_ref(noise), &[1.0][..]),
+            OutputNoise::Own(levels) => {
+                Error::check_len("noise_variance", stats.variances.len(), levels.len())?;
+                (&levels[..], &stats.variances[..])
+            }
         };
         let mut levels = Vec::with_capacity(given.len());
         for (&noise, &variance) in given.iter().zip(variances) {
+            check_noise(noise)?;
             check_noise_scale(scale, noise)?;
             levels.push(NoisePrecision::new(noise, variance, scale));
         }

@@ -164,7 +164,7 @@ fn invalid<T>(what: impl Into<String>) -> Result<T> {
 }
 
 /// Checks a fixed noise variance.
-fn check_noise(noise: Noise) -> Result<()> {
+pub(crate) fn check_noise(noise: Noise) -> Result<()> {
     match noise {
         Noise::Fixed(variance) if !(variance.is_finite() && variance > 0.0) => {
             let what = format!(
@@ -229,21 +229,6 @@ pub enum OutputNoise {
     Shared(Noise),
     /// One level for each output.
     Own(Vec<Noise>),
-}
-
-impl OutputNoise {
-    /// The checked levels of `n_outputs` outputs.
-    pub(super) fn levels(&self, n_outputs: usize) -> Result<&[Noise]> {
-        let levels = match self {
-            Self::Shared(noise) => std::slice::from_ref(noise),
-            Self::Own(levels) => {
-                Error::check_len("noise_variance", n_outputs, levels.len())?;
-                levels
-            }
-        };
-        levels.iter().try_for_each(|&noise| check_noise(noise))?;
-        Ok(levels)
-    }
 }
 
 /// A noise precision in the units of the fit, with its range.
