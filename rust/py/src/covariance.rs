@@ -33,7 +33,6 @@ fn terms(c: &[f64], y: &[f64], n: usize, slope: bool) -> Result<Terms, Error> {
     let slope = if slope {
         let mut values = Matrix::zeros(n, n);
         chol.inverse_into(&mut values)?;
-        #[allow(clippy::cast_precision_loss)]
         let m = (y.len() / n) as f64;
         for (j, column) in values.as_mut_slice().chunks_mut(n).enumerate() {
             for value in column.iter_mut() {

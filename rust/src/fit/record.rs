@@ -166,7 +166,6 @@ impl<'w> Recorder<'w> {
 
     /// The objective in the units of the targets: the density of t / c is c^N times that of t; beta of t / c is c^2 beta.
     fn in_target_units(&self, model: &Model) -> f64 {
-        #[allow(clippy::cast_precision_loss)]
         let offset =
             self.offset.per_function * model.penalized().count() as f64 + self.offset.whole;
         model.log_posterior() + offset - model.powers_of_target() * self.target_scale.ln()

@@ -90,7 +90,6 @@ impl Fit<'_, '_> {
     /// about p exp(-c) / sqrt(pi c) gain more than it: with ln(4 p / N) one for some sixteen rows.
     pub(crate) fn with_less_complexity(&mut self, found: Status) -> Result<Status, Stop> {
         let (complexity, facts) = (self.model.complexity, self.stats.facts());
-        #[allow(clippy::cast_precision_loss)]
         let (n_rows, n_basis) = (facts.n_obs, facts.n_basis() as f64);
         let least = (0.5 * n_rows.ln()).max((4.0 * n_basis / n_rows).ln());
         let less = least.max(Tuning::LESS_COMPLEXITY * complexity);
@@ -173,7 +172,6 @@ impl Fit<'_, '_> {
             });
         }
         // Gains of several outputs add up, and so do those that coarse steps leave.
-        #[allow(clippy::cast_precision_loss)]
         let most = Tuning::MAX_INITIAL_GAIN * self.model.outputs.len() as f64;
         let mut last = f64::NEG_INFINITY;
         loop {
