@@ -15,11 +15,10 @@ use crate::{Error, Result};
 /// linearly dependent functions the predicted rise is round-off only, and the steps would alternate for ever.
 pub(crate) fn find_mode(stats: &mut dyn Statistics, model: &mut Model) -> Result<()> {
     let m = model.len();
-    let active = model.active.clone();
     let mut mu = starting_point(stats, model)?;
     let mut chol = Cholesky::with_capacity(m.max(1));
     chol.cancelled_by(stats.facts().cancel.clone());
-    let (mut deviance, (mut gram, mut gradient)) = stats.local(&active, &mu)?;
+    let (mut deviance, (mut gram, mut gradient)) = stats.local(&model.active, &mu)?;
     let mut last = f64::INFINITY;
     for _ in 0..Tuning::MAX_STEPS {
         let slope: Vec<f64> = (0..m)
@@ -39,12 +38,11 @@ pub(crate) fn find_mode(stats: &mut dyn Statistics, model: &mut Model) -> Result
             break;
         }
         last = rise;
-        let Some(next) = line_search(stats, &active, &model.alpha, &mu, &step, height, rise)?
-        else {
+        let Some(next) = line_search(stats, model, &mu, &step, height, rise)? else {
             break;
         };
         mu = next;
-        (deviance, (gram, gradient)) = stats.local(&active, &mu)?;
+        (deviance, (gram, gradient)) = stats.local(&model.active, &mu)?;
     }
     model.set_data(&mu, &gradient, &[deviance], Some(&gram))
 }
@@ -95,8 +93,7 @@ fn penalised(deviance: f64, alpha: &[f64], mu: &[f64]) -> f64 {
 /// The longest of 1, 1/2, 1/4, ... times `step` that lowers the penalised deviance enough (Armijo).
 fn line_search(
     stats: &mut dyn Statistics,
-    active: &[usize],
-    alpha: &[f64],
+    model: &Model,
     mu: &[f64],
     step: &[f64],
     height: f64,
@@ -105,9 +102,9 @@ fn line_search(
     let mut length = 1.0;
     for _ in 0..60 {
         let next: Vec<f64> = mu.iter().zip(step).map(|(m, s)| m + length * s).collect();
-        let deviance = stats.deviance(active, &next)?;
+        let deviance = stats.deviance(&model.active, &next)?;
         // False for NaN and infinity, which an overflowing exponential gives.
-        if penalised(deviance, alpha, &next) <= height - 1e-4 * length * rise {
+        if penalised(deviance, &model.alpha, &next) <= height - 1e-4 * length * rise {
             return Ok(Some(next));
         }
         length *= 0.5;
