@@ -3,14 +3,16 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::atomic::AtomicBool;
 
 use crate::data::Sweep;
 use crate::data::design::{BLOCK_BUFFER, Block, COLUMN_BLOCK, Design};
+use crate::error::check_flag;
 use crate::linalg::Matrix;
 use crate::linalg::columns::{AlignedColumns, stride};
-use crate::linalg::gemm::{TallMatrix, add_transpose_product};
-use crate::linalg::vector::{axpy, column_dot, weighted_square};
-use crate::parallel::{fill_pieces, map_pieces, pieces};
+use crate::linalg::gemm::{TallMatrix, add_lower_transpose_product, add_transpose_product};
+use crate::linalg::vector::{axpy, column_dot, multiply_into, weighted_square};
+use crate::parallel::{fill_pieces, fill_pieces_of, map_pieces, pieces};
 use crate::{Error, Result};
 
 /// Rows of one piece of work in sums over rows.
@@ -107,6 +109,37 @@ pub(crate) fn sum_over_rows(
         axpy(1.0, part, sum.as_mut_slice());
     }
     sum
+}
+
+/// Adds A^T W A, on and below the diagonal, for columns A and weights of the same rows; without weights they are 1. Once `cancel` is
+/// raised it ends early, and the sum has no meaning.
+pub(crate) fn add_weighted_gram(
+    columns: &[&[f64]],
+    weights: Option<&[f64]>,
+    cancel: Option<&AtomicBool>,
+    out: &mut [f64],
+) {
+    let (m, n) = (columns.len(), columns.first().map_or(0, |c| c.len()));
+    fill_pieces_of(m * m * n, out, GRAM_COLUMNS * m, |start, out| {
+        if check_flag(cancel).is_err() {
+            return;
+        }
+        let (first, width) = (start / m, out.len() / m);
+        let below = &columns[first..];
+        // A few columns at a time, so that they are read from the cache.
+        let mut weighted;
+        let right = if let Some(weights) = weights {
+            weighted = AlignedColumns::with_room(width * stride(n));
+            for column in &below[..width] {
+                multiply_into(column, weights, weighted.grow(stride(n)));
+            }
+            TallMatrix::new(&weighted, stride(n), width)
+        } else {
+            TallMatrix::listed(&below[..width])
+        };
+        let below = TallMatrix::listed(below);
+        add_lower_transpose_product(below, right, n, &mut out[first..], m);
+    });
 }
 
 /// Adds the squared lengths of the columns of a block to `squares`; `weights` are those of all rows.

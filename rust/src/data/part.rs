@@ -4,8 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::Result;
-use crate::data::column_cache::{ROW_BLOCK, over_blocks};
-use crate::data::column_cache::{add_squares, lengths, unit_columns};
+use crate::data::column_cache::{
+    ROW_BLOCK, add_squares, add_weighted_gram, lengths, over_blocks, unit_columns,
+};
 use crate::data::design::{Family, SubsetDesign};
 use crate::data::low_rank::bounds::{
     BoundSample, FamilyBasis, GAP, STRIP, ScreeningBounds, is_worth_it,
@@ -15,7 +16,7 @@ use crate::data::rows::Observations;
 use crate::data::{Facts, GramAndGradient, Statistics, Sweep};
 use crate::linalg::Matrix;
 use crate::linalg::columns::stride;
-use crate::linalg::gemm::{TallMatrix, add_lower_transpose_product, add_transpose_product};
+use crate::linalg::gemm::{TallMatrix, add_transpose_product};
 use crate::linalg::vector::{axpy, mirror, weighted_square};
 use crate::parallel::{map_pieces, pieces};
 
@@ -220,34 +221,16 @@ impl Observations<'_> {
             let right = TallMatrix::new(&right, stride(height), columns.len() + 1);
             add_transpose_product(tall, right, height, &mut sums.cross, l);
             if with_gram {
-                self.add_newton_gram(&u, apart, &strip, &mut sums.gram, l);
+                let cancel = self.facts.cancel.as_deref();
+                add_weighted_gram(
+                    &tall.columns(&(0..height)),
+                    Some(working),
+                    cancel,
+                    &mut sums.gram,
+                );
             }
         }
         Ok(sums)
-    }
-
-    /// Adds the contribution of some rows to the lower triangle of U^T W U; the functions begin `apart` values apart.
-    fn add_newton_gram(
-        &self,
-        u: &[f64],
-        apart: usize,
-        rows: &Range<usize>,
-        out: &mut [f64],
-        l: usize,
-    ) {
-        /// Columns of the Gram matrix at a time.
-        const COLUMNS: usize = 64;
-        let height = rows.len();
-        for columns in pieces(l, COLUMNS) {
-            let (first, width) = (columns.start, columns.len());
-            let below = &u[first * apart..];
-            let right = below.chunks(apart).take(width);
-            let right: Vec<&[f64]> = right.map(|column| &column[..height]).collect();
-            let right = self.weighted(&right, rows);
-            let right = TallMatrix::new(&right, stride(height), width);
-            let below = TallMatrix::new(below, apart, l - first);
-            add_lower_transpose_product(below, right, height, &mut out[first * l + first..], l);
-        }
     }
 }
 

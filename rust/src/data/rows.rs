@@ -8,11 +8,10 @@ use std::sync::atomic::AtomicBool;
 use nalgebra::DVector;
 
 use crate::data::column_cache::{
-    ActiveColumns, add_squares, column_into, columns_into_strips, lengths, unit_columns,
+    ActiveColumns, add_squares, add_weighted_gram, column_into, columns_into_strips, lengths,
+    unit_columns,
 };
-use crate::data::column_cache::{
-    GRAM_COLUMNS, GRAM_ROWS, ROW_BLOCK, Sums, over_blocks, sum_over_rows,
-};
+use crate::data::column_cache::{GRAM_ROWS, ROW_BLOCK, Sums, over_blocks, sum_over_rows};
 use crate::data::design::{DenseDesign, Design};
 use crate::data::low_rank::bounds::FamilyBasis;
 use crate::data::low_rank::features::{EXACT_COLUMN, LowRankFeatures, LowRankPolicy};
@@ -24,8 +23,7 @@ use crate::likelihood::WorkingRows;
 use crate::linalg::Matrix;
 use crate::linalg::columns::Table;
 use crate::linalg::columns::{AlignedColumns, stride};
-use crate::linalg::gemm::{TallMatrix, add_lower_transpose_product, add_transpose_product};
-use crate::linalg::gemm::{add_combination, product};
+use crate::linalg::gemm::{TallMatrix, add_combination, add_transpose_product, product};
 use crate::linalg::vector::{axpy, column_dot, mirrored, multiply_into};
 use crate::parallel::{fill_pieces_of, map_pieces, pieces};
 use crate::{Error, Likelihood, Result};
@@ -406,16 +404,6 @@ impl<'a> Observations<'a> {
         here
     }
 
-    /// W times columns that hold these rows only, a [`stride`] apart.
-    pub(crate) fn weighted(&self, columns: &[&[f64]], rows: &Range<usize>) -> AlignedColumns {
-        let (working, stride) = (&self.working[rows.clone()], stride(rows.len()));
-        let mut weighted = AlignedColumns::with_room(columns.len() * stride);
-        for column in columns {
-            multiply_into(column, working, weighted.grow(stride));
-        }
-        weighted
-    }
-
     /// Some rows of W times the columns, followed by those of the residual of each output, a [`stride`] apart.
     pub(crate) fn right(&self, columns: &[Cow<'_, [f64]>], rows: &Range<usize>) -> AlignedColumns {
         let (working, stride) = (&self.working[rows.clone()], stride(rows.len()));
@@ -433,25 +421,9 @@ impl<'a> Observations<'a> {
 
     /// Adds the contribution of some rows to the lower triangle of Phi^T W Phi; `columns` hold these rows only.
     fn add_gram(&self, columns: &[&[f64]], rows: &Range<usize>, out: &mut [f64]) {
-        let m = columns.len();
-        let work = m * m * rows.len();
-        fill_pieces_of(work, out, GRAM_COLUMNS * m, |start, out| {
-            if self.facts.check_cancelled().is_err() {
-                return;
-            }
-            let (first, width) = (start / m, out.len() / m);
-            let below = &columns[first..];
-            let weighted;
-            let right = if self.weights.is_none() && self.likelihood.is_linear() {
-                // All working weights are 1.
-                TallMatrix::listed(&below[..width])
-            } else {
-                weighted = self.weighted(&below[..width], rows);
-                TallMatrix::new(&weighted, stride(rows.len()), width)
-            };
-            let below = TallMatrix::listed(below);
-            add_lower_transpose_product(below, right, rows.len(), &mut out[first..], m);
-        });
+        let are_ones = self.weights.is_none() && self.likelihood.is_linear();
+        let working = (!are_ones).then(|| &self.working[rows.clone()]);
+        add_weighted_gram(columns, working, self.facts.cancel.as_deref(), out);
     }
 }
 

@@ -8,15 +8,13 @@
 use std::ops::Range;
 
 use crate::Points;
-use crate::data::column_cache::{Sums, sum_over_rows};
+use crate::data::column_cache::{Sums, add_weighted_gram, sum_over_rows};
 use crate::data::design::{Design, Family};
 use crate::data::low_rank::pivoted_cholesky::{PivotedCholesky, sample};
 use crate::linalg::Matrix;
-use crate::linalg::columns::{AlignedColumns, COLUMNS, Table, stride};
-use crate::linalg::gemm::{
-    TallMatrix, add_combination, add_lower_transpose_product, add_transpose_product,
-};
-use crate::linalg::vector::{axpy, dot, mirror, multiply_into, weighted_square};
+use crate::linalg::columns::{COLUMNS, Table, stride};
+use crate::linalg::gemm::{add_combination, add_lower_transpose_product, add_transpose_product};
+use crate::linalg::vector::{axpy, dot, mirror, weighted_square};
 use crate::parallel::{fill_pieces_of, map_pieces, pieces};
 
 /// Error of a kernel value, relative to the largest, that counts as rounding.
@@ -303,19 +301,9 @@ impl LowRankFeatures {
     pub(crate) fn gram(&self, weights: &[f64]) -> Table {
         let (n, r) = (self.features.height, self.rank());
         let mut sum = sum_over_rows(n, 2 * STRIP, r, |rows, out| {
-            let (height, apart) = (rows.len(), stride(rows.len()));
-            let weights = &weights[rows.clone()];
-            // A few columns at a time, so that they are read from the cache.
-            let mut weighted = AlignedColumns::zeros(COLUMNS.min(r) * apart);
-            for columns in pieces(r, COLUMNS) {
-                for (k, out) in columns.clone().zip(weighted.chunks_exact_mut(apart)) {
-                    multiply_into(&self.features.column(k)[rows.clone()], weights, out);
-                }
-                let below = self.features.tall(&(columns.start..r), rows.start);
-                let right = TallMatrix::new(&weighted, apart, columns.len());
-                let out = &mut out[columns.start * (r + 1)..];
-                add_lower_transpose_product(below, right, height, out, r);
-            }
+            let columns = self.features.tall(&(0..r), rows.start);
+            let columns = columns.columns(&(0..rows.len()));
+            add_weighted_gram(&columns, Some(&weights[rows]), None, out);
         });
         mirror(&mut sum);
         Table::of(&sum)
