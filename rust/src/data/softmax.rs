@@ -30,27 +30,26 @@ use crate::{Error, Result};
 /// With p the probabilities and w the sample weights, the negative second derivative of the log-likelihood of a row is
 /// `w (diag(p) - p p^T)`: element (c, c) is `own`, and (c, d) is `-p_c weighted_d`.
 #[derive(Debug, Default)]
-pub(crate) struct SoftmaxRows {
+struct SoftmaxRows {
     /// p of each class.
-    pub(crate) p: Vec<Vec<f64>>,
+    p: Vec<Vec<f64>>,
     /// w p.
-    pub(crate) weighted: Vec<Vec<f64>>,
+    weighted: Vec<Vec<f64>>,
     /// w p (1 - p).
-    pub(crate) own: Vec<Vec<f64>>,
+    own: Vec<Vec<f64>>,
     /// w (y - p), where y is 1 for the rows of the class and 0 for others.
-    pub(crate) residual: Vec<Vec<f64>>,
+    residual: Vec<Vec<f64>>,
 }
 
 impl SoftmaxRows {
     /// Evaluates the rows; `eta(rows, out)` adds their linear predictors to zeros, class after class. Returns the deviance as well.
-    pub(crate) fn at(
+    fn at(
         labels: &[usize],
         weights: Option<&[f64]>,
         n_classes: usize,
-        eta: impl Fn(std::ops::Range<usize>, &mut [f64]) + Sync + Send,
+        eta: impl Fn(Range<usize>, &mut [f64]) + Sync + Send,
     ) -> (Self, f64) {
-        let n = labels.len();
-        let parts = map_pieces(n, ROW_BLOCK, |rows| {
+        let parts = map_pieces(labels.len(), ROW_BLOCK, |rows| {
             let height = rows.len();
             let mut values = vec![0.0; n_classes * height];
             eta(rows.clone(), &mut values);
@@ -64,19 +63,19 @@ impl SoftmaxRows {
                 }
                 deviance += weight * part.set(i, &mut row, labels[rows.start + i], weight);
             }
-            (rows, part, deviance)
+            (part, deviance)
         });
-        let mut all = Self::zeros(n, n_classes);
+        let mut all = Self::zeros(0, n_classes);
         let mut deviance = 0.0;
-        for (rows, part, share) in parts {
+        for (part, share) in parts {
             for (to, from) in [
                 (&mut all.p, part.p),
                 (&mut all.weighted, part.weighted),
                 (&mut all.own, part.own),
                 (&mut all.residual, part.residual),
             ] {
-                for (to, from) in to.iter_mut().zip(&from) {
-                    to[rows.clone()].copy_from_slice(from);
+                for (to, from) in to.iter_mut().zip(from) {
+                    to.extend(from);
                 }
             }
             deviance += share;
@@ -125,7 +124,7 @@ impl SoftmaxRows {
 ///
 /// # Errors
 /// [`Error::Invalid`] unless the labels are 0, 1, ..., at least two, and each has a row.
-pub(crate) fn labels(target: &[f64]) -> Result<(Vec<usize>, usize)> {
+fn labels(target: &[f64]) -> Result<(Vec<usize>, usize)> {
     let mut labels = Vec::with_capacity(target.len());
     let mut seen = vec![false; target.len()];
     for &t in target {
@@ -153,14 +152,14 @@ pub(crate) fn labels(target: &[f64]) -> Result<(Vec<usize>, usize)> {
 /// Invariant: `places` are positions in the list and `functions` the j of each; those of class c are at `bounds[c]..bounds[c + 1]` of
 /// both.
 #[derive(Debug, Default)]
-pub(crate) struct ByClass {
-    pub(crate) places: Vec<usize>,
-    pub(crate) functions: Vec<usize>,
+struct ByClass {
+    places: Vec<usize>,
+    functions: Vec<usize>,
     bounds: Vec<usize>,
 }
 
 impl ByClass {
-    pub(crate) fn new(list: &[usize], n_basis: usize, n_classes: usize) -> Self {
+    fn new(list: &[usize], n_basis: usize, n_classes: usize) -> Self {
         let mut places: Vec<usize> = (0..list.len()).collect();
         places.sort_by_key(|&k| list[k] / n_basis);
         let bound = |c| places.partition_point(|&k| list[k] / n_basis < c);
@@ -171,17 +170,17 @@ impl ByClass {
         }
     }
 
-    pub(crate) fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.places.len()
     }
 
     /// The sorted positions of a class.
-    pub(crate) fn of(&self, class: usize) -> Range<usize> {
+    fn of(&self, class: usize) -> Range<usize> {
         self.bounds[class]..self.bounds[class + 1]
     }
 
     /// A symmetric matrix in the order of the list, from its lower triangle in sorted order.
-    pub(crate) fn unsorted(&self, mut sorted: Matrix) -> Matrix {
+    fn unsorted(&self, mut sorted: Matrix) -> Matrix {
         mirror(&mut sorted);
         let m = self.len();
         let mut out = Matrix::zeros(m, m);
@@ -197,13 +196,7 @@ impl ByClass {
 impl SoftmaxRows {
     /// Adds the contribution of some rows to the lower triangle of the Gram matrix, in the order of `groups`; `columns` hold these rows
     /// only.
-    pub(crate) fn add_gram(
-        &self,
-        columns: &[&[f64]],
-        rows: &Range<usize>,
-        groups: &ByClass,
-        out: &mut [f64],
-    ) {
+    fn add_gram(&self, columns: &[&[f64]], rows: &Range<usize>, groups: &ByClass, out: &mut [f64]) {
         let (m, height) = (groups.len(), rows.len());
         // Some columns times the weights of the rows, and a sign.
         let weighted = |these: Range<usize>, weights: &[f64], sign: f64| {
@@ -242,7 +235,7 @@ impl SoftmaxRows {
     }
 
     /// Appends `W_cd phi_d` of every function of `groups`, at all rows, for one class c.
-    pub(crate) fn extend_weighted(
+    fn extend_weighted(
         &self,
         c: usize,
         columns: &[Cow<'_, [f64]>],
@@ -257,44 +250,6 @@ impl SoftmaxRows {
                 extend_product(out, column, weights, 1.0);
             }
         }
-    }
-
-    /// One pass over original columns. Returns vectors of length K: squares under each of `n_weights` sets of weights, products with the
-    /// residuals of each class, and products with each column on the `right`.
-    pub(crate) fn pass(
-        &self,
-        design: &dyn Design,
-        check: impl Fn() -> Result<()> + Sync,
-        (weights, n_weights): (&[f64], usize),
-        right: &[f64],
-    ) -> Result<Vec<Vec<f64>>> {
-        let n = self.p[0].len();
-        let n_right = right.len() / n;
-        let residuals = self.residual.concat();
-        let n_products = n_weights + self.p.len() + n_right;
-        let sums = over_blocks(design, n_products, check, |block, diag, products| {
-            let (rows, width) = (&block.rows, diag.len());
-            let mut squares = Vec::with_capacity(width * rows.len());
-            for c in 0..width {
-                squares.extend(block.values.column(c, rows.len()).iter().map(|v| v * v));
-            }
-            let squares = TallMatrix::new(&squares, rows.len(), width);
-            let values = TallMatrix::new(block.values.data, block.values.stride, width);
-            let mut products = products;
-            for (left, right, count) in [
-                (squares, weights, n_weights),
-                (values, &residuals[..], self.p.len()),
-                (values, right, n_right),
-            ] {
-                let (out, rest) = products.split_at_mut(count * width);
-                if count > 0 {
-                    let right = TallMatrix::new(&right[rows.start..], n, count);
-                    add_transpose_product(left, right, rows.len(), out, width);
-                }
-                products = rest;
-            }
-        })?;
-        Ok(sums.products)
     }
 }
 
@@ -380,7 +335,7 @@ impl<'a> SoftmaxStatistics<'a> {
         let deviance = self.move_to(&[], &[])?;
         let ones = vec![1.0; self.n()];
         let weights = self.weights.as_ref().unwrap_or(&ones);
-        let mut sums = self.pass((weights, 1), &[])?;
+        let mut sums = self.pass(weights, &self.rows.residual.concat())?;
         self.lengths = lengths(&sums.remove(0))?;
         self.facts.norms = self.lengths.repeat(self.n_classes);
         // In the empty model all classes are equally likely.
@@ -433,9 +388,27 @@ impl<'a> SoftmaxStatistics<'a> {
         Ok(deviance)
     }
 
-    fn pass(&self, weights: (&[f64], usize), right: &[f64]) -> Result<Vec<Vec<f64>>> {
+    /// One pass over original columns. Returns vectors of length K: squares under each set of `weights`, and products with each column on the
+    /// `right`.
+    fn pass(&self, weights: &[f64], right: &[f64]) -> Result<Vec<Vec<f64>>> {
+        let n = self.n();
+        let (n_weights, n_right) = (weights.len() / n, right.len() / n);
         let check = || self.facts.check_cancelled();
-        self.rows.pass(self.design, check, weights, right)
+        let n_products = n_weights + n_right;
+        let sums = over_blocks(self.design, n_products, check, |block, diag, products| {
+            let (start, height, width) = (block.rows.start, block.rows.len(), diag.len());
+            let mut squares = Vec::with_capacity(width * height);
+            for c in 0..width {
+                squares.extend(block.values.column(c, height).iter().map(|v| v * v));
+            }
+            let squares = TallMatrix::new(&squares, height, width);
+            let weights = TallMatrix::new(&weights[start..], n, n_weights);
+            let (of_squares, products) = products.split_at_mut(n_weights * width);
+            add_transpose_product(squares, weights, height, of_squares, width);
+            let right = TallMatrix::new(&right[start..], n, n_right);
+            block.add_products(right, products, width);
+        })?;
+        Ok(sums.products)
     }
 
     /// `T_ck - E T_k` of some rows for each class c, an N x m matrix: T = `Phi_A` Sigma, and the mean E is under p.
@@ -521,12 +494,12 @@ impl Statistics for SoftmaxStatistics<'_> {
         let columns = self
             .columns
             .columns(self.design, &self.lengths, &groups.functions);
-        let mut right = Vec::new();
+        let mut right = self.rows.residual.concat();
         for c in 0..self.n_classes {
             self.rows.extend_weighted(c, &columns, &groups, &mut right);
         }
         let own = self.rows.own.concat();
-        let mut squares = self.pass((&own, self.n_classes), &right)?;
+        let mut squares = self.pass(&own, &right)?;
         let mut gradient = squares.split_off(self.n_classes);
         let products = gradient.split_off(self.n_classes);
         let mut gram = vec![Vec::with_capacity(self.facts.n_basis()); wanted.len()];
