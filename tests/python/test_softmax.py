@@ -265,7 +265,9 @@ def test_other_values_of_multi_class_are_refused(classes, kind, value, error):
         kind(multi_class=value).fit(*classes)
 
 
-@pytest.mark.parametrize("bad", [[0.0, 0.0, 0.0], [0.0, 2.0, 2.0], [0.0, 0.5, 1.0], [0.0, 1.0, 1e300]])
+@pytest.mark.parametrize(
+    "bad", [[0.0, 0.0, 0.0], [0.0, 2.0, 2.0], [0.0, 0.5, 1.0], [-1.0, 0.0, 1.0], [0.0, 1.0, 1e300]]
+)
 def test_the_core_refuses_numbers_that_are_not_classes(bad):
     with pytest.raises(ValueError, match="class numbers"):
         _core.fit_dense(np.asfortranarray(np.eye(3)), np.array(bad), likelihood="multinomial")

@@ -560,22 +560,6 @@ mod tests {
         assert!((deviance / (4.0 * (-40.0_f64).exp()) - 1.0).abs() < 1e-14);
     }
 
-    #[test]
-    fn labels_are_integers_without_gaps() {
-        assert_eq!(labels(&[0.0, 2.0, 1.0]).unwrap(), (vec![0, 2, 1], 3));
-        for bad in [
-            &[0.0, 0.0][..],
-            &[0.0, 2.0, 2.0],
-            &[0.0, 0.5, 1.0],
-            &[-1.0, 0.0, 1.0],
-            &[0.0, 1.0, 1e300],
-            &[0.0, 1.0, f64::NAN],
-            &[],
-        ] {
-            assert!(labels(bad).is_err(), "{bad:?}");
-        }
-    }
-
     const N: usize = 40;
     const K: usize = 5;
     const CLASSES: usize = 3;
