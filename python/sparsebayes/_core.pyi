@@ -184,8 +184,7 @@ def fit_dense_outputs(
 def fit_groups(
     Phi: _Reals,
     targets: _Reals,
-    members: _Integers,
-    sizes: _Integers,
+    groups: Sequence[Sequence[int]],
     shares: _Reals,
     *,
     n_contrasts: float,

@@ -128,8 +128,7 @@ class GroupFit:
         self.problem: dict[str, Any] = {
             "Phi": Phi,
             "targets": np.asfortranarray(t),
-            "members": np.concatenate([np.zeros(0, np.int64), *kept]),
-            "sizes": np.array([len(group) for group in kept], dtype=np.int64),
+            "groups": [group.tolist() for group in kept],
             "shares": np.array(sizes, dtype=float) ** -_GROUP_POWER,
             "n_contrasts": n_contrasts,
             "n_flat": len(flat),

@@ -20,20 +20,19 @@ use crate::errors::invalid;
 use crate::memory::check_output_fit;
 use crate::runner::run;
 
-/// Fits targets, (n, `n_outputs`), to columns in groups, given by `members` one group after another, with `sizes` columns each, whose
-/// weights in the prior on complexity are the `shares` of that of a single column.
+/// Fits targets, (n, `n_outputs`), to columns in groups, whose weights in the prior on complexity are the `shares` of that of a single
+/// column.
 ///
 /// Both arrays are in Fortran order, with rows that are multiplied by the roots of their weights. Returns the groups in the model, their
 /// precisions, the noise precision, the means and the covariance of their weights, the trace of the log evidence, and the status.
 #[pyfunction]
-#[pyo3(signature = (Phi, targets, members, sizes, shares, *, n_contrasts, n_flat, beta, complexity, unit, offset, tol, max_iter,
+#[pyo3(signature = (Phi, targets, groups, shares, *, n_contrasts, n_flat, beta, complexity, unit, offset, tol, max_iter,
     n_threads=None, callback=None))]
 pub(crate) fn fit_groups<'py>(
     py: Python<'py>,
     Phi: PyReadonlyArray2<'py, f64>,
     targets: PyReadonlyArray2<'py, f64>,
-    members: PyReadonlyArray1<'py, i64>,
-    sizes: PyReadonlyArray1<'py, i64>,
+    groups: Vec<Vec<usize>>,
     shares: PyReadonlyArray1<'py, f64>,
     n_contrasts: f64,
     n_flat: usize,
@@ -53,11 +52,11 @@ pub(crate) fn fit_groups<'py>(
             targets.shape()[0]
         )));
     }
-    let groups = groups(
-        vector("members", &members)?,
-        vector("sizes", &sizes)?,
-        n_columns,
-    )?;
+    if !are_disjoint(&groups, n_columns) {
+        return Err(invalid(format!(
+            "groups must hold different columns among {n_columns}"
+        )));
+    }
     let shares = vector("shares", &shares)?;
     if shares.len() != groups.len() {
         return Err(invalid(format!(
@@ -103,36 +102,10 @@ pub(crate) fn fit_groups<'py>(
     Ok(result)
 }
 
-/// The columns of each group, each column in at most one.
-fn groups(members: &[i64], sizes: &[i64], n_columns: usize) -> PyResult<Vec<Vec<usize>>> {
-    let wrong = || {
-        invalid(format!(
-            "members must be different columns among {n_columns}, as many as sizes say"
-        ))
-    };
+/// Whether no group is empty, and each of these columns is in at most one.
+fn are_disjoint(groups: &[Vec<usize>], n_columns: usize) -> bool {
     let mut is_free = vec![true; n_columns];
-    let mut rest = members.iter();
-    let mut groups = Vec::with_capacity(sizes.len());
-    for &size in sizes {
-        let size = usize::try_from(size)
-            .ok()
-            .filter(|size| *size > 0)
-            .ok_or_else(wrong)?;
-        let mut group = Vec::new();
-        for j in rest.by_ref().take(size) {
-            let j = usize::try_from(*j).map_err(|_| wrong())?;
-            if !std::mem::take(is_free.get_mut(j).ok_or_else(wrong)?) {
-                return Err(wrong());
-            }
-            group.push(j);
-        }
-        if group.len() != size {
-            return Err(wrong());
-        }
-        groups.push(group);
-    }
-    if rest.next().is_some() {
-        return Err(wrong());
-    }
-    Ok(groups)
+    let mut members = groups.iter().flatten();
+    let each_once = members.all(|&j| is_free.get_mut(j).is_some_and(std::mem::take));
+    each_once && groups.iter().all(|group| !group.is_empty())
 }
