@@ -49,32 +49,26 @@ pub(crate) fn weights<'a>(
 
 /// A C-ordered matrix.
 pub(crate) fn rows<'a>(name: &str, array: &'a PyReadonlyArray2<'_, f64>) -> PyResult<Rows<'a>> {
-    if !array.is_c_contiguous() {
-        return Err(invalid(format!(
+    match array.as_slice() {
+        Ok(values) if array.is_c_contiguous() => Ok(Rows {
+            values,
+            n_points: array.shape()[0],
+            n_features: array.shape()[1],
+        }),
+        _ => Err(invalid(format!(
             "{name} must be in C order; pass numpy.ascontiguousarray({name})"
-        )));
+        ))),
     }
-    let [n_points, n_features] = [array.shape()[0], array.shape()[1]];
-    let values = array
-        .as_slice()
-        .map_err(|_| invalid(format!("{name} must be contiguous")))?;
-    Ok(Rows {
-        values,
-        n_points,
-        n_features,
-    })
 }
 
 /// The column-major values of a Fortran-ordered matrix.
 pub(crate) fn columns<'a>(name: &str, array: &'a PyReadonlyArray2<'_, f64>) -> PyResult<&'a [f64]> {
-    if !array.is_fortran_contiguous() {
-        return Err(invalid(format!(
+    match array.as_slice() {
+        Ok(values) if array.is_fortran_contiguous() => Ok(values),
+        _ => Err(invalid(format!(
             "{name} must be in Fortran order; pass numpy.asfortranarray({name})"
-        )));
+        ))),
     }
-    array
-        .as_slice()
-        .map_err(|_| invalid(format!("{name} must be contiguous")))
 }
 
 /// The values of basis functions in either storage order.

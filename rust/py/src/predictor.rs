@@ -231,16 +231,15 @@ impl PyPredictor {
     ) -> PyResult<()> {
         let (values, n) = self.features(&X)?;
         let shape = [n, self.0.n_predicted()];
-        if out.shape() != shape || !out.is_c_contiguous() {
-            let got = out.shape();
-            return Err(invalid(format!(
+        let (got, in_order) = (out.shape().to_vec(), out.is_c_contiguous());
+        match out.as_slice_mut() {
+            Ok(out) if got == shape && in_order => {
+                self.batch(py, values, n_threads, |model, x| model.predict_into(x, out))
+            }
+            _ => Err(invalid(format!(
                 "out must have shape {shape:?} and be in C order, got shape {got:?}"
-            )));
+            ))),
         }
-        let out = out
-            .as_slice_mut()
-            .map_err(|_| invalid("out must be contiguous"))?;
-        self.batch(py, values, n_threads, |model, x| model.predict_into(x, out))
     }
 
     /// The prediction for one row given as a contiguous float64 vector: a float, or an array of several numbers.
@@ -261,15 +260,12 @@ impl PyPredictor {
         }
         if return_std {
             let n = self.0.n_outputs();
-            if !several {
-                let (mut mean, mut std) = ([0.0], [0.0]);
-                let done = self.0.predict_std_into(x, &mut mean, &mut std);
-                done.map_err(to_python)?;
-                return (mean[0], std[0]).into_bound_py_any(py);
-            }
             let (mut mean, mut std) = (vec![0.0; n], vec![0.0; n]);
             let done = self.0.predict_std_into(x, &mut mean, &mut std);
             done.map_err(to_python)?;
+            if !several {
+                return (mean[0], std[0]).into_bound_py_any(py);
+            }
             return (PyArray1::from_vec(py, mean), PyArray1::from_vec(py, std))
                 .into_bound_py_any(py);
         }
