@@ -2,10 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use numpy::{
-    PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods,
-    ToPyArray,
-};
+use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, ToPyArray};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use sparsebayes::{
@@ -13,7 +10,7 @@ use sparsebayes::{
 };
 
 use crate::arrays;
-use crate::arrays::{columns, rows, vector};
+use crate::arrays::{BasisValues, vector};
 use crate::dictionary::KernelDictionary;
 use crate::errors::to_python;
 use crate::fit::rules;
@@ -143,14 +140,9 @@ impl PySufficientStatistics {
         weights: Option<PyReadonlyArray1<'_, f64>>,
         n_threads: Option<usize>,
     ) -> PyResult<()> {
-        let [n_rows, n_basis]: [usize; 2] = Phi.as_array().dim().into();
         let target = vector("target", &target)?;
         let weights = arrays::weights(weights.as_ref())?;
-        let design = if Phi.is_c_contiguous() {
-            DenseDesign::from_rows(rows("Phi", &Phi)?.values, n_rows, n_basis)
-        } else {
-            DenseDesign::new(columns("Phi", &Phi)?, n_rows, n_basis)
-        };
+        let design = BasisValues::new("Phi", &Phi)?.design();
         let source = design.map(Source::Dense).map_err(to_python)?;
         self.add(py, source, target, weights, n_threads)
     }
