@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use pyo3::create_exception;
-use pyo3::exceptions::{PyArithmeticError, PyMemoryError, PyOSError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyArithmeticError, PyMemoryError, PyOSError, PyValueError};
 use pyo3::prelude::*;
 use sparsebayes::Error;
 
@@ -52,11 +52,6 @@ pub(crate) fn internal(payload: &(dyn std::any::Any + Send)) -> PyErr {
         .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("no message");
     NumericalError::new_err(format!("internal error, please report it: {text}"))
-}
-
-/// Whether an exception reports an invalid argument.
-pub(crate) fn is_argument_error(error: &PyErr, py: Python<'_>) -> bool {
-    error.is_instance_of::<PyTypeError>(py) || error.is_instance_of::<PyValueError>(py)
 }
 
 /// A `ValueError` with this message.

@@ -4,13 +4,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use numpy::{PyArray1, PyArray2, PyArrayDyn, PyArrayMethods, PyUntypedArrayMethods, ToPyArray};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use sparsebayes::internal::{CandidateProducts, CentredProvider, ProviderStatistics, RowProvider};
 use sparsebayes::{Error, Likelihood, Posterior, Rules, Sweep, fit};
 
 use crate::arrays::index_array;
-use crate::errors::{invalid, is_argument_error};
+use crate::errors::invalid;
 use crate::fit::{rules, scalar_likelihood};
 use crate::memory::check_fit;
 use crate::posterior::PyPosterior;
@@ -93,7 +94,9 @@ impl<'py> Returned<'py> {
 
     /// Adds the method to NumPy's conversion errors; exceptions of the result itself stay unchanged.
     fn not_numbers(&self, what: &str, error: &PyErr, py: Python<'_>) -> PyErr {
-        if !is_argument_error(error, py) {
+        let is_about_numbers =
+            error.is_instance_of::<PyTypeError>(py) || error.is_instance_of::<PyValueError>(py);
+        if !is_about_numbers {
             return error.clone_ref(py);
         }
         let said = error.value(py);
@@ -230,15 +233,9 @@ impl RowProvider for Provider<'_> {
 /// Tells whether a running fit was cancelled, for example by Ctrl-C.
 #[pyclass(frozen, name = "Cancelled", module = "sparsebayes._core")]
 pub(crate) struct PyCancelled {
-    flag: Arc<AtomicBool>,
-    running: Weak<()>,
-}
-
-impl PyCancelled {
-    /// The cancellation flag, and a reference that is alive as long as the fit runs.
-    pub(crate) fn parts(&self) -> (&Arc<AtomicBool>, &Weak<()>) {
-        (&self.flag, &self.running)
-    }
+    pub(crate) flag: Arc<AtomicBool>,
+    /// Alive as long as the fit.
+    pub(crate) running: Weak<()>,
 }
 
 #[pymethods]

@@ -190,10 +190,9 @@ impl PyRowPart {
 
     /// Ends calls early once the fit is cancelled.
     fn listen(&self, cancelled: &PyCancelled) {
-        let (flag, fit) = cancelled.parts();
         let mut state = self.state();
-        state.part.cancelled_by(Arc::clone(flag));
-        state.fit = Some(Weak::clone(fit));
+        state.part.cancelled_by(Arc::clone(&cancelled.flag));
+        state.fit = Some(Weak::clone(&cancelled.running));
     }
 
     /// Sums of w, w (t - centre) and w (t - centre)^2.
