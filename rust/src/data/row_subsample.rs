@@ -12,7 +12,6 @@ use std::sync::Arc;
 use crate::Result;
 use crate::data::design::{Block, Design};
 use crate::data::{Facts, GramAndGradient, Statistics, Sweep};
-use crate::linalg::Matrix;
 use crate::parallel::pieces;
 
 /// Adjacent rows in a subsample: a lazy design evaluates them together.
@@ -102,15 +101,6 @@ impl<'a> SubsampledStatistics<'a> {
         let ratio = norms.map(ratio).collect();
         Self { whole, part, ratio }
     }
-
-    /// Converts a Gram matrix of unit columns of the part to unit columns of the whole.
-    fn scale(&self, gram: &mut Matrix, functions: &[usize]) {
-        for (b, &j) in functions.iter().enumerate() {
-            for (a, &i) in functions.iter().enumerate() {
-                gram[(a, b)] *= self.ratio[i] * self.ratio[j];
-            }
-        }
-    }
 }
 
 impl Statistics for SubsampledStatistics<'_> {
@@ -147,7 +137,11 @@ impl Statistics for SubsampledStatistics<'_> {
 
     fn among(&mut self, active: &[usize], mu: &[f64], js: &[usize]) -> Result<GramAndGradient> {
         let mut gram = self.part.among(&[], &[], js)?.0;
-        self.scale(&mut gram, js);
+        for (mut column, &j) in gram.column_iter_mut().zip(js) {
+            for (value, &i) in column.iter_mut().zip(js) {
+                *value *= self.ratio[i] * self.ratio[j];
+            }
+        }
         let gradient = self.whole.project(active, mu, js)?;
         Ok((gram, gradient))
     }
