@@ -365,32 +365,6 @@ mod tests {
     }
 
     #[test]
-    fn squares_are_quadratic_forms_of_rows() {
-        let (rows, columns) = (2..7, 1..4);
-        let table = Table::of(&Matrix::from_fn(9, 5, value));
-        let gram = Matrix::from_fn(4, 3, |i, j| value(i.min(j), i.max(j)));
-        let mut squares = vec![1.0; rows.len()];
-        table.add_squares(&columns, &rows, (gram.as_slice(), 4), &mut squares);
-        for (square, i) in squares.iter().zip(rows) {
-            let c: Vec<f64> = columns.clone().map(|j| value(i, j)).collect();
-            let terms = (0..9).map(|at| c[at / 3] * gram[(at / 3, at % 3)] * c[at % 3]);
-            assert!((square - 1.0 - terms.sum::<f64>()).abs() < 1e-13);
-        }
-    }
-
-    #[test]
-    fn a_transpose_swaps_rows_and_columns() {
-        for (n_rows, width) in [(0, 3), (1, 1), (3, 20), (20, 3), (17, 9)] {
-            let at = |k: usize| value(k / width, k % width);
-            let rows: Vec<f64> = (0..n_rows * width).map(at).collect();
-            let mut out = vec![0.0; rows.len()];
-            transpose(&rows, n_rows, &mut out);
-            let expected = Matrix::from_fn(n_rows, width, value);
-            assert_eq!(out, expected.as_slice());
-        }
-    }
-
-    #[test]
     fn columns_and_diagonal_come_from_the_lower_triangle() {
         let value = |i: usize, j: usize| (10 * i.max(j) + i.min(j)) as f64;
         for n in [1, 3, 20] {
