@@ -176,18 +176,6 @@ mod tests {
         );
     }
 
-    #[test]
-    fn exp_does_not_depend_on_the_position_in_a_slice() {
-        let values: Vec<f64> = (0..37).map(|i| -f64::from(i) * 0.37).collect();
-        for start in 0..9 {
-            let mut part = values[start..].to_vec();
-            dispatch(|| part.iter_mut().for_each(|v| *v = exp::<true>(*v)));
-            for (p, v) in part.iter().zip(&values[start..]) {
-                assert_eq!(p.to_bits(), exp::<true>(*v).to_bits());
-            }
-        }
-    }
-
     #[cfg(target_arch = "x86_64")]
     #[test]
     fn the_vector_paths_are_compiled_in() {
