@@ -391,9 +391,11 @@ fn centred_columns_have_the_sums_of_columns_that_are_centred_before() {
 
 #[test]
 fn sums_are_a_commutative_monoid() {
-    let problem = columns(1700, 9, 7);
+    // More columns than one thread adds.
+    const K: usize = 30;
+    let problem = columns(1700, K, 7);
     let phi = by_rows(&problem.design());
-    let of = |rows| sums_of(&phi, 9, &problem.t, None, rows);
+    let of = |rows| sums_of(&phi, K, &problem.t, None, rows);
     let (a, b, c) = (of(0..300), of(300..301), of(301..1700));
     let merged = |a: &SufficientStatistics, b: &SufficientStatistics| {
         let mut sum = a.clone();
@@ -402,26 +404,26 @@ fn sums_are_a_commutative_monoid() {
     };
     assert_eq!(merged(&a, &b).parts(), merged(&b, &a).parts());
     assert_eq!(
-        merged(&SufficientStatistics::new(9).unwrap(), &a).parts(),
+        merged(&SufficientStatistics::new(K).unwrap(), &a).parts(),
         a.parts()
     );
     let (left, right) = (merged(&merged(&a, &b), &c), merged(&a, &merged(&b, &c)));
-    let mut grown = SufficientStatistics::new(9).unwrap();
+    let mut grown = SufficientStatistics::new(K).unwrap();
     for rows in [0..300, 300..301, 301..1700] {
         let design =
-            DenseDesign::from_rows(&phi[9 * rows.start..9 * rows.end], rows.len(), 9).unwrap();
+            DenseDesign::from_rows(&phi[K * rows.start..K * rows.end], rows.len(), K).unwrap();
         grown.update(&design, &problem.t[rows], None).unwrap();
     }
     for other in [right, grown, of(0..1700)] {
         assert_eq!(left.n_rows(), other.n_rows());
-        for i in 0..9 {
+        for i in 0..K {
             assert!((left.projection(i) - other.projection(i)).abs() < 1e-15 * 1700.0);
-            for j in 0..9 {
+            for j in 0..K {
                 assert!((left.gram(i, j) - other.gram(i, j)).abs() < 1e-15 * 1700.0);
             }
         }
     }
-    let again = SufficientStatistics::from_parts(9, 1700, &left.parts()).unwrap();
+    let again = SufficientStatistics::from_parts(K, 1700, &left.parts()).unwrap();
     assert_eq!(again.parts(), left.parts());
 }
 
