@@ -493,24 +493,3 @@ impl Design for SubsetDesign<'_> {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_subset_has_its_columns_in_the_order_given() {
-        let values: Vec<f64> = (0..90).map(|i| (f64::from(i) * 1.3).sin()).collect();
-        let design = DenseDesign::new(&values, 9, 10).unwrap();
-        let columns = [7, 2, 3, 4, 9];
-        let subset = SubsetDesign {
-            design: &design,
-            columns: &columns,
-        };
-        let mut buffer = Vec::new();
-        let block = subset.block(2..7, 1..5, &mut buffer);
-        for (c, j) in columns[1..].iter().enumerate() {
-            assert_eq!(block.column(c, 5), &values[9 * j + 2..9 * j + 7]);
-        }
-    }
-}
