@@ -268,27 +268,14 @@ fn add_columns(strip: &Strip, first: usize, size: usize, out: &mut [f64]) {
     let (width, below, n) = (out.len() / (2 * size), size - first, strip.n_rows);
     let (start, stride) = (first * strip.stride, strip.stride);
     let (mut exact, mut rest) = (vec![0.0; below * width], vec![0.0; below * width]);
-    add_lower_transpose_product(
-        TallMatrix::new(&strip.coarse[start..], stride, below),
-        TallMatrix::new(&strip.coarse[start..], stride, width),
-        n,
-        &mut exact,
-        below,
-    );
-    add_lower_transpose_product(
-        TallMatrix::new(&strip.coarse[start..], stride, below),
-        TallMatrix::new(&strip.rest[start..], stride, width),
-        n,
-        &mut rest,
-        below,
-    );
-    add_lower_transpose_product(
-        TallMatrix::new(&strip.rest[start..], stride, below),
-        TallMatrix::new(&strip.whole[start..], stride, width),
-        n,
-        &mut rest,
-        below,
-    );
+    let add = |left: &[f64], right: &[f64], sum: &mut [f64]| {
+        let left = TallMatrix::new(&left[start..], stride, below);
+        let right = TallMatrix::new(&right[start..], stride, width);
+        add_lower_transpose_product(left, right, n, sum, below);
+    };
+    add(&strip.coarse, &strip.coarse, &mut exact);
+    add(&strip.coarse, &strip.rest, &mut rest);
+    add(&strip.rest, &strip.whole, &mut rest);
     for (j, out) in out.chunks_exact_mut(2 * size).enumerate() {
         let (high, low) = out.split_at_mut(size);
         let share = j * below + j..(j + 1) * below;
