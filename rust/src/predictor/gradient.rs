@@ -23,7 +23,10 @@ impl Predictor {
         }
         Error::check_len("mean", n * d, mean.len())?;
         Error::check_len("std", n * d, std.len())?;
-        let functions = self.functions_with_gradients(x);
+        let mut functions = WithGradients::default();
+        for block in &self.blocks {
+            block.append(x, &mut functions);
+        }
         let growths: Vec<_> = (self.growths.iter())
             .map(|growth| growth.with_gradient(x))
             .collect();
@@ -61,15 +64,6 @@ impl Predictor {
             }
         }
         Ok(())
-    }
-
-    /// Basis functions at a row, and their gradients.
-    fn functions_with_gradients(&self, x: &[f64]) -> WithGradients {
-        let mut all = WithGradients::default();
-        for block in &self.blocks {
-            block.append(x, &mut all);
-        }
-        all
     }
 }
 
