@@ -163,10 +163,9 @@ impl Predictor {
 
     fn check_rows(&self, x: &[f64]) -> Result<usize> {
         let rows = x.len() / self.n_features();
-        Error::check_len("x", rows.max(1) * self.n_features(), x.len()).or_else(|error| {
-            // An empty x is valid.
-            if x.is_empty() { Ok(()) } else { Err(error) }
-        })?;
+        if !x.is_empty() {
+            Error::check_len("x", rows.max(1) * self.n_features(), x.len())?;
+        }
         Ok(rows)
     }
 
