@@ -10,15 +10,17 @@
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use sparsebayes::internal::{BlockCheckpoint, Blocks, fit_in_blocks};
-use sparsebayes::{Design, Error, Observations, Posterior};
+use sparsebayes::Observations;
+use sparsebayes::internal::{Blocks, fit_in_blocks};
 
+use crate::arrays;
+use crate::arrays::vector;
 use crate::checkpoint::from_dict;
 use crate::dictionary::KernelDictionary;
-use crate::fit::{Kind, Options, Task, rules};
+use crate::fit::{rules, scalar_likelihood};
 use crate::kernel::PyKernel;
 use crate::posterior::PyPosterior;
-use crate::runner::{Reporter, run_with_checkpoints};
+use crate::runner::run_with_checkpoints;
 
 /// `fit_kernel` for dictionaries too large for one pass: the scheme runs on a working set, and passes over the whole
 /// dictionary in blocks extend it.
@@ -48,41 +50,30 @@ pub(crate) fn fit_kernel_in_blocks(
 ) -> PyResult<PyPosterior> {
     let dictionary = KernelDictionary::new(&X, &centres, &kernels, bias, extra.as_ref())?;
     let rules = rules(settings.as_ref())?;
-    let (weights, options) = (weights.as_ref(), Options::take(None)?);
-    let task = Task::new(likelihood, &target, weights, options, rules, n_threads)?;
+    let likelihood = scalar_likelihood(likelihood)?;
+    let (target, weights) = (
+        vector("target", &target)?,
+        arrays::weights(weights.as_ref())?,
+    );
     let sizes = sizes.map_or_else(Blocks::default, blocks);
     let checkpoint = resume.map(|dict| from_dict(&dict)).transpose()?;
     let posterior = run_with_checkpoints(
         py,
-        task.n_threads,
+        n_threads,
         callback.as_ref(),
         keep.as_ref(),
         |reporter| {
             dictionary.solve(Some(true), None, |design| {
-                solve(&task, design, &sizes, checkpoint, reporter)
+                let (target, weights) = (target.to_vec(), weights.map(<[f64]>::to_vec));
+                let stats = Observations::in_part(design, likelihood, target, weights)?;
+                let mut stats = stats.cancelled_by(reporter.cancel.clone());
+                let keep = &mut |checkpoint: &_| reporter.checkpoint(checkpoint);
+                let watch = &mut |step: &_| reporter.step(step);
+                fit_in_blocks(&mut stats, &rules, &sizes, checkpoint, keep, watch)
             })
         },
     )?;
     Ok(posterior.into())
-}
-
-fn solve(
-    task: &Task<'_>,
-    design: &dyn Design,
-    sizes: &Blocks,
-    checkpoint: Option<BlockCheckpoint>,
-    reporter: &Reporter,
-) -> Result<Posterior, Error> {
-    let Kind::Scalar(likelihood) = task.kind else {
-        let what = "a fit in blocks takes one linear predictor, not likelihood='multinomial'";
-        return Err(Error::Invalid { what: what.into() });
-    };
-    let weights = task.weights.map(<[f64]>::to_vec);
-    let stats = Observations::in_part(design, likelihood, task.target.to_vec(), weights)?;
-    let mut stats = stats.cancelled_by(reporter.cancel.clone());
-    let keep = &mut |checkpoint: &_| reporter.checkpoint(checkpoint);
-    let watch = &mut |step: &_| reporter.step(step);
-    fit_in_blocks(&mut stats, &task.rules, sizes, checkpoint, keep, watch)
 }
 
 fn blocks([sample, working, entrants, block, searches]: [usize; 5]) -> Blocks {

@@ -8,7 +8,6 @@
 )]
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::PyTypeError;
@@ -16,8 +15,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use sparsebayes::internal::{FirstStage, SoftmaxStatistics, fit_from};
 use sparsebayes::{
-    Complexity, Design, Error, Likelihood, Noise, Observations, Rules, Scheme, Search, Settings,
-    Statistics,
+    Complexity, Design, Error, Likelihood, Noise, Observations, Posterior, Rules, Scheme, Search,
+    Settings, fit,
 };
 
 use crate::arrays;
@@ -27,113 +26,85 @@ use crate::errors::{invalid, to_python};
 use crate::kernel::PyKernel;
 use crate::memory::check_fit;
 use crate::posterior::PyPosterior;
-use crate::runner::run;
-
-/// One linear predictor per row with a likelihood, or classes with a softmax.
-#[derive(Clone, Copy)]
-pub(crate) enum Kind {
-    Scalar(Likelihood),
-    Classes,
-}
+use crate::runner::{Reporter, run};
 
 /// Everything that a fit needs except its design.
-pub(crate) struct Task<'a> {
-    pub(crate) kind: Kind,
-    pub(crate) target: &'a [f64],
-    pub(crate) weights: Option<&'a [f64]>,
-    pub(crate) options: Options,
-    pub(crate) rules: Rules,
-    pub(crate) n_threads: Option<usize>,
-}
-
-/// What only some fits have.
-pub(crate) struct Options {
-    dispersion: f64,
+struct Task<'a> {
+    /// Of one linear predictor per row; `None`: classes with a softmax.
+    likelihood: Option<Likelihood>,
+    target: &'a [f64],
+    weights: Option<&'a [f64]>,
+    /// Of each linear predictor.
     offset: Option<Vec<f64>>,
     /// Functions of the first model, their prior precisions and the noise precision.
     first: Option<(Vec<usize>, Vec<f64>, f64)>,
+    rules: Rules,
 }
 
-impl Options {
-    /// Takes the keywords `dispersion` (of the likelihood), `offset` (of each linear predictor) and `first` (a model: functions,
-    /// alpha, beta) from those of a fit.
-    pub(crate) fn take(settings: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
-        let take = |name: &str| -> PyResult<Option<Bound<'_, PyAny>>> {
-            let Some(settings) = settings else {
-                return Ok(None);
-            };
-            let found = settings.get_item(name)?;
-            if found.is_some() {
-                settings.del_item(name)?;
-            }
-            Ok(found.filter(|value| !value.is_none()))
-        };
-        let dispersion = take("dispersion")?.map_or(Ok(f64::NAN), |value| value.extract())?;
-        let offset: Option<PyReadonlyArray1<'_, f64>> =
-            take("offset")?.map(|value| value.extract()).transpose()?;
-        let offset = offset.as_ref().map(|values| vector("offset", values));
-        Ok(Self {
-            dispersion,
-            offset: offset.transpose()?.map(<[f64]>::to_vec),
-            first: take("first")?.map(|value| value.extract()).transpose()?,
-        })
+/// Removes a keyword from those of a fit.
+fn take<'py>(
+    settings: Option<&Bound<'py, PyDict>>,
+    name: &str,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let Some(settings) = settings else {
+        return Ok(None);
+    };
+    let found = settings.get_item(name)?;
+    if found.is_some() {
+        settings.del_item(name)?;
     }
+    Ok(found.filter(|value| !value.is_none()))
 }
 
 impl<'a> Task<'a> {
-    pub(crate) fn new(
+    /// The `settings` are those of [`rules`], and `dispersion` (of the likelihood), `offset` and `first`.
+    fn new(
         likelihood: &str,
         target: &'a PyReadonlyArray1<'_, f64>,
         weights: Option<&'a PyReadonlyArray1<'_, f64>>,
-        options: Options,
-        rules: Rules,
-        n_threads: Option<usize>,
+        settings: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        let kind = match likelihood {
-            "multinomial" => Kind::Classes,
-            name => Kind::Scalar(Likelihood::named(name, options.dispersion).map_err(to_python)?),
+        let dispersion = take(settings, "dispersion")?;
+        let dispersion = dispersion.map_or(Ok(f64::NAN), |value| value.extract())?;
+        let offset = take(settings, "offset")?;
+        let offset: Option<PyReadonlyArray1<'_, f64>> =
+            offset.map(|value| value.extract()).transpose()?;
+        let offset = offset.as_ref().map(|values| vector("offset", values));
+        let first = take(settings, "first")?;
+        let likelihood = match likelihood {
+            "multinomial" => None,
+            name => Some(Likelihood::named(name, dispersion).map_err(to_python)?),
         };
         Ok(Self {
-            kind,
+            likelihood,
             target: vector("target", target)?,
             weights: arrays::weights(weights)?,
-            options,
-            rules,
-            n_threads,
+            offset: offset.transpose()?.map(<[f64]>::to_vec),
+            first: first.map(|value| value.extract()).transpose()?,
+            rules: rules(settings)?,
         })
     }
 
-    /// The data of the first model, and all data.
-    fn statistics<'d>(
-        &self,
-        design: &'d dyn Design,
-        cancel: &Arc<AtomicBool>,
-    ) -> Result<(FirstStage<'d>, Box<dyn Statistics + 'd>), Error> {
-        let (target, weights) = (self.target, self.weights.map(<[f64]>::to_vec));
-        let n_predictors = match self.kind {
-            Kind::Scalar(_) => 1,
-            Kind::Classes => n_classes(target),
-        };
+    fn solve(&self, design: &dyn Design, reporter: &Reporter) -> Result<Posterior, Error> {
+        let (target, rules) = (self.target, &self.rules);
+        let weights = self.weights.map(<[f64]>::to_vec);
         let shape = [design.n_rows(), design.n_basis()];
-        check_fit(shape, n_predictors, self.rules.scheme)?;
-        let cancel = Arc::clone(cancel);
-        Ok(match self.kind {
-            Kind::Scalar(likelihood) => {
-                let (target, offset) = (target.to_vec(), self.options.offset.clone());
-                let cancel = Some(cancel);
-                let rows =
-                    Observations::with_offset(design, likelihood, target, weights, offset, cancel)?;
-                let first = match self.options.first.clone() {
-                    Some((functions, alpha, beta)) => FirstStage::given(functions, alpha, beta)?,
-                    None => FirstStage::choose(&rows, &self.rules)?,
-                };
-                (first, Box::new(rows))
-            }
-            Kind::Classes => {
-                let rows = SoftmaxStatistics::new(design, target, weights)?.cancelled_by(cancel);
-                (FirstStage::all_rows(), Box::new(rows))
-            }
-        })
+        let cancel = Arc::clone(&reporter.cancel);
+        let watch = &mut |step: &_| reporter.step(step);
+        let Some(likelihood) = self.likelihood else {
+            check_fit(shape, n_classes(target), rules.scheme)?;
+            let rows = SoftmaxStatistics::new(design, target, weights)?;
+            return fit(&mut rows.cancelled_by(cancel), rules, watch);
+        };
+        check_fit(shape, 1, rules.scheme)?;
+        let (target, offset, cancel) = (target.to_vec(), self.offset.clone(), Some(cancel));
+        let mut rows =
+            Observations::with_offset(design, likelihood, target, weights, offset, cancel)?;
+        let first = match self.first.clone() {
+            Some((functions, alpha, beta)) => FirstStage::given(functions, alpha, beta)?,
+            None => FirstStage::choose(&rows, rules)?,
+        };
+        fit_from(first, &mut rows, rules, watch)
     }
 }
 
@@ -248,16 +219,9 @@ pub(crate) fn fit_dense(
     settings: Option<Bound<'_, PyDict>>,
 ) -> PyResult<PyPosterior> {
     let phi = BasisValues::new("Phi", &Phi)?;
-    let options = Options::take(settings.as_ref())?;
-    let rules = rules(settings.as_ref())?;
-    let weights = weights.as_ref();
-    let task = Task::new(likelihood, &target, weights, options, rules, n_threads)?;
-    let posterior = run(py, task.n_threads, callback.as_ref(), |reporter| {
-        let design = phi.design()?;
-        let (first, mut stats) = task.statistics(&design, &reporter.cancel)?;
-        fit_from(first, &mut *stats, &task.rules, &mut |step| {
-            reporter.step(step)
-        })
+    let task = Task::new(likelihood, &target, weights.as_ref(), settings.as_ref())?;
+    let posterior = run(py, n_threads, callback.as_ref(), |reporter| {
+        task.solve(&phi.design()?, reporter)
     })?;
     Ok(posterior.into())
 }
@@ -284,16 +248,10 @@ pub(crate) fn fit_kernel(
     settings: Option<Bound<'_, PyDict>>,
 ) -> PyResult<PyPosterior> {
     let dictionary = KernelDictionary::new(&X, &centres, &kernels, bias, extra.as_ref())?;
-    let options = Options::take(settings.as_ref())?;
-    let rules = rules(settings.as_ref())?;
-    let weights = weights.as_ref();
-    let task = Task::new(likelihood, &target, weights, options, rules, n_threads)?;
-    let posterior = run(py, task.n_threads, callback.as_ref(), |reporter| {
+    let task = Task::new(likelihood, &target, weights.as_ref(), settings.as_ref())?;
+    let posterior = run(py, n_threads, callback.as_ref(), |reporter| {
         dictionary.solve(lazy, Some(&reporter.cancel), |design| {
-            let (first, mut stats) = task.statistics(design, &reporter.cancel)?;
-            fit_from(first, &mut *stats, &task.rules, &mut |step| {
-                reporter.step(step)
-            })
+            task.solve(design, reporter)
         })
     })?;
     Ok(posterior.into())
