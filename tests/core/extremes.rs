@@ -108,3 +108,59 @@ fn counts_near_the_largest_numbers() {
         ends(&counts);
     }
 }
+
+#[test]
+fn noise_of_less_weight_than_the_function_with_a_flat_prior() {
+    let blocks = Kind::Blocks(Likelihood::Gaussian);
+    let mut one_row = problem(blocks, vec![vec![64.67]; 4], &[0.4726]);
+    one_row.weights = Some(vec![0.1254]);
+    (one_row.settings.tol, one_row.settings.unpenalized) = (1.0, vec![0]);
+    one_row.settings.noise_prior = [0.437, 0.223];
+    assert!(ends(&one_row));
+}
+
+#[test]
+#[allow(clippy::unreadable_literal)] // all digits matter
+fn blocks_of_functions_that_take_the_place_of_others() {
+    let columns = vec![
+        vec![
+            0.8540985062275076,
+            0.6259401258745866,
+            0.443071611284605,
+            -0.6646989732593124,
+        ],
+        vec![
+            0.2533532829934848,
+            0.8660763877806672,
+            -0.8173100006181053,
+            -0.43160388838555236,
+        ],
+        vec![
+            -2.1654883724849378e-34,
+            2.1018586968578598e-34,
+            7.821320912592035e-35,
+            4.4966357043911355e-34,
+        ],
+    ];
+    let targets = [
+        2.9511245261019406e55,
+        4.182001017456656e56,
+        2.4158259133231976e56,
+        4.291543284303553e56,
+    ];
+    let mut counts = problem(
+        Kind::Blocks(Likelihood::NegativeBinomial(0.5)),
+        columns,
+        &targets,
+    );
+    counts.weights = Some(vec![
+        1.4962987411019917e-10,
+        607446.8730397131,
+        49811160.513395995,
+        18400.581290455368,
+    ]);
+    (counts.settings.tol, counts.settings.max_iter) = (1e-4, 200);
+    counts.settings.alpha_prior = [0.9999997634413371, 1.4066621032803204];
+    counts.settings.noise_prior = [1.0000000015319814, 1.0027259111937756];
+    ends(&counts);
+}

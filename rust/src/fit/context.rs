@@ -111,13 +111,16 @@ impl<'w> Fit<'_, 'w> {
         if list.is_empty() {
             return Ok(0);
         }
-        let (set, size) = (self.working_set(&list)?, self.model.len());
+        let (set, before) = (self.working_set(&list)?, self.model.active.clone());
         let min_gain = self.dictionary.penalty + Tuning::MIN_GAIN;
         let (ratio, limit) = (Tuning::BLOCK_GAIN_RATIO, Tuning::MAX_BLOCK_ADDITIONS);
         let added = self.on(&set, |local, recorder| {
             local.add_several(min_gain, ratio, limit, recorder)
         })?;
-        self.dictionary.count_entries(&self.model.active[size..]);
+        // Where functions are dependent up to round-off, some of those before may have been deleted.
+        let is_new = |j: &usize| !before.contains(j);
+        let new: Vec<usize> = self.model.active.iter().copied().filter(is_new).collect();
+        self.dictionary.count_entries(&new);
         Ok(added)
     }
 

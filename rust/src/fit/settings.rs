@@ -237,8 +237,8 @@ pub(crate) struct NoisePrecision {
     pub(crate) beta: f64,
     /// The precision from which an estimate starts.
     pub(crate) start: f64,
-    /// Largest estimate, the noise floor; `None` if the precision is given.
-    max: Option<f64>,
+    /// Smallest estimate, so that variances do not overflow, and largest, the noise floor; `None` if the precision is given.
+    range: Option<[f64; 2]>,
 }
 
 impl NoisePrecision {
@@ -249,12 +249,15 @@ impl NoisePrecision {
             Noise::Fixed(given) => Self {
                 beta: scale * scale / given,
                 start,
-                max: None,
+                range: None,
             },
             Noise::Estimated => Self {
                 beta: start,
                 start,
-                max: Some(1.0 / (Tuning::NOISE_FLOOR * variance)),
+                range: Some([
+                    f64::MIN_POSITIVE.sqrt() / variance,
+                    1.0 / (Tuning::NOISE_FLOOR * variance),
+                ]),
             },
         }
     }
@@ -265,12 +268,12 @@ impl NoisePrecision {
         // Below, the rest is round-off of the targets.
         let least = Tuning::ROUNDING / (Tuning::INITIAL_NOISE * start);
         let share = Tuning::INITIAL_NOISE * start * variance.max(least);
-        let max = self.max.map(|max| max / share);
+        let range = self.range.map(|ends| ends.map(|end| end / share));
         let start = start / share;
         Self {
-            beta: max.map_or(self.beta, |_| start),
+            beta: range.map_or(self.beta, |_| start),
             start,
-            max,
+            range,
         }
     }
 
@@ -279,37 +282,40 @@ impl NoisePrecision {
         Self {
             beta,
             start: beta,
-            max: None,
+            range: None,
         }
     }
 
     pub(crate) fn is_estimated(self) -> bool {
-        self.max.is_some()
+        self.range.is_some()
     }
 
     /// Whether the precision is estimated and at the noise floor.
     pub(crate) fn at_floor(self) -> bool {
-        self.max.is_some_and(|max| self.beta >= max)
+        self.range.is_some_and(|[_, max]| self.beta >= max)
     }
 
     /// `beta` limited to the range. A value below the end only by round-off becomes the end, so that it counts as at the floor.
     pub(crate) fn limited(self, beta: f64) -> f64 {
-        match self.max {
-            Some(max) if beta > (1.0 - Tuning::ROUNDING) * max => max,
-            _ => beta,
+        match self.range {
+            Some([_, max]) if beta > (1.0 - Tuning::ROUNDING) * max => max,
+            Some([min, _]) => beta.max(min),
+            None => beta,
         }
     }
 
     /// The estimate `next` limited to the range; the present precision if it is given.
     pub(crate) fn moved(self, next: impl FnOnce() -> f64) -> f64 {
-        self.max.map_or(self.beta, |max| next().min(max))
+        self.range
+            .map_or(self.beta, |[min, max]| next().min(max).max(min))
     }
 
     /// A fraction of a sum of squares as precision; the noise floor where that is zero.
     pub(crate) fn ratio(self, degrees: f64, residual: f64) -> f64 {
-        match self.max {
-            Some(max) if residual * max <= degrees => max,
-            _ => degrees / residual,
+        match self.range {
+            Some([_, max]) if residual * max <= degrees => max,
+            Some([min, _]) => (degrees / residual).max(min),
+            None => degrees / residual,
         }
     }
 
