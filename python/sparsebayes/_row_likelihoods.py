@@ -7,11 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
-from numpy.polynomial.hermite import hermgauss
-from scipy.special import betainc, expit, gammainc, gammaln, pdtr, stdtr, xlogy
+from numpy.polynomial.legendre import leggauss
+from scipy.special import (
+    betainc,
+    betaincinv,
+    expit,
+    gammainc,
+    gammainccinv,
+    gammaincinv,
+    gammaln,
+    logit,
+    logsumexp,
+    ndtr,
+    pdtr,
+    xlogy,
+)
 from sklearn.metrics import r2_score
 
 from ._checks import check_choice
@@ -39,6 +53,8 @@ class Targets:
     #: Targets transformed so that their noise is nearly Gaussian, and its precisions up to a factor, from
     #: targets and from their means if all had one rate.
     stabilised: Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray]] | None = None
+    #: The log density of a target from t and the moments of eta; None: by the derivatives of the likelihood.
+    log_density: Callable[[FloatArray, FloatArray, FloatArray], FloatArray] | None = None
 
     def first_invalid(self, y: FloatArray) -> int:
         """Return the number of the first target that does not pass the test; some do not."""
@@ -67,16 +83,54 @@ class RowLikelihood:
     #: None for the Gaussian, and for class labels.
     targets: Targets | None = None
 
+    def log_mean_likelihood(self, t: FloatArray, mean: FloatArray, variance: FloatArray) -> FloatArray:
+        """Return the log of the mean likelihood of targets whose eta is Gaussian, given its moments."""
+        if self.targets is not None and self.targets.log_density is not None:
+            return self.targets.log_density(t, mean, variance)
+        v = np.maximum(variance, np.finfo(np.float64).tiny)
+        mode = _mode(self, t, mean, v)
 
-#: Nodes and weights of the quadrature over a Gaussian linear predictor.
-NODES, WEIGHTS = hermgauss(32)
-WEIGHTS /= WEIGHTS.sum()
+        def log_product(eta: FloatArray, t: FloatArray, mean: FloatArray, v: FloatArray) -> FloatArray:
+            return self.log_likelihood(eta, t) - (eta - mean) ** 2 / (2.0 * v)
+
+        # Quadrature takes place where the product is not negligible beside that at the mode. It falls at
+        # least as fast as the Gaussian does from its mean.
+        least = log_product(mode, t, mean, v) - 0.5 * _MOST_STDS**2
+        ends = []
+        for side in (-1.0, 1.0):
+            near, far = np.zeros_like(mode), side * _MOST_STDS * np.sqrt(v)
+            for _ in range(_END_STEPS):
+                middle = 0.5 * (near + far)
+                is_inside = log_product(mode + middle, t, mean, v) > least
+                near, far = np.where(is_inside, middle, near), np.where(is_inside, far, middle)
+            ends.append(mode + far)
+        half, centre = (0.5 * (ends[1] + sign * ends[0])[..., np.newaxis] for sign in (-1.0, 1.0))
+        columns = (part[..., np.newaxis] for part in (t, mean, v))
+        terms = log_product(centre + half * _PLACES, *columns) + np.log(half * _LENGTHS)
+        return np.asarray(logsumexp(terms, axis=-1) - 0.5 * np.log(2.0 * np.pi * v))
+
+
+#: Nodes and weights of the quadrature over an interval.
+_PLACES, _LENGTHS = leggauss(64)
+#: Standard deviations beyond which a Gaussian has no mass, and the probability that counts as none.
+_MOST_STDS: Final = 8.5
+_NONE: Final = 1e-14
+#: Largest size of a mode of eta, where the mean of eta is no larger. Steps to it, bisections at first, and
+#: bisections to an end of the quadrature.
+_MOST_ETA: Final = 800.0
+_MODE_STEPS, _BISECTIONS, _END_STEPS = 60, 14, 25
+#: Range of the logs of the row weights of Student's t, as probabilities, and the number of nodes.
+_LEAST_WEIGHT: Final = 1e-30
+_N_WEIGHTS: Final = 128
 #: Largest count: above, the log likelihood of a dispersed count is a difference of larger numbers.
 _LARGEST_COUNT: Final = 1e10
 #: Largest positive number, and 1 / the smallest: squares are finite.
 _LARGEST: Final = 1e100
-#: Distribution function of a target given eta, of (t, eta).
+#: Distribution function of a target given eta, of (t, eta); that of a target, of t.
 _Distribution = Callable[[FloatArray, FloatArray], FloatArray]
+_Mean = Callable[[FloatArray], FloatArray]
+#: The values of eta at which a target t exceeds all others, and at which none, but for `_NONE`.
+_Ends = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
 
 
 def _exp(eta: FloatArray) -> FloatArray:
@@ -104,20 +158,56 @@ def _log_moments(dispersion: float, *, counts: bool) -> Callable[[FloatArray, Fl
     return moments
 
 
+def _mode(row: RowLikelihood, t: FloatArray, mean: FloatArray, v: FloatArray) -> FloatArray:
+    """Return the mode of a Gaussian eta given a target with a log-concave likelihood."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        # The slope falls with eta, so the mode is between the mean and where the slope there leads to.
+        reach = v * row.slope(mean, t)
+        low = np.maximum(mean + np.minimum(reach, 0.0), np.minimum(mean, -_MOST_ETA))
+        high = np.minimum(mean + np.maximum(reach, 0.0), np.maximum(mean, _MOST_ETA))
+        eta = np.clip(mean, low, high)
+        for step in range(_MODE_STEPS):
+            slope = (mean - eta) / v + row.slope(eta, t)
+            low, high = np.where(slope > 0.0, eta, low), np.where(slope < 0.0, eta, high)
+            there = eta + slope / (1.0 / v + row.curvature(eta, t))
+            is_usable = (there >= low) & (there <= high) & (step >= _BISECTIONS)
+            there = np.where(is_usable, there, 0.5 * (low + high))
+            if not (np.abs(there - eta) > 1e-9 * (1.0 + np.abs(eta))).any():
+                break
+            eta = there
+    return np.asarray(there)
+
+
 def _mean_distribution(
-    distribution: _Distribution, mean: FloatArray, variance: FloatArray
-) -> Callable[[FloatArray], FloatArray]:
-    """Return the distribution function of targets whose eta is Gaussian, by Gauss-Hermite quadrature."""
-    eta = mean[..., np.newaxis] + np.sqrt(2.0 * variance)[..., np.newaxis] * NODES
-    return lambda t: np.asarray(distribution(t[..., np.newaxis], eta) @ WEIGHTS)
+    distribution: _Distribution, ends: _Ends, mean: FloatArray, variance: FloatArray
+) -> _Mean:
+    """Return the distribution function of targets whose eta is Gaussian.
+
+    Quadrature takes place where it is neither 0 nor 1, and eta has mass.
+    """
+    std = np.maximum(np.sqrt(variance), 1e-9)
+
+    def up_to(t: FloatArray) -> FloatArray:
+        low, high = (np.clip((end - mean) / std, -_MOST_STDS, _MOST_STDS) for end in ends(t))
+        half = 0.5 * (high - low)[..., np.newaxis]
+        z = 0.5 * (high + low)[..., np.newaxis] + half * _PLACES
+        eta = mean[..., np.newaxis] + std[..., np.newaxis] * z
+        terms = distribution(t[..., np.newaxis], eta) * np.exp(-0.5 * z**2)
+        return np.asarray(ndtr(low) + (half * terms) @ _LENGTHS / np.sqrt(2.0 * np.pi))
+
+    return up_to
 
 
-def _of_counts(distribution: _Distribution) -> dict[str, Any]:
+def _of_counts(distribution: _Distribution, ends: _Ends) -> dict[str, Any]:
     """Return quantile and distribution functions of counts."""
+
+    def mean_distribution(mean: FloatArray, variance: FloatArray) -> _Mean:
+        up_to = _mean_distribution(distribution, ends, mean, variance)
+        return lambda k: np.where(k >= 0.0, up_to(np.maximum(k, 0.0)), 0.0)
 
     def quantile(mean: FloatArray, variance: FloatArray, p: float) -> FloatArray:
         """Return the smallest k with P(count <= k) >= p."""
-        up_to = _mean_distribution(distribution, mean, variance)
+        up_to = mean_distribution(mean, variance)
         low, high = np.full(mean.shape, -1.0), np.full(mean.shape, 16.0)
         while (short := (up_to(high) < p) & (high < 1e300)).any():
             low, high = np.where(short, high, low), np.where(short, 16.0 * high, high)
@@ -130,20 +220,22 @@ def _of_counts(distribution: _Distribution) -> dict[str, Any]:
     def below_and_up_to(
         mean: FloatArray, variance: FloatArray, t: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        up_to = _mean_distribution(distribution, mean, variance)
-        return np.where(t > 0.0, up_to(np.ceil(t) - 1.0), 0.0), up_to(np.floor(t))
+        up_to = mean_distribution(mean, variance)
+        return up_to(np.ceil(t) - 1.0), up_to(np.floor(t))
 
     return {"quantile": quantile, "distribution": below_and_up_to}
 
 
-def _of_continuous(distribution: _Distribution, *, positive: bool, width: float = 1.0) -> dict[str, Any]:
+def _of_continuous(
+    mean_distribution: Callable[[FloatArray, FloatArray], _Mean], *, positive: bool, width: float = 1.0
+) -> dict[str, Any]:
     """Return quantile and distribution functions of continuous targets.
 
     ``width``: a length on their scale, or with ``positive`` on the scale of their logarithms.
     """
 
     def quantile(mean: FloatArray, variance: FloatArray, p: float) -> FloatArray:
-        up_to = _mean_distribution(distribution, mean, variance)
+        up_to = mean_distribution(mean, variance)
         value: Callable[[FloatArray], FloatArray] = _exp if positive else np.asarray
         step = width + np.sqrt(variance)
         low, high = mean - step, mean + step
@@ -162,7 +254,7 @@ def _of_continuous(distribution: _Distribution, *, positive: bool, width: float 
     def below_and_up_to(
         mean: FloatArray, variance: FloatArray, t: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        up_to = _mean_distribution(distribution, mean, variance)(t)
+        up_to = mean_distribution(mean, variance)(t)
         return up_to, up_to
 
     return {"quantile": quantile, "distribution": below_and_up_to}
@@ -212,6 +304,12 @@ def _negative_binomial(dispersion: float) -> RowLikelihood:
     def curvature(eta: FloatArray, t: FloatArray) -> FloatArray:
         return np.asarray((t + r) * expit(eta + log_d) * expit(-eta - log_d))
 
+    def ends(k: FloatArray) -> tuple[FloatArray, FloatArray]:
+        some = np.minimum(k, _LARGEST_COUNT)  # eta of larger counts is that of these and the log of the ratio
+        low, high = (-logit(betaincinv(r, some + 1.0, p)) for p in (1.0 - _NONE, _NONE))
+        beyond = np.log(np.maximum(k / _LARGEST_COUNT, 1.0)) - log_d
+        return low + beyond, high + beyond
+
     def deviance(y: FloatArray, mean: FloatArray) -> FloatArray:
         return np.asarray(2.0 * (xlogy(y, y / mean) - (y + r) * np.log((y + r) / (mean + r))))
 
@@ -230,7 +328,7 @@ def _negative_binomial(dispersion: float) -> RowLikelihood:
             is_valid=lambda y: bool(((y >= 0.0) & (y <= _LARGEST_COUNT)).all()),
             predict=_log_moments(dispersion, counts=True),
             # P(count <= k) is a regularised incomplete beta function.
-            **_of_counts(lambda k, eta: betainc(r, np.maximum(k, -1.0) + 1.0, expit(-eta - log_d))),
+            **_of_counts(lambda k, eta: betainc(r, k + 1.0, expit(-eta - log_d)), ends),
             sample=sample,
             score=_d2(deviance),
             stabilised=lambda y, m: (_root(y, m), m / (1.0 + dispersion * m)),
@@ -257,7 +355,14 @@ def _gamma(dispersion: float) -> RowLikelihood:
             must_be="be positive, from 1e-100 to 1e100,",
             is_valid=lambda y: bool(((y >= 1.0 / _LARGEST) & (y <= _LARGEST)).all()),
             predict=_log_moments(dispersion, counts=False),
-            **_of_continuous(lambda t, eta: gammainc(k, k * t * _exp(-eta)), positive=True),
+            **_of_continuous(
+                partial(
+                    _mean_distribution,
+                    lambda t, eta: gammainc(k, k * t * _exp(-eta)),
+                    lambda t: (np.log(k * t / gammainccinv(k, _NONE)), np.log(k * t / gammaincinv(k, _NONE))),
+                ),
+                positive=True,
+            ),
             sample=lambda eta, random: _exp(eta) * random.standard_gamma(k, eta.shape) * dispersion,
             score=lambda y, m, exposure, weights: _d2(_gamma_deviance)(
                 y / exposure, m / exposure, np.ones(len(y)), weights
@@ -284,6 +389,24 @@ def _student_t(freedom: float, noise_variance: float) -> RowLikelihood:
             return mean
         return mean, np.sqrt(variance + noise_variance * freedom / (freedom - 2.0))
 
+    # A mixture of Gaussians, whose precisions are Gamma variables: by the trapezoidal rule in their logs.
+    half = 0.5 * freedom
+    least, most = gammaincinv(half, _LEAST_WEIGHT), gammainccinv(half, _LEAST_WEIGHT)
+    logs = np.linspace(np.log(least / half), np.log(most / half), _N_WEIGHTS)
+    shares = np.exp(half * (logs + 1.0 - np.exp(logs)))
+    shares /= shares.sum()
+
+    def standardised(t: FloatArray, mean: FloatArray, variance: FloatArray) -> tuple[FloatArray, FloatArray]:
+        stds = np.sqrt(variance[..., np.newaxis] + noise_variance * np.exp(-logs))
+        return (t - mean)[..., np.newaxis] / stds, stds
+
+    def mean_distribution(mean: FloatArray, variance: FloatArray) -> _Mean:
+        return lambda t: np.asarray(ndtr(standardised(t, mean, variance)[0]) @ shares)
+
+    def log_density(t: FloatArray, mean: FloatArray, variance: FloatArray) -> FloatArray:
+        z, stds = standardised(t, mean, variance)
+        return np.asarray(logsumexp(-0.5 * z**2 - np.log(np.sqrt(2.0 * np.pi) * stds), b=shares, axis=-1))
+
     return RowLikelihood(
         "student_t",
         link="identity",
@@ -295,9 +418,10 @@ def _student_t(freedom: float, noise_variance: float) -> RowLikelihood:
             must_be="be numbers",
             is_valid=lambda y: True,
             predict=predict,
-            **_of_continuous(lambda t, eta: stdtr(freedom, (t - eta) / scale), positive=False, width=scale),
+            **_of_continuous(mean_distribution, positive=False, width=scale),
             sample=lambda eta, random: eta + scale * random.standard_t(freedom, eta.shape),
             score=r2,
+            log_density=log_density,
         ),
     )
 
@@ -335,7 +459,10 @@ _LIKELIHOODS = (
             must_be="not be negative, nor above 1e10,",
             is_valid=lambda y: bool(((y >= 0.0) & (y <= _LARGEST_COUNT)).all()),
             predict=_log_moments(0.0, counts=True),
-            **_of_counts(lambda k, eta: pdtr(k, _exp(eta))),
+            **_of_counts(
+                lambda k, eta: pdtr(k, _exp(eta)),
+                lambda k: (np.log(gammaincinv(k + 1.0, _NONE)), np.log(gammainccinv(k + 1.0, _NONE))),
+            ),
             sample=lambda eta, random: _poisson(_exp(eta), random),
             score=_d2(lambda y, m: 2.0 * (xlogy(y, y / m) - y + m)),
             stabilised=lambda y, m: (_root(y, m), m),

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy import stats
 
-from sparsebayes._row_likelihoods import ROW_LIKELIHOODS
+from sparsebayes._row_likelihoods import ROW_LIKELIHOODS, row_likelihood
 
 
 @pytest.mark.parametrize("name", ROW_LIKELIHOODS)
@@ -15,3 +16,35 @@ def test_slope_and_curvature_are_derivatives(name):
     curvature = (likelihood.slope(eta - h, t) - likelihood.slope(eta + h, t)) / (2.0 * h)
     assert_allclose(likelihood.slope(eta, t), slope, atol=1e-8)
     assert_allclose(likelihood.curvature(eta, t), curvature, atol=1e-8)
+
+
+DISTRIBUTIONS = {
+    "poisson": lambda eta, _: stats.poisson(np.exp(eta)),
+    "negative_binomial": lambda eta, d: stats.nbinom(1.0 / d, 1.0 / (1.0 + d * np.exp(eta))),
+    "gamma": lambda eta, d: stats.gamma(1.0 / d, scale=d * np.exp(eta)),
+    "student_t": lambda eta, freedom: stats.t(freedom, eta, 0.2),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [("poisson", None), ("negative_binomial", 0.01), ("negative_binomial", 2.0)]
+    + [("gamma", 1e-3), ("gamma", 3.0), ("student_t", 2.1), ("student_t", 30.0)],
+)
+@pytest.mark.parametrize("std", [1e-6, 0.1, 1.0, 10.0])
+def test_mean_densities_and_distributions_at_any_certainty_of_the_linear_predictor(name, shape, std):
+    row = row_likelihood(name, shape, 0.2**2)
+    for mean in (-2.0, 3.0):
+        z = np.linspace(-9.0, 9.0, 200_001)
+        given = DISTRIBUTIONS[name](mean + std * z, shape)
+        weights = np.exp(-0.5 * z**2)
+        weights /= weights.sum()
+        targets = DISTRIBUTIONS[name](mean + std * np.array([-1.0, 0.0, 1.0]), shape).median()
+        moments = np.full(3, mean), np.full(3, std**2)
+        density = given.pmf if hasattr(given.dist, "pmf") else given.pdf
+        expected = [np.log(weights @ density(t)) for t in targets]
+        assert_allclose(row.log_mean_likelihood(targets, *moments), expected, atol=2e-4)
+        _, up_to = row.targets.distribution(*moments, targets)
+        assert_allclose(up_to, [weights @ given.cdf(t) for t in targets], atol=2e-5)
+        # A count is a quantile of each probability above that of all smaller counts.
+        assert_allclose(row.targets.quantile(*moments, up_to - 1e-9), targets, rtol=1e-4)

@@ -19,12 +19,12 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_softmax, logsumexp, ndtri
+from scipy.special import log_softmax, ndtri
 from sklearn.utils.validation import check_is_fitted
 
 from .._arrays import Training, is_unstored
 from .._data.basis import Basis, block_rows
-from .._row_likelihoods import NODES, ROW_LIKELIHOODS, WEIGHTS, RowLikelihood
+from .._row_likelihoods import ROW_LIKELIHOODS, RowLikelihood
 from .._types import FloatArray, IntArray
 from .likelihoods import Classes, Likelihood
 from .posterior import (
@@ -136,7 +136,7 @@ class LeaveOneOut:
         """Return mean and standard deviation of each target given the other rows, (n, n_outputs)."""
         w = _column(self.counts)
         e, b = w * (self.t.reshape(self.m.shape) - self.m) / self.noise, w / self.noise
-        mean, variance, _ = cavity(self.m, self.v, e, b)
+        mean, variance = cavity(self.m, self.v, e, b)
         return mean, np.sqrt(variance + self.noise)
 
     def _of_numbers(self) -> tuple[FloatArray, NDArray[np.bool_], FloatArray]:
@@ -151,8 +151,8 @@ class LeaveOneOut:
         else:
             if not self.likelihood.has_noise:
                 e, b = w * row.slope(m, t), w * row.curvature(m, t)
-            mean, variance, rest = cavity(m, v, e, b)
-            density = _log_mean_likelihood(row, t, m, v, e, rest)
+            mean, variance = cavity(m, v, e, b)
+            density = row.log_mean_likelihood(t, mean, variance)
             below, up_to = row.targets.distribution(mean, variance, t)
             inside, mean = (up_to >= _TAIL) & (below < 1.0 - _TAIL), row.targets.predict(mean, None)
         shape = self.t.shape
@@ -173,7 +173,7 @@ class LeaveOneOut:
             if at_mode:
                 p = normalised(m)[:, -m.shape[1] :]
                 e, b = t - p, p * (1.0 - p)
-            mean, variance, _ = cavity(m, v, w * e, w * b)
+            mean, variance = cavity(m, v, w * e, w * b)
             log_p = log_normalised(mean if at_mode else moderated_logits(mean, variance))
             numbers = t[:, 0].astype(np.intp) if t.shape[1] == 1 else np.argmax(t, axis=1)
         predicted = np.argmax(log_p, axis=1)
@@ -237,26 +237,10 @@ def _column(values: FloatArray | None) -> Any:
 
 def cavity(
     m: FloatArray, v: FloatArray, e: FloatArray, b: FloatArray, least: float = _MIN_REMAINDER
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return mean and variance of the linear predictor from the other rows, and 1 - h, at least ``least``."""
-    rest = np.maximum(1.0 - b * v, least)
-    variance = v / rest
-    return m - e * variance, variance, rest
-
-
-def _log_mean_likelihood(
-    row: RowLikelihood, t: FloatArray, m: FloatArray, v: FloatArray, e: FloatArray, rest: FloatArray
-) -> FloatArray:
-    """Return the log of the mean likelihood over the cavity distribution.
-
-    Cavity times likelihood is close to N(m, v): Gauss-Hermite quadrature in x = (eta - m) / sqrt(2 v), where
-    (eta - cavity mean)^2 / (2 cavity variance) = (x sqrt(rest) + e sqrt(v / (2 rest)))^2.
-    """
-    m, v, e, rest, t = (part[..., np.newaxis] for part in (m, v, e, rest, t))
-    likelihood = row.log_likelihood(m + np.sqrt(2.0 * v) * NODES, t)
-    ratio = NODES**2 - (np.sqrt(rest) * NODES + e * np.sqrt(v / (2.0 * rest))) ** 2
-    terms = likelihood + ratio + np.log(WEIGHTS)
-    return np.asarray(logsumexp(terms, axis=-1) + 0.5 * np.log(rest[..., 0]))
+) -> tuple[FloatArray, FloatArray]:
+    """Return mean and variance of the linear predictor from the other rows; 1 - h is at least ``least``."""
+    variance = v / np.maximum(1.0 - b * v, least)
+    return m - e * variance, variance
 
 
 def _softmax(

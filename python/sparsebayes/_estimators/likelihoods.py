@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp, ndtri
+from scipy.special import ndtri
 
 from .. import _core
 from .._arrays import check_exposure, check_y_std, learn_classes
 from .._checks import check_flag
 from .._data.basis import Basis, flat_columns
 from .._data.design import Design, Layout
-from .._row_likelihoods import NODES, ROW_LIKELIHOODS, WEIGHTS, RowLikelihood, row_likelihood
+from .._row_likelihoods import ROW_LIKELIHOODS, RowLikelihood, row_likelihood
 from .._types import FloatArray, IntArray, Link, PerRow, Settings
 from .._types import Likelihood as Name
 from .growth import variance_factor
@@ -161,16 +161,11 @@ class Numbers:
     def log_density(self, est: Any, moments: tuple[FloatArray, FloatArray], y: FloatArray) -> FloatArray:
         """Return the log predictive density of targets, given moments of linear predictors, (n, n_outputs).
 
-        The density of a target, or the probability of a count, averaged over the Gaussian linear predictor by
-        Gauss-Hermite quadrature.
+        The density of a target, or the probability of a count, averaged over the Gaussian linear predictor.
         """
         self.check(y)
-        m, v = (part[:, 0, np.newaxis] for part in moments)
-        eta = m + np.sqrt(2.0 * v) * NODES
         with np.errstate(all="ignore"):  # far from the data densities may be 0
-            return np.asarray(
-                logsumexp(self.row(est).log_likelihood(eta, y[:, np.newaxis]), b=WEIGHTS, axis=1)
-            )
+            return self.row(est).log_mean_likelihood(y, moments[0][:, 0], moments[1][:, 0])
 
     def covariance(
         self, est: Any, moments: Callable[[], tuple[FloatArray, FloatArray]], y_std: PerRow

@@ -768,6 +768,6 @@ def _left_out(rows: _Rows, W: FloatArray, variance: FloatArray) -> FloatArray:
     logits = rows.F @ W
     _, p = rows.log_likelihood(logits)
     unit = rows.unit[:, np.newaxis]
-    mean, _, _ = cavity(logits, variance, unit * (rows.t - p), unit * p * (1.0 - p), _MIN_REST)
+    mean, _ = cavity(logits, variance, unit * (rows.t - p), unit * p * (1.0 - p), _MIN_REST)
     log_p, _ = rows.log_likelihood(mean)
     return np.asarray(log_p * (rows.w / rows.w.mean()))
