@@ -362,33 +362,55 @@ def _check_unstored(est: Any, X: Any, *, reset: bool) -> Any:
     if len(X.shape) != 2 or 0 in X.shape or np.dtype(X.dtype or float).kind not in "fiub":
         raise ValueError(f"X must be a real linear operator with rows and columns, got {X!r}")
     if reset:
-        _check_products(X)
         publish_features(est, X.shape[1])
     elif X.shape[1] != est.n_features_in_:
         raise ValueError(
             f"X has {X.shape[1]} columns, but {type(est).__name__} was fitted with {est.n_features_in_}"
         )
-    return X
+    return _with_products(X, transposed=reset)
 
 
-def _check_products(X: Any) -> None:
-    """Raise ValueError if an operator's products with vectors, columns and its transpose disagree."""
+def _with_products(X: Any, *, transposed: bool) -> Any:
+    """Return an operator whose products with columns are those with vectors: X itself if it is one.
+
+    ``transposed``: also for products with the transpose, which fits need.
+    """
     rng = np.random.default_rng(4711)  # a seed that few operators have
-    u, v = (rng.normal(size=length) for length in X.shape)
+    U, V = (rng.normal(size=(length, 2)) for length in X.shape)
+    forward, is_same = _products(X.matvec, X.matmat, V)
+    if transposed:
+        try:
+            back, is_same_back = _products(X.rmatvec, X.rmatmat, U)
+        except NotImplementedError:
+            raise ValueError("X must be an operator with rmatvec, products with its transpose") from None
+        one, other, is_same = np.sum(U * forward), np.sum(back * V), is_same and is_same_back
+        if abs(one - other) > _SAME_PRODUCT * (np.abs(U * forward).sum() + np.abs(back * V).sum()):
+            raise ValueError(
+                "X.rmatvec must give products with the transpose of X: for random u and v, u @ X.matvec(v) "
+                f"is {one:.6g}, but v @ X.rmatvec(u) is {other:.6g}"
+            )
+    if is_same:
+        return X
+    from scipy.sparse.linalg import LinearOperator  # slow, and loaded by who has an operator
+
+    def matvec(v: FloatArray) -> FloatArray:
+        return np.array(X.matvec(v.flatten()))
+
+    def rmatvec(u: FloatArray) -> FloatArray:
+        return np.array(X.rmatvec(u.flatten()))
+
+    return LinearOperator(X.shape, matvec, rmatvec, dtype=X.dtype)
+
+
+def _products(of_vector: Any, of_columns: Any, V: FloatArray) -> tuple[FloatArray, bool]:
+    """Return the products with columns one by one, and whether those with all of them are the same."""
+    # Copies, as an operator may change its argument, or use the array of its result again.
+    each = np.column_stack([np.array(of_vector(v.copy())) for v in V.T])
     try:
-        forward, back = X.matvec(v), X.rmatvec(u)
-    except NotImplementedError:
-        raise ValueError("X must be a linear operator with rmatvec, products with its transpose") from None
-    one, other = float(u @ forward), float(back @ v)
-    if abs(one - other) > _SAME_PRODUCT * (np.abs(u) @ np.abs(forward) + np.abs(back) @ np.abs(v)):
-        raise ValueError(
-            "X.rmatvec must give products with the transpose of X: for random u and v, u @ X.matvec(v) is "
-            f"{one:.6g}, but v @ X.rmatvec(u) is {other:.6g}"
-        )
-    both = X.matmat(v[:, np.newaxis])[:, 0], X.rmatmat(u[:, np.newaxis])[:, 0]
-    for name, of_column, of_vector in zip(("matvec", "rmatvec"), both, (forward, back), strict=True):
-        if np.abs(of_column - of_vector).max() > _SAME_PRODUCT * np.abs(of_vector).max():
-            raise ValueError(f"X.{name} must give the same for a vector of shape (n,) and of shape (n, 1)")
+        difference = np.abs(of_columns(V.copy()) - each).max()
+    except Exception:
+        return each, False
+    return each, not difference > _SAME_PRODUCT * np.abs(each).max()
 
 
 def _rows_of(X: Any, rows: IntArray) -> Any:

@@ -28,8 +28,12 @@ DISTRIBUTIONS = {
 
 @pytest.mark.parametrize(
     ("name", "shape"),
-    [("poisson", None), ("negative_binomial", 0.01), ("negative_binomial", 2.0)]
-    + [("gamma", 1e-3), ("gamma", 3.0), ("student_t", 2.1), ("student_t", 30.0)],
+    [
+        ("poisson", None),
+        *(("negative_binomial", d) for d in (0.01, 2.0)),
+        *(("gamma", d) for d in (1e-3, 3.0)),
+        *(("student_t", freedom) for freedom in (2.1, 30.0)),
+    ],
 )
 @pytest.mark.parametrize("std", [1e-6, 0.1, 1.0, 10.0])
 def test_mean_densities_and_distributions_at_any_certainty_of_the_linear_predictor(name, shape, std):

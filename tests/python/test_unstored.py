@@ -185,15 +185,37 @@ def test_operators_must_be_real_and_have_columns():
 
 @pytest.mark.parametrize(
     ("products", "words"),
-    [
-        ({}, "with rmatvec"),
-        ({"rmatvec": lambda r: 2.0 * (table().T @ r)}, "u @ X.matvec(v)"),
-        ({"rmatvec": lambda r: (table().T @ r) * (r.ndim == 1)}, "of shape (n, 1)"),
-    ],
-    ids=["absent", "of another matrix", "of vectors alone"],
+    [({}, "with rmatvec"), ({"rmatvec": lambda r: 2.0 * (table().T @ r)}, "u @ X.matvec(v)")],
+    ids=["absent", "of another matrix"],
 )
 def test_operators_need_products_with_the_transpose(products, words):
     X = table()
     A = LinearOperator(X.shape, matvec=lambda w: X @ w, dtype=float, **products)
     with pytest.raises(ValueError, match=re.escape(words)):
         SparseBayesRegressor().fit(A, targets(X))
+
+
+def used_again(X):
+    """Return a function of vectors that overwrites its results and its arguments."""
+    result = np.empty(len(X))
+
+    def product(v):
+        np.matmul(X, v.ravel(), out=result)
+        v[:] = np.nan
+        return result
+
+    return product
+
+
+@pytest.mark.parametrize(
+    "of_vectors",
+    [used_again, lambda X: lambda v: np.array([np.correlate(x, v)[0] for x in X])],
+    ids=["arrays used again", "no columns"],
+)
+def test_operators_may_have_products_for_vectors_alone(of_vectors):
+    X = table()
+    A = LinearOperator(X.shape, matvec=of_vectors(X), rmatvec=of_vectors(X.T.copy()), dtype=float)
+    y = targets(X)
+    one, other = (SparseBayesRegressor().fit(form, y) for form in (X, A))
+    assert_same(one, other)
+    np.testing.assert_allclose(one.predict(A), other.predict(X))
