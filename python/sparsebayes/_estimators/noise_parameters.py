@@ -407,16 +407,30 @@ class StudentFit(_ParameterFit):
     def __call__(self, callback: Any) -> Any:
         """Return the posterior of the weighted fit at the best weights."""
         posterior = self._alternated(callback)
+        if self.converged and len(posterior.active) < _FEW_FUNCTIONS:
+            # The search may have missed functions that explain little alone, but much together.
+            other = copy(self)
+            other.rows = replace(self.rows, values=np.ones_like(self.rows.values))
+            first = as_first(other._fit(None, callback))
+            other.rows = replace(self.rows)
+            if other._fit(first, callback).log_evidence > posterior.log_evidence:
+                posterior = self._better(posterior, other, first, callback)
         if self.rows.given is not None or not self.converged or self.rows.freedom <= FIRST_FREEDOM:
             return posterior
         # Functions may have been fitted to outliers, beside which the noise looks Gaussian.
         other = copy(self)
-        other.rows, other.converged = replace(self.rows), False
+        other.rows = replace(self.rows)
         if other._with_heavy_tails(posterior) > self._bound(posterior):
-            found = other._alternated(callback)
-            if other.converged and other._bound(found) > self._bound(posterior):
-                self.__dict__.update(other.__dict__)
-                return found
+            posterior = self._better(posterior, other, None, callback)
+        return posterior
+
+    def _better(self, posterior: Any, other: StudentFit, first: First | None, callback: Any) -> Any:
+        """Continue another fit to its end, and return the better one of both."""
+        other.converged = False
+        found = other._alternated(callback, first)
+        if other.converged and other._bound(found) > self._bound(posterior):
+            self.__dict__.update(other.__dict__)
+            return found
         return posterior
 
     def _with_heavy_tails(self, posterior: Any) -> float:
@@ -427,9 +441,8 @@ class StudentFit(_ParameterFit):
             model, Phi, posterior = self._settled(model, Phi)
         return self._bound(posterior)
 
-    def _alternated(self, callback: Any) -> Any:
+    def _alternated(self, callback: Any, first: First | None = None) -> Any:
         """Alternate between fits and weights, from the present ones, until both converge."""
-        first: First | None = None
         for number in range(_MAX_ROUNDS):
             posterior = self._fit(first, callback)
             if posterior.status in ("stopped", "max_iter"):
@@ -442,7 +455,11 @@ class StudentFit(_ParameterFit):
             if self.converged or number == _MAX_ROUNDS - 1:
                 self.rows = replace(self.rows, values=before.values)
                 break
-            if number == 0 and (self.begin is None or len(posterior.active) < _FEW_FUNCTIONS):
+            if (
+                first is None
+                and number == 0
+                and (self.begin is None or len(posterior.active) < _FEW_FUNCTIONS)
+            ):
                 continue  # a model of other weights may be far from the best one
             tol = _TOL if change <= _SMALL_CHANGE else _SMALL_CHANGE
             first, _, _ = self._settled(as_first(posterior), Phi, tol)
