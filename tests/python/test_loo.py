@@ -13,7 +13,15 @@ from sklearn.exceptions import NotFittedError
 
 import reference
 import softmax_reference
-from sparsebayes import RVC, RVR, SparseBayesClassifier, SparseBayesRegressor, SufficientStatistics, load
+from sparsebayes import (
+    RVC,
+    RVR,
+    OverfitWarning,
+    SparseBayesClassifier,
+    SparseBayesRegressor,
+    SufficientStatistics,
+    load,
+)
 from sparsebayes.providers import RowPart
 
 N = 40
@@ -60,6 +68,25 @@ def test_a_gaussian_is_that_of_the_posterior_of_the_other_rows(rows, kind, flat)
         w = np.ones(N) if weights is None else np.asarray(weights, float)
         noise = np.full(N, model.noise_variance_)
         assert_is_refitted(model, refitted(model, functions(model, X), y, w, noise))
+
+
+def test_models_with_a_function_for_almost_every_row_keep_the_digits():
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(50, 2))
+    y = np.sin(2.0 * X[:, 0]) + 0.5 * X[:, 1] + 0.1 * rng.normal(size=50)
+    w = rng.integers(1, 60, 50).astype(float)
+    with pytest.warns(OverfitWarning, match="stalled"):
+        model = RVR(gamma=0.5).fit(X, y, sample_weight=w)
+    Phi, root = functions(model, X), np.sqrt(w / model.noise_variance_)
+    expected = []
+    for n in range(50):
+        others = np.arange(50) != n
+        rows = np.vstack([root[others, np.newaxis] * Phi[others], np.diag(np.sqrt(model.alpha_))])
+        Q, R = np.linalg.qr(rows)  # the covariance of the weights has lost its digits
+        mu = np.linalg.solve(R, Q[:49].T @ (root * y)[others])
+        variance = np.sum(np.linalg.solve(R.T, Phi[n]) ** 2) + model.noise_variance_
+        expected.append(norm(Phi[n] @ mu, np.sqrt(variance)).logpdf(y[n]))
+    assert_allclose(model.loo_, expected, rtol=1e-3)
 
 
 @pytest.mark.parametrize("weights", [None, np.arange(N) % 3])

@@ -24,6 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._arrays import Training, is_unstored
 from .._data.basis import Basis, block_rows
+from .._data.unstored import as_table
 from .._row_likelihoods import ROW_LIKELIHOODS, RowLikelihood
 from .._types import FloatArray, IntArray
 from .likelihoods import Classes, Likelihood
@@ -38,8 +39,9 @@ from .posterior import (
 )
 from .variational import curvature
 
-#: Least 1 - h: by rounding h may reach 1.
-_MIN_REMAINDER: Final = 1e-14
+#: Least 1 - h: by rounding h may reach 1. And the least that follows from a posterior covariance, which may
+#: have lost most of its digits.
+_MIN_REMAINDER, _MIN_KNOWN = 1e-14, 1e-3
 #: Probability below and above a 95 % interval, and its limit in standard deviations.
 _TAIL: Final = 0.025
 _Z95: Final = float(ndtri(1.0 - _TAIL))
@@ -199,7 +201,7 @@ def leave_one_out(
         # In units of y_std^2, which is proportional to counts / weights.
         precisions = _column(training.weights) / _column(counts)
         noise = noise * training.noise.variance / precisions
-    m, v = _at_rows(est, basis, X, t, counts, n_threads) if at_rows is None else at_rows
+    m, v = _at_rows(est, basis, X, t, counts, n_threads, noise) if at_rows is None else at_rows
     if training.exposure is not None:
         m = m + np.log(training.exposure)[:, np.newaxis]
     rows, n = slice(None) if X.shape[0] == training.n_samples else training.rows, training.n_samples
@@ -210,7 +212,13 @@ def leave_one_out(
 
 
 def _at_rows(
-    est: Any, basis: Basis, X: Any, t: FloatArray, counts: FloatArray | None, n_threads: int | None
+    est: Any,
+    basis: Basis,
+    X: Any,
+    t: FloatArray,
+    counts: FloatArray | None,
+    n_threads: int | None,
+    noise: FloatArray | float,
 ) -> tuple[FloatArray, FloatArray]:
     """Return the moments of the linear predictors at the rows, or for a softmax what `_softmax` returns."""
     softmax = est._likelihood.name == "multinomial"
@@ -227,6 +235,13 @@ def _at_rows(
                 else moments_at(est, phi)
             )
     m, v = parts[0] if len(parts) == 1 else (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    if len(parts) == 1 and est.mu_.ndim == 1 and est._likelihood.has_noise:
+        b = np.broadcast_to(_column(counts) / noise, m.shape)
+        if (b * v).max() > 1.0 - _MIN_KNOWN:
+            # h is the square of a row of Q, where Q R has the rows of phi times the root of b, and below them
+            # the roots of the prior precisions.
+            stacked = np.vstack([np.sqrt(b) * as_table(phi), np.diag(np.sqrt(est.alpha_))])
+            v = np.sum(np.linalg.qr(stacked)[0][:n] ** 2, axis=1, keepdims=True) / b
     return m, v
 
 
