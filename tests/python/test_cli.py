@@ -3,6 +3,7 @@
 import csv
 import gzip
 import io
+import os
 import re
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from sparsebayes._cli import fit as cli_fit
 from sparsebayes._cli import left_out, main
 from sparsebayes._cli import training as cli_training
 from sparsebayes._cli.dates import PARTS, AmbiguousDateError, days_since_1970, parts_of
+from sparsebayes._cli.tables import check_outputs
 from sparsebayes._row_likelihoods import OF_NUMBERS, row_likelihood
 
 
@@ -877,6 +879,35 @@ def test_a_report_without_matplotlib_or_folder_is_refused_before_a_fit(waves, tm
     assert code == 1
     assert "pip install 'sparsebayes[plot]'" in capsys.readouterr().err
     assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "what", "other"),
+    [
+        ("fit waves.csv --target y -o waves.csv", "the model", "the table to learn from"),
+        ("fit waves.csv --target y -o soft", "the model", "the table to learn from"),
+        ("fit soft --target y -o hard", "the model", "the table to learn from"),
+        ("fit waves.csv --target y -o m --report ./waves.csv", "the report", "the table to learn from"),
+        ("fit waves.csv --target y -o new --report ./new", "the report", "the model"),
+        ("predict waves.safetensors waves.csv -o waves.safetensors", "the predictions", "the model"),
+        ("predict waves.safetensors waves.csv -o hard", "the predictions", "the table to predict"),
+    ],
+)
+def test_no_file_is_both_read_and_written_or_written_twice(command, what, other, waves, capsys, monkeypatch):
+    fit(waves, *WAVES)
+    monkeypatch.chdir(waves.parent)
+    Path("soft").symlink_to("waves.csv")
+    Path("hard").hardlink_to("waves.csv")
+    before = {file: file.read_bytes() for file in Path().iterdir()}
+    assert main(command.split()) == 1
+    path = command.split()[-1]
+    expected = f"cannot write {what} to {path}: {other} is the same file; give another name"
+    assert expected in capsys.readouterr().err
+    assert {file: file.read_bytes() for file in Path().iterdir()} == before
+
+
+def test_a_device_may_take_several_outputs():
+    check_outputs({"one": os.devnull, "the other": os.devnull}, {})
 
 
 def compared(table: Path, *arguments: str, capsys) -> dict[str, list[str]]:

@@ -80,6 +80,8 @@ def _parser() -> argparse.ArgumentParser:
 def _predict(options: argparse.Namespace) -> int:
     if options.model == options.data == "-":
         raise TableError("model and data cannot both be on standard input; give one of them as a file")
+    inputs = {"the model": options.model, "the table to predict": options.data}
+    _tables.check_outputs({"the predictions": options.output}, inputs)
     is_piped = options.model == "-"
     model = Predictor.from_bytes(sys.stdin.buffer.read()) if is_piped else load(options.model)
     table = _tables.read(options.data)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import sys
 import time
@@ -19,7 +18,6 @@ from numpy.typing import NDArray
 from ..kernels._resolve import NAMED
 from . import left_out, report, training
 from . import tables as _tables
-from .tables import TableError
 
 #: Exit codes: success; a model that was saved but is not reliable.
 DONE: Final = 0
@@ -53,10 +51,9 @@ def run(options: argparse.Namespace) -> int:
     from ..inspection import diagnose
     from ..inspection._diagnosis import bars
 
-    if options.output != "-":
-        _refuse_unwritable("the model", options.output)
+    outputs = {"the model": options.output, "the report": options.report}
+    _tables.check_outputs(outputs, {"the table to learn from": options.data})
     if options.report is not None:
-        _refuse_unwritable("the report", options.report)
         report.require_matplotlib()
     table = _tables.read(options.data)
     X, y, features, exposure = training.training_rows(options, table)
@@ -124,13 +121,6 @@ def _for_command(advice: str, features: list[str]) -> str:
     others = dict.fromkeys(re.findall(r"\b(\w+)=", " ".join(parts[::2])))
     advice = "".join(parts)
     return f"{advice} ({', '.join(others)}: only in Python)" if others else advice
-
-
-def _refuse_unwritable(what: str, path: str) -> None:
-    folder = os.path.dirname(path) or "."
-    if os.path.isdir(path) or not os.path.isdir(folder):
-        why = "it is a folder" if os.path.isdir(path) else f"there is no folder {folder}"
-        raise TableError(f"cannot write {what} to {path}: {why}")
 
 
 def progress(*, quiet: bool) -> Callable[[str], None]:

@@ -13,6 +13,7 @@ import argparse
 import csv
 import gzip
 import io
+import os
 import re
 import sys
 import zlib
@@ -394,6 +395,32 @@ def write(columns: Mapping[str, Sequence[Any]], path: str) -> None:
         writer.writerow(columns)
         # csv writes floats with repr, so that they are read back exactly, and None as an empty cell.
         writer.writerows(zip(*columns.values(), strict=True))
+
+
+def check_outputs(outputs: Mapping[str, str | None], inputs: Mapping[str, str]) -> None:
+    """Raise TableError if a file cannot be written, or is also an input or another output.
+
+    Both are paths by name; None is no file, and ``-`` a standard stream.
+    """
+    others = {what: path for what, path in inputs.items() if path != "-"}
+    for what, path in outputs.items():
+        if path is None or path == "-":
+            continue
+        folder, start = os.path.dirname(path) or ".", f"cannot write {what} to {path}"
+        if os.path.isdir(path) or not os.path.isdir(folder):
+            why = "it is a folder" if os.path.isdir(path) else f"there is no folder {folder}"
+            raise TableError(f"{start}: {why}")
+        for other, its_path in others.items():
+            if _is_one_file(path, its_path):
+                raise TableError(f"{start}: {other} is the same file; give another name")
+        others[what] = path
+
+
+def _is_one_file(path: str, other: str) -> bool:
+    """Tell whether both are one file; terminals and other devices are none."""
+    if os.path.exists(path) and os.path.exists(other):
+        return os.path.isfile(path) and os.path.samefile(path, other)
+    return os.path.realpath(path) == os.path.realpath(other)
 
 
 def _decoded(path: str, content: bytes) -> tuple[str, list[str]]:
