@@ -702,6 +702,7 @@ MISTAKES = {
         ["'10.100' in row 1", "has decimal commas"],
     ),
     "infinity": ("x,z,y\n1,-inf,5\n" + X10, [], ["'z'", "'-inf' in row 1", "leave the cell empty"]),
+    "infinities": ("x,z,y\n1,inf,5\n1,inf,5\n" + X10, [], ["'z'", "'inf' in row 1", "leave the cell empty"]),
     "damaged dates": (
         table("x,y", "2024-01-1{x} 12:30,{x}") + "soon,11\n",
         [],

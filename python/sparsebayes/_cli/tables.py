@@ -223,7 +223,7 @@ class Column:
         Few values, and those that may be years, are taken for measurements.
         """
         values = self.numbers
-        if values is None or len(values) < 3:
+        if values is None or len(values) < 3 or not np.isfinite(values).all():
             return False
         steps, n = np.diff(values), len(values)
         if not ((steps >= 1.0).all() and (values == np.round(values)).all()):
