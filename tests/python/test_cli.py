@@ -692,6 +692,12 @@ MISTAKES = {
     "twice": ("x,x,y\n1,2,3\n", [], ["more than one column 'x'"]),
     "nothing to predict from": ("y\n1\n2\n4\n8\n9\n", [], ["no column to predict from"]),
     "one target": (table("x,y", "{x},3"), [], ["column 'y'", "nothing to predict"]),
+    "one target and gaps": (
+        table("x,y", "{x},yes") + "10,NA\n11,\n",
+        [],
+        ["is yes in all rows", "left out 2 rows without a value of 'y' (NA means a missing value)"],
+    ),
+    "few targets": ("x,y\n1,2\n3,5\n4,?\n", [], ["has 2 rows to learn from", "left out 1 row", "(? means a"]),
     "no targets": ("x,y\n1,\n2,NA\n", [], ["column 'y'", "holds no values"]),
     "typing error": ("x,z,y\n1,one,5\n" + X10, [], ["'z'", "'one' in row 1", "--text z", "--drop z"]),
     "typing error in y": ("x,z,y\n1,1,five\n" + X10, [], ["'y'", "'five' in row 1", "--classify"]),

@@ -181,6 +181,11 @@ class Column:
             )
         return self.numbers
 
+    def about_gaps(self, rows: NDArray[np.bool_]) -> str:
+        """Return the texts of these rows that mean a missing value, in parentheses; "" without any."""
+        written = {self.cells[i] for i in np.flatnonzero(rows & self.missing)} - {""}
+        return f" ({listed(sorted(written), 6)} means a missing value)" if written else ""
+
     def about_codes(self, rows: NDArray[np.bool_]) -> str:
         """Return a note about numbers of these rows that seem to stand for missing values, "" without any.
 
@@ -314,8 +319,7 @@ class Table(dict[str, Column]):
                 features += [f"{name}={level}" for level in levels]
                 n_missing = int(np.sum(rows & column.missing))
                 rest = f"; all 0 in {counted(n_missing, 'row')} without a value" if n_missing else ""
-                written = {column.cells[i] for i in np.flatnonzero(rows & column.missing)} - {""}
-                rest += f" ({listed(sorted(written), 6)} means a missing value)" if written else ""
+                rest += column.about_gaps(rows)
                 self.notes.append(f"{name!r} is text: an input for each of {listed(levels, 6)}{rest}")
         if not features:
             found = "".join(f"; {note}" for note in self.notes)

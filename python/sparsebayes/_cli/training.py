@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from typing import Any, Final
 
 import numpy as np
@@ -60,7 +61,8 @@ def training_rows(
         raise TableError(f"column {target.name!r} of {table.path} holds no values: there is nothing to learn")
     if not present.all():
         n_left_out = counted(int(np.sum(~present)), "row")
-        table.notes.append(f"left out {n_left_out} without a value of {target.name!r}")
+        written = target.about_gaps(~present)
+        table.notes.append(f"left out {n_left_out} without a value of {target.name!r}{written}")
     exposure = None if options.exposure is None else table[options.exposure].positive()
     if exposure is not None and (gaps := present & np.isnan(exposure)).any():
         present &= ~gaps
@@ -78,7 +80,7 @@ def training_rows(
     X = table.matrix(features)[0][present]
     X, kept = _without_gaps(X, features, table.notes)
     y, exposure = y[kept], None if exposure is None else exposure[present][kept]
-    _refuse_too_little(table.path, target.name, y)
+    _refuse_too_little(table.path, target.name, y, table.notes)
     if options.likelihood is not None:
         _refuse_outside(options.likelihood, table.path, target.name, y)
     if note := about_copies(X, y):
@@ -134,16 +136,18 @@ def _without_gaps(
     return np.where(missing, np.nanmedian(X, axis=0), X), np.arange(len(X))
 
 
-def _refuse_too_little(path: str, target: str, y: NDArray[Any]) -> None:
+def _refuse_too_little(path: str, target: str, y: NDArray[Any], notes: list[str]) -> None:
+    """Raise TableError, with the notes about rows left out, if there are too few rows or only one target."""
+    rest = "".join(f"; {note}" for note in notes if re.match(r"left out \d+ row", note))
     if len(y) < MIN_ROWS:
         raise TableError(
-            f"{path} has {counted(len(y), 'row')} to learn from; a model and its check need {MIN_ROWS}"
+            f"{path} has {counted(len(y), 'row')} to learn from; a model and its check need {MIN_ROWS}{rest}"
         )
     values, counts = np.unique(y, return_counts=True)
     if len(values) == 1:
         raise TableError(
             f"column {target!r} of {path} is {values[0]} in all rows to learn from: there is "
-            "nothing to predict"
+            f"nothing to predict{rest}"
         )
     if y.dtype.kind != "f" and counts.min() < 2:
         alone = str(values[np.argmin(counts)])
