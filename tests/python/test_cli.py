@@ -156,6 +156,17 @@ def test_inputs_that_matter_are_named(waves, capsys):
     assert re.search(inputs, capsys.readouterr().out, re.MULTILINE)
 
 
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [(["0.0", "1.0"], ["0", "1"]), (["-1", "+1"], ["-1", "1"]), (["01", "02"], ["01", "02"])],
+)
+def test_labels_of_text_stay_as_they_are_and_numbers_are_whole(written, expected, tmp_path, capsys):
+    table = write_csv(tmp_path / "t.csv", ["x", "y"], [[x / 7, written[x % 3 == 0]] for x in range(30)])
+    found, _ = predicted(fit(table, "--target", "y", gamma="1000")[1], table, capsys)
+    assert list(found) == ["prediction", *(f"p({label})" for label in expected)]
+    assert set(found["prediction"]) <= set(expected)
+
+
 @pytest.fixture
 def mixed(tmp_path: Path) -> Path:
     """A regression on a number with two gaps and a text with one."""
