@@ -10,7 +10,7 @@ import reference
 from exact_reference import log_alpha_change
 from problems import PAPERS, PROBLEMS, assert_certified, sinc_1d, sinc_2d, two_classes
 from reference import best_alpha, contribution, fit_laplace, fit_regression
-from sparsebayes import MRVM1, RVC, RVR, SparseBayesClassifier, SparseBayesRegressor
+from sparsebayes import GREVM, MRVM1, RVC, RVR, SparseBayesClassifier, SparseBayesRegressor
 from sparsebayes.inspection import certificate
 from sparsebayes.kernels import Gaussian
 
@@ -180,8 +180,9 @@ def test_what_is_known_about_rows_left_out(regression):
 
 def test_other_objects_and_unfitted_models_are_refused(regression):
     model, X, y = regression
-    with pytest.raises(TypeError, match="est must be a fitted estimator"):
-        certificate("model", X, y)
+    for other in (GREVM(), "model"):
+        with pytest.raises(TypeError, match=r"est must be a fitted RVR, RVC, .* MRVM1 or MRVM2"):
+            certificate(other, X, y)
     with pytest.raises(NotFittedError):
         certificate(RVR(gamma="scale"), X, y)
     with pytest.raises(ValueError, match="features"):

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from sparsebayes import MRVM1, RVC, RVR, SparseBayesClassifier, SparseBayesRegressor
+from sparsebayes import GREVM, MRVM1, RVC, RVR, SparseBayesClassifier, SparseBayesRegressor
 from sparsebayes.inspection import certificate, diagnose
 from sparsebayes.kernels import Gaussian, OnColumns
 
@@ -203,10 +203,11 @@ def test_rows_have_weights_known_errors_and_exposures(wave):
 
 def test_models_without_leave_one_out_predictions_are_refused():
     X, y = load_iris(return_X_y=True)
-    with pytest.raises(TypeError, match="leave-one-out predictions"):
-        diagnose(MRVM1().fit(X, y), X, y)
-    with pytest.raises(TypeError, match="fitted estimator"):
-        diagnose("model", X, y)
+    for other in (MRVM1().fit(X, y), GREVM(), "model"):
+        with pytest.raises(TypeError, match=r"est must be a fitted RVR, RVC, .* SparseBayesClassifier, or a"):
+            diagnose(other, X, y)
+    with pytest.raises(TypeError, match="leave-one-out predictions: fit it to rows in memory"):
+        diagnose(SparseBayesRegressor().fit([(X, X[:, 0])]), X, X[:, 0])
 
 
 def test_one_of_several_better_kernels_is_named(wave):

@@ -127,7 +127,9 @@ def certificate(
 
     Parameters
     ----------
-    est : fitted estimator of this package, or a pipeline that ends in one
+    est : fitted estimator
+        `RVR`, `RVC`, `SparseBayesRegressor`, `SparseBayesClassifier`, `MRVM1`, `MRVM2`, or a pipeline that
+        ends in one.
     X : array-like of shape (n_samples, n_features)
         The training data.
     y : array-like of shape (n_samples,) or (n_samples, n_outputs)
@@ -182,7 +184,10 @@ def certificate(
     """
     est, X = last_step(est, X)
     if not hasattr(est, "_problems"):
-        raise TypeError(f"est must be a fitted estimator of this package, got {est!r}")
+        raise TypeError(
+            "est must be a fitted RVR, RVC, SparseBayesRegressor, SparseBayesClassifier, MRVM1 or MRVM2, or "
+            f"a pipeline that ends in one; got {est!r}"
+        )
     given = {"y_std": y_std, "exposure": exposure}
     known = {name: value for name, value in given.items() if value is not None}
     if known and not hasattr(est, "loo_coverage_"):

@@ -21,11 +21,11 @@ from .._estimators.process import landmarks_of_classes
 from .._estimators.status import functions_of, number_of_functions
 from .._hyper.data import draw
 from .._types import FloatArray, IntArray, PerRow
-from ..classification import SparseBayesClassifier
+from ..classification import Classification, SparseBayesClassifier
 from ..kernels import Matern32, Matern52
 from ..kernels._base import all_log_parameters, with_all_log_parameters
 from ..model_selection import log_densities
-from ..regression import SparseBayesRegressor
+from ..regression import Regression, SparseBayesRegressor
 from ._certificate import Certificate, certificate
 
 #: Limits of a certificate: of changes of log parameters, and of gains in nats.
@@ -172,12 +172,17 @@ def diagnose(
     []
     """
     est, X = last_step(est, X)
+    if not isinstance(est, (Regression, Classification)):
+        raise TypeError(
+            "est must be a fitted RVR, RVC, SparseBayesRegressor or SparseBayesClassifier, or a pipeline "
+            f"that ends in one; got {est!r}"
+        )
     given = {"y_std": y_std, "exposure": exposure}
     extra: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     found = certificate(est, X, y, sample_weight, **extra)
     if getattr(est, "_loo", None) is None:
         raise TypeError(
-            f"est must have leave-one-out predictions, as RVR and RVC fitted to rows in memory; got {est!r}"
+            f"est must have leave-one-out predictions: fit it to rows in memory, not in chunks; got {est!r}"
         )
     scores = est._loo.scores
     n_rows, n_functions, parts = len(est.loo_), number_of_functions(est), functions_of(est)
