@@ -23,6 +23,8 @@ from ._types import FloatArray, IntArray, PerRow
 _MAX_COPIES: Final = 0.05
 #: Relative difference of products of a linear operator that single precision explains.
 _SAME_PRODUCT: Final = 1e-4
+#: What to give instead of a sparse X, in error messages.
+TO_TABLE: Final = "X.toarray(), for a data frame X.sparse.to_dense()"
 
 
 @dataclass(frozen=True)
@@ -345,15 +347,20 @@ def is_operator(X: Any) -> bool:
 
 
 def is_unstored(X: Any) -> bool:
-    """Tell whether X is a sparse matrix or a linear operator."""
-    return sparse.issparse(X) or is_operator(X)
+    """Tell whether X is a sparse matrix, a data frame of sparse columns alone, or a linear operator."""
+    return sparse.issparse(X) or is_operator(X) or is_sparse_frame(X)
+
+
+def is_sparse_frame(X: Any) -> bool:
+    """Tell whether X is a data frame of pandas of sparse columns alone, which scikit-learn converts."""
+    return hasattr(X, "dtypes") and np.ndim(X) == 2 and hasattr(getattr(X, "sparse", None), "to_coo")
 
 
 def _check_unstored(est: Any, X: Any, *, reset: bool) -> Any:
     """Check X and return it as a float64 matrix of compressed rows, or the operator."""
     if hasattr(est, "kernel"):
         raise TypeError(
-            "X is a sparse matrix or a linear operator, but kernels need rows: give X.toarray(), or take "
+            f"X is a sparse matrix or a linear operator, but kernels need rows: give {TO_TABLE}, or take "
             "SparseBayesRegressor or SparseBayesClassifier, whose basis functions are the columns of X"
         )
     if not is_operator(X):

@@ -102,11 +102,12 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
         ----------
         X : array-like of shape (n_samples, n_features), iterable of chunks, path, or Arrow data set
             Training inputs; with ``kernel="precomputed"`` the kernel values, (n_samples, n_samples). The
-            ``SparseBayes*`` classes also take sparse matrices and linear operators of `scipy.sparse`, which
-            are not made dense. Read in chunks: arrays, such as `numpy.memmap`, for which a fit would need
-            more than ``memory_limit``; an iterable of chunks (X, y) or (X, y, sample_weight), or a function
-            that returns one; the path of Parquet or Arrow files, a directory or a pattern, and data sets,
-            readers and tables of pyarrow (needs ``pip install sparsebayes[arrow]``).
+            ``SparseBayes*`` classes also take sparse matrices and linear operators of `scipy.sparse`, and
+            data frames of sparse columns, which are not made dense. Read in chunks: arrays, such as
+            `numpy.memmap`, for which a fit would need more than ``memory_limit``; an iterable of chunks (X,
+            y) or (X, y, sample_weight), or a function that returns one; the path of Parquet or Arrow files, a
+            directory or a pattern, and data sets, readers and tables of pyarrow (needs ``pip install
+            sparsebayes[arrow]``).
         y : array-like of shape (n_samples,) or (n_samples, n_outputs), or str
             Targets; several outputs with a Gaussian likelihood only. None with chunks; for Arrow data the
             name of a column.

@@ -3,6 +3,7 @@
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
@@ -10,7 +11,7 @@ from scipy.sparse.linalg import LinearOperator, aslinearoperator
 from sparsebayes import RVR, SparseBayesClassifier, SparseBayesRegressor
 from sparsebayes._data import unstored
 from sparsebayes._data.unstored import ColumnStatistics
-from sparsebayes.inspection import certificate
+from sparsebayes.inspection import certificate, diagnose
 from sparsebayes.providers import RowPart
 
 N, P = 120, 40
@@ -69,6 +70,23 @@ def test_regression_is_that_of_the_table(form, options, weighted):
     found = certificate(other, form(X), y, w)
     assert found.max_gain_outside < 1e-6
     assert found.max_log_alpha_change < 1e-4
+
+
+def test_a_data_frame_of_sparse_columns_is_a_sparse_matrix_with_names():
+    X = pd.get_dummies(pd.Series(list("abcdabca") * 15), sparse=True)
+    y = targets(X.to_numpy(float))
+    model = SparseBayesRegressor().fit(X, y)
+    assert_same(model, SparseBayesRegressor().fit(sparse.csr_array(X.to_numpy(float)), y))
+    assert list(model.feature_names_in_) == list("abcd")
+    assert model.score(X, y) > 0.9
+    assert certificate(model, X, y).max_gain_outside < 1e-6
+    assert diagnose(model, X, y).n_rows == N
+    labels = np.where(X["a"], "one", "other")
+    assert SparseBayesClassifier().fit(X, labels).score(X, labels) == 1.0
+    with pytest.raises(TypeError, match=r"X is a sparse .*X\.sparse\.to_dense\(\)"):
+        RVR().fit(X, y)
+    with pytest.raises(TypeError, match="X must be a table for partial_fit"):
+        SparseBayesRegressor().partial_fit(X, y)
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)

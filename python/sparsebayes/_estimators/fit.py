@@ -12,6 +12,7 @@ import numpy as np
 
 from .. import _core
 from .._arrays import (
+    TO_TABLE,
     Training,
     check_chunk_targets,
     check_training,
@@ -193,9 +194,9 @@ def _of_columns(est: Any, training: Training, settings: Settings) -> list[Task]:
     if isinstance(likelihood, Numbers) and likelihood.name not in ROW_LIKELIHOODS:
         raise ValueError(f"likelihood must be 'gaussian' or 'poisson' where {what}; got {likelihood.name!r}")
     if training.exposure is not None:
-        raise ValueError(f"exposure must be None where {what}; or give X.toarray()")
+        raise ValueError(f"exposure must be None where {what}; or give {TO_TABLE}")
     if training.noise is not None or training.y.ndim == 2:
-        raise ValueError(f"{what}: y must have one column, and y_std be None; or give X.toarray()")
+        raise ValueError(f"{what}: y must have one column, and y_std be None; or give {TO_TABLE}")
     check_single(est, settings)
     if settings.scheme == "variational":
         raise ValueError(f"scheme must not be 'variational' where {what}")
@@ -208,7 +209,9 @@ def _of_columns(est: Any, training: Training, settings: Settings) -> list[Task]:
         ColumnStatistics(X, target - offset, training.weights, likelihood.name, bias=bias)
         for target in likelihood.targets(training.y)
     ]
+    names = getattr(est, "feature_names_in_", None)
     (task,) = of_providers(est, providers, len(training.y), likelihood)
+    publish_features(est, est.n_features_in_, names)  # providers have no names
     fits = [one_blas_thread()(fit) for fit in task.fits]
     return [replace(task, fits=fits, summary=RowSummary.of(training), training=training, offset=offset)]
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 
-from .._arrays import Training, check_training, is_unstored, known_noise
+from .._arrays import TO_TABLE, Training, check_training, is_unstored, known_noise
 from .._data.design import columns_at, fitted_extra
 from .._types import FloatArray, PerRow
 from .in_memory import Start
@@ -47,7 +47,7 @@ def check_noise_basis(est: Any, rows: Any, y_std: Any, exposure: Any) -> Trainin
     if rows.y.ndim == 2:
         raise ValueError("y must have one column with noise_basis; fit the columns one by one")
     if is_unstored(rows.X):
-        raise ValueError("X must be a table with noise_basis; give X.toarray()")
+        raise ValueError(f"X must be a table with noise_basis; give {TO_TABLE}")
     return rows
 
 
