@@ -131,8 +131,9 @@ class Classification(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit
         (online Laplace): it depends on the order of the rows, and differs from that of ``fit`` where later
         rows move the mode far, as for columns with a few values of many standard deviations: logarithms help.
         With kernels only with ``candidates``; a number of them, and the kernel, come from the rows of the
-        first call, which should cover all of the input space. Not with ``multi_class="softmax"``,
-        ``class_weight="balanced"`` or ``scheme="variational"``.
+        first call, which should cover all of the input space. The arguments that the functions depend on,
+        such as ``fit_intercept`` and ``kernel``, must stay as they are between calls. Not with
+        ``multi_class="softmax"``, ``class_weight="balanced"`` or ``scheme="variational"``.
 
         Parameters
         ----------

@@ -163,7 +163,8 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
         sums (`SufficientStatistics`), so the time does not depend on the number of earlier rows. Chunks in
         any order give the model of one ``fit`` to 1e-8. Only with a Gaussian likelihood; with kernels only
         with ``candidates``. An integer number of candidates and the kernel come from the rows of the first
-        call, which should cover all of the input space.
+        call, which should cover all of the input space. The arguments that the functions depend on, such as
+        ``fit_intercept`` and ``kernel``, must stay as they are between calls.
 
         Parameters
         ----------

@@ -1,6 +1,7 @@
 """`RVR.partial_fit` and the sums of kernel functions behind it."""
 
 import pickle
+from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 
 import sparsebayes
 from problems import assert_certified, assert_same_model
-from sparsebayes import RVR, SufficientStatistics
+from sparsebayes import RVC, RVR, SparseBayesClassifier, SparseBayesRegressor, SufficientStatistics
 from sparsebayes.inspection import certificate
 from sparsebayes.kernels import Gaussian, Linear, OnColumns
 
@@ -120,6 +121,34 @@ def test_settings_that_need_rows_are_refused(arguments, remedy):
     assert remedy in str(caught.value.__cause__)
     with pytest.raises(ValueError, match=remedy):
         RVR(**arguments).fit([(X, y)])
+
+
+CHANGES = {
+    "fit_intercept": False,
+    "kernel": "matern52",
+    "gamma": 0.8,
+    "optimize_kernel": True,
+    "candidates": CENTRES[:20],
+    "extra_basis": "linear",
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("estimator", [RVR, RVC, SparseBayesRegressor, SparseBayesClassifier])
+def test_the_functions_of_the_first_call_cannot_change(estimator, name):
+    if not hasattr(estimator(), name):
+        pytest.skip("has no such argument")
+    X, y, _ = noisy(6)
+    y = y if estimator in (RVR, SparseBayesRegressor) else np.sign(y)
+    kernels = {"gamma": 0.7, "candidates": CENTRES} if hasattr(estimator(), "kernel") else {}
+    model = estimator(**kernels).partial_fit(X[:300], y[:300])
+    copy = pickle.loads(pickle.dumps(model))
+    before = copy.get_params()[name]
+    with pytest.raises(ValueError, match=f"{name} must stay as at the first call of partial_fit"):
+        copy.set_params(**{name: CHANGES[name]}).partial_fit(X[300:], y[300:])
+    # An equal value, and what the functions do not depend on, may change.
+    copy.set_params(**{name: deepcopy(before)}, max_iter=90_000).partial_fit(X[300:], y[300:])
+    np.testing.assert_array_equal(copy.mu_, model.partial_fit(X[300:], y[300:]).mu_)
 
 
 def test_too_many_candidates_for_the_memory_are_an_error_that_says_how_many_fit():

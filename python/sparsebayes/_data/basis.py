@@ -7,6 +7,7 @@ functions only.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -60,6 +61,8 @@ def without_rows(n_features: int, n_samples: int = 0, inputs: FloatArray | None 
     return Training(X, np.zeros(2), None, np.arange(2), n_samples)
 
 
+#: Arguments of an estimator that its functions depend on, besides ``fit_intercept``.
+_OF_KERNELS: Final = ("kernel", "gamma", "degree", "coef0", "optimize_kernel", "candidates", "extra_basis")
 #: Rows of the sample that a kernel is learned from if the rows are not in memory.
 LEARNING_ROWS: Final = 2000
 #: Kernel values that `inputs_` averages over, and the least number of rows.
@@ -89,6 +92,8 @@ class Basis:
     precomputed: bool = False
     #: The columns at the rows of the fit, not centred; not in a fitted model.
     columns: FloatArray | None = None
+    #: The arguments that it was made of, by name, if calls of ``partial_fit`` are to have the same.
+    arguments: Mapping[str, Any] | None = None
 
     @property
     def n_blocks(self) -> int:
@@ -164,6 +169,17 @@ class Basis:
         size, kept = _candidates.block_size(est, training), _candidates.in_use(est, training)
         centres = self.centres if self.precomputed else _candidates.points(est, training, kept)
         return replace(self, size=size, kept=kept, centres=centres)
+
+    def for_calls(self, est: Any) -> Basis:
+        """Return the basis for ``partial_fit``; ValueError if an argument is not that of its first call."""
+        given = {name: getattr(est, name) for name in ("fit_intercept", *_OF_KERNELS) if hasattr(est, name)}
+        for name, first in (self.arguments or given).items():
+            if not _is_same(first, given[name]):
+                raise ValueError(
+                    f"{name} must stay as at the first call of partial_fit, which chose the functions: set "
+                    "it back, or start with a new estimator"
+                )
+        return self if self.arguments else replace(self, arguments=given)
 
     def column_of(self, active: IntArray) -> IntArray:
         """Return the column that each of these functions is; negative for kernels and the bias."""
@@ -259,6 +275,13 @@ class Basis:
         if self.extra is not None:
             est.extra_coef_ = coef
             est.intercept_ = est.intercept_ - coef @ self.offset
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Tell whether two values of an argument are the same, also after pickling."""
+    if hasattr(one, "__array__") or hasattr(other, "__array__"):
+        return np.array_equal(one, other)
+    return bool(one == other) or repr(one) == repr(other)
 
 
 def basis_of(est: Any, training: Training, *, stored: bool = True) -> Basis:

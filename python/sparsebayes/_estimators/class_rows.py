@@ -264,7 +264,10 @@ def add_labels(
     sums = stream.class_weights + new
     n_rows, weight = (stream.functions.summary.n_rows or 0) + len(rows), float(sums.sum())
     likelihood = replace(stream.functions.likelihood, shares=sums / weight)
-    functions = replace(stream.functions, likelihood=likelihood, summary=RowSummary(n_rows, weight))
+    basis = stream.functions.basis.for_calls(est)
+    functions = replace(
+        stream.functions, basis=basis, likelihood=likelihood, summary=RowSummary(n_rows, weight)
+    )
     recent = [*stream.recent, rows.copy()]
     X, y, weights = (np.concatenate([getattr(one, name) for one in recent]) for name in ("X", "y", "weights"))
     parts = {}

@@ -173,10 +173,10 @@ def add_rows(est: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Task, Suffic
     if before is None:
         survey = Survey(est, d)
         survey.add(Rows(values, target, weights, 0, 0))
-        basis = basis_after(est, survey.facts(est), d)
+        basis = basis_after(est, survey.facts(est), d).for_calls(est)
         check_room(basis, d, check_memory_limit(est.memory_limit))
     else:
-        basis = est._basis.whole(est, without_rows(d))
+        basis = est._basis.for_calls(est).whole(est, without_rows(d))
     stats = SufficientStatistics(basis.n_summed, n_jobs=est.n_jobs)
     basis.add(stats, values, target, weights)
     if before is not None:
