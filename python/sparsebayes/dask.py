@@ -435,7 +435,8 @@ class DaskRVR(_OnDask):
     r"""`RVR` for rows in Dask arrays or data frames.
 
     The workers sum over the rows of their partitions (`SufficientStatistics`, 8 K^2 bytes for K functions).
-    The model is that of `RVR` for all rows, the same centres and kernel, to 1e-8, whatever the chunks.
+    The weights and means are those of `RVR` for all rows, the same centres and kernel, to 1e-8, whatever the
+    chunks. Error bars grow with the distance from the candidates, not from the rows.
 
     Parameters
     ----------
@@ -509,7 +510,8 @@ class DaskRVC(_OnDask):
     r"""`RVC` for rows in Dask arrays or data frames.
 
     The rows stay on the workers during the fit, which sends them the weights of the active functions and
-    receives sums over rows (see `PyStatistics`). It is the model of `RVC`, to 1e-8, whatever the chunks.
+    receives sums over rows (see `PyStatistics`). It is the model of `RVC` with the same centres and kernel
+    and ``landmarks=None``, to 1e-8, whatever the chunks.
 
     Parameters
     ----------

@@ -161,10 +161,11 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
 
         The first call, and one after ``fit`` or ``fit_statistics``, starts with no rows. Rows are kept as
         sums (`SufficientStatistics`), so the time does not depend on the number of earlier rows. Chunks in
-        any order give the model of one ``fit`` to 1e-8. Only with a Gaussian likelihood; with kernels only
-        with ``candidates``. An integer number of candidates and the kernel come from the rows of the first
-        call, which should cover all of the input space. The arguments that the functions depend on, such as
-        ``fit_intercept`` and ``kernel``, must stay as they are between calls.
+        any order give the weights of one ``fit`` to 1e-8, for the same kernel and centres. Only with a
+        Gaussian likelihood; with kernels only with ``candidates``. An integer number of candidates and the
+        kernel come from the rows of the first call, which should cover all of the input space. The arguments
+        that the functions depend on, such as ``fit_intercept`` and ``kernel``, must stay as they are between
+        calls.
 
         Parameters
         ----------
@@ -461,9 +462,10 @@ class RVR(Regression):
     {variational_notes}
 
     Rows that are read in chunks are summed (`SufficientStatistics`), in one pass, or two if ``candidates`` is
-    an integer or the kernel depends on the rows. The model is that of a fit in memory with the same centres
-    and kernel, to 1e-8. ``candidates`` must be given; an ``extra_basis`` that is a transformer needs rows in
-    memory.
+    an integer or the kernel depends on the rows. Weights and means are those of a fit in memory with the same
+    centres, kernel and extra columns, to 1e-8. Error bars grow with the distance from the candidates instead
+    of the rows, there is no ``loo_``, and ``"auto"`` adds no extra columns. ``candidates`` must be given; an
+    ``extra_basis`` that is a transformer needs rows in memory.
 
     {block_notes}
 

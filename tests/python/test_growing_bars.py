@@ -125,6 +125,11 @@ def test_rows_in_chunks_have_candidates_as_landmarks(rows):
     model = RVR(gamma=0.3, std="full", candidates=X[:60]).fit([(X[:50], y[:50]), (X[50:], y[50:])])
     assert added(model, NEW)[-1] > 0.2
     assert {tuple(z) for z in model._growths[0].centres} <= {tuple(x) for x in X[:60]}
+    in_memory = RVR(gamma=0.3, candidates=X[:60]).fit(X, y)
+    assert_allclose(model.predict(NEW), in_memory.predict(NEW), rtol=1e-8)
+    plain = [one.set_params(std="plain").predict(NEW, return_std=True)[1] for one in (model, in_memory)]
+    assert_allclose(plain[0], plain[1], rtol=1e-8)
+    assert not hasattr(model, "loo_")
 
 
 def test_variances_count_fitted_parameters(rows):
