@@ -112,8 +112,9 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
             Targets; several outputs with a Gaussian likelihood only. None with chunks; for Arrow data the
             name of a column.
         sample_weight : array-like of shape (n_samples,), or str, optional
-            Weight of each row: 2 counts like two equal rows, 0 like none; precisions of targets belong into
-            ``y_std``. For Arrow data the name of a column.
+            Weight of each row: 2 counts like two equal rows, 0 like none (a learned kernel may differ between
+            weights and copies); precisions of targets belong into ``y_std``. For Arrow data the name of a
+            column.
         y_std : array-like of shape (n_samples,), optional
             Known standard deviation of each target, up to a factor: the noise of target n has the variance
             ``noise_variance_ * y_std[n]**2``; ``noise_variance=1.0`` fixes it. Only with rows in memory, y of

@@ -404,7 +404,8 @@ IEEE Transactions on Neural Networks 21(10), 2010.""",
     "X_fit": r"""X : array-like of shape (n_samples, n_features)
     Training inputs; with ``kernel="precomputed"`` the kernel values, (n_samples, n_samples).""",
     "sample_weight": r"""sample_weight : array-like of shape (n_samples,), optional
-    Weight of each row: a row of weight 2 counts like two equal rows, one of weight 0 like none.""",
+    Weight of each row: a row of weight 2 counts like two equal rows, one of weight 0 like none. (A
+    learned kernel may differ between weights and copies.)""",
     "labels_fit_sections": r"""Parameters
 ----------
 {X_fit}
