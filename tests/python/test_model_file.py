@@ -139,6 +139,19 @@ def test_a_model_that_cannot_be_written_leaves_what_was_there(predictor, tmp_pat
     assert [entry.name for entry in tmp_path.iterdir()] == ["model"]
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes in folders are of Unix")
+def test_a_pipe_is_written_to_and_stays(predictor, tmp_path):
+    pipe, found = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: found.append(pipe.read_bytes()))
+    reader.start()
+    predictor.save(pipe)
+    reader.join()
+    assert found == [predictor.to_bytes()]
+    assert pipe.is_fifo()
+
+
+
 def test_a_new_file_is_for_whoever_may_read_new_files(predictor, tmp_path):
     predictor.save(tmp_path / "model")
     (tmp_path / "other").write_text("")

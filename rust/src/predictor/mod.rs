@@ -355,6 +355,10 @@ impl Predictor {
         use std::io::Write;
 
         let (path, bytes) = (path.as_ref(), self.to_bytes()?);
+        if std::fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+            // A pipe or a device, which a file must not replace.
+            return Ok(std::fs::write(path, bytes)?);
+        }
         let folder = match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
