@@ -41,7 +41,7 @@ from ._data.statistics import SufficientStatistics
 from ._estimators.base import Estimator, atomic
 from ._estimators.class_rows import ClassBasis, check_class_weight, check_scheme
 from ._estimators.docs import documented
-from ._estimators.fit import of_sums
+from ._estimators.fit import check_sums, of_sums
 from ._estimators.likelihoods import with_unpenalized
 from ._estimators.posterior import problems
 from ._estimators.run import publish, run
@@ -370,10 +370,12 @@ class _OnDask(Estimator):
             raise ValueError("memory_limit is not for Dask, whose workers manage memory")
         if local.checkpoint is not None:
             raise ValueError("checkpoint is not for Dask, which repeats lost work")
-        check_without_rows(local, "a fit on Dask")
         if local._labels:
+            check_without_rows(local, "a fit on Dask")
             check_scheme(settings.scheme)
             check_class_weight(local, "a fit on Dask")
+        else:
+            check_sums(local, "a fit on Dask")
         parts = partitions(local, X, y, sample_weight, reset=True)
         parts = engine.keep(parts) if local._labels else parts
         d = local.n_features_in_

@@ -450,6 +450,11 @@ def test_bad_collections_are_refused(arguments, message):
         ({"n_jobs": 0}, "n_jobs must be"),
         ({"memory_limit": "1GiB"}, "memory_limit is not for Dask"),
         ({"checkpoint": "state"}, "checkpoint is not for Dask"),
+        ({"likelihood": "poisson"}, "a fit on Dask needs likelihood='gaussian'.*with the rows in memory"),
+        ({"likelihood": "negative_binomial"}, "likelihood='gaussian'"),
+        ({"likelihood": "gamma"}, "likelihood='gaussian'"),
+        ({"likelihood": "student_t"}, "likelihood='gaussian'"),
+        ({"noise_basis": "linear"}, "noise_basis must be None for a fit on Dask"),
         ({"client": "tcp://localhost:8786"}, "client must be a dask.distributed.Client"),
     ],
 )

@@ -128,7 +128,7 @@ def check_sums(est: Any, doing: str) -> None:
     if est._likelihood_of(None, None).name != "gaussian":
         raise ValueError(
             f"{doing} needs likelihood='gaussian': with another the sums over rows change with the "
-            "weights; use fit"
+            "weights; use fit with the rows in memory"
         )
 
 
@@ -149,7 +149,6 @@ def build(est: Any, rows: Training | Chunks, start: Start | None = None) -> Iter
 
 def of_sums(est: Any, basis: Basis, stats: SufficientStatistics, settings: Settings) -> Task:
     """Return the fit of sums over rows."""
-    check_sums_suffice(est, "a fit to sums over rows")
     # A copy, as another thread may add rows.
     sums = stats._core.snapshot()
     check_single(est, settings)
