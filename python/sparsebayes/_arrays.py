@@ -189,12 +189,18 @@ def known_noise(stds: FloatArray, counts: FloatArray | None) -> tuple[KnownNoise
 
 def _check_target(y: ArrayLike, *, labels: bool, outputs: bool) -> NDArray[Any]:
     """Check y: labels as given, or finite numbers as float64."""
-    if not labels and _is_checked(y, 1):
+    if labels:
+        return check_labels(y)
+    if _is_checked(y, 1):
         return y.copy()
     target = _columns("y", y, several=outputs)
-    if not labels:
-        with naming_column("y", y):
-            return _numbers("y", target).copy()
+    with naming_column("y", y):
+        return _numbers("y", target).copy()
+
+
+def check_labels(y: ArrayLike) -> NDArray[Any]:
+    """Check labels of classes, one per row and maybe of no rows, and return them as given."""
+    target = _columns("y", y, several=False)
     with naming_column("y", target):
         assert_all_finite(target, input_name="y")
     if target.dtype.kind == "O":
@@ -202,8 +208,8 @@ def _check_target(y: ArrayLike, *, labels: bool, outputs: bool) -> NDArray[Any]:
         if missing:
             raise ValueError(f"y must have a label in each row, got None in row {missing[0]}; leave it out")
     # The check is slow, and warns if there are more classes than half of the rows.
-    whole = target.dtype.kind in "iu" and len(target) > 0
-    if not whole or int(target.max()) - int(target.min()) >= len(target) // 2:
+    whole = target.dtype.kind in "iu"
+    if len(target) > 0 and not (whole and int(target.max()) - int(target.min()) < len(target) // 2):
         check_classification_targets(target)
     return target
 

@@ -29,10 +29,9 @@ from dask.delayed import Delayed, delayed
 from dask.utils import is_dataframe_like, is_series_like
 from distributed import Client, TimeoutError
 from sklearn.base import clone
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from ._arrays import check_X, naming
+from ._arrays import check_X
 from ._checks import PLAIN, check_flag, check_n_jobs, check_settings
 from ._data.basis import Basis, check_without_rows
 from ._data.chunks import Rows, check_rows
@@ -218,14 +217,10 @@ def _checked(number: int, n_features: int, labels: bool, X: Any, y: Any, weights
                     f"X and {name} must have the same rows in each partition, got {len(X)} and "
                     f"{len(values)}; make both of one collection, or repartition them alike"
                 )
-        rows = check_rows(X, y, weights, n_features, labels)
-        if labels and len(rows) > 0:
-            with naming("y"):
-                check_classification_targets(rows.y)
+        return check_rows(X, y, weights, n_features, labels)
     except (TypeError, ValueError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(f"{error} (in partition {number}, counted from 0)") from None
-    return rows
 
 
 def _check_known(name: str, sizes: tuple[float, ...]) -> None:

@@ -89,6 +89,9 @@ def test_rows_may_be_in_a_parquet_file(tmp_path):
     model = KINDS["number"]().fit(str(tmp_path / "rows.parquet"), "label", "weight")
     assert_same_model(model, KINDS["number"]().fit(X, y, weights))
     assert list(model.feature_names_in_) == ["a", "b", "c"]
+    del columns["label"]
+    with pytest.raises(ValueError, match=r"chunk 0 .*y: Unknown label type: continuous"):
+        SparseBayesClassifier().fit(pa.table(columns), "c")
 
 
 def test_fits_of_chunks_refuse_what_needs_rows_in_memory():
@@ -122,6 +125,7 @@ def test_fits_of_chunks_refuse_what_needs_rows_in_memory():
         (columns, [(X[y == "ant"], y[y == "ant"])], "one class only"),
         (columns, [(X, y, np.zeros(len(X)))], "sample_weight is zero in every row"),
         (columns, in_chunks(1, bad, y, weights), r"chunk \d.*X"),
+        (columns, [(X, X[:, 0])], "y: Unknown label type: continuous"),
         (small, chunks, r"memory_limit of 1e\+03 B is too small: a block of rows"),
     ]:
         with pytest.raises(ValueError, match=message):

@@ -18,10 +18,10 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import assert_all_finite, column_or_1d
+from sklearn.utils import column_or_1d
 from sklearn.utils.validation import _get_feature_names
 
-from .._arrays import check_chunk, check_chunk_targets, check_weights, naming
+from .._arrays import check_chunk, check_chunk_targets, check_labels, check_weights, naming
 from .._checks import as_numpy, called, check_file
 from .._types import FloatArray
 
@@ -166,8 +166,7 @@ def check_rows(X: Any, y: Any, weights: Any, n_features: int, labels: bool) -> R
     if not labels:
         return Rows(values, *check_chunk_targets("y", y, weights, len(values)), 0, 0)
     with naming("y"):
-        target = column_or_1d(y, warn=True)
-        assert_all_finite(target, input_name="y")
+        target = check_labels(y)
         if len(target) != len(values):
             raise ValueError(f"y must hold a label for each of {len(values)} rows, got {len(target)}")
     return Rows(values, target, check_weights(weights, len(values), may_vanish=True), 0, 0)

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.multiclass import check_classification_targets
 
 from .. import _core
 from .._arrays import are_known, check_X, class_factors, is_unstored, learn_classes, naming
@@ -246,8 +245,6 @@ def add_labels(
         known = given
     values = check_X(est, X, reset=stream is None)
     rows = check_rows(values, y, sample_weight, values.shape[1], labels=True)
-    with naming("y"):
-        check_classification_targets(rows.y)
     weights = np.ones(len(rows)) if rows.weights is None else rows.weights.copy()
     labels = rows.y[counts := weights > 0.0]
     known = learn_classes(labels) if known is None else known
