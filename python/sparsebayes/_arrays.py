@@ -16,7 +16,7 @@ from sklearn.utils import assert_all_finite, check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ._checks import PLAIN, as_float64, as_numpy, check_real, naming_column, refuse_mask
+from ._checks import PLAIN, as_float64, as_numpy, check_real, is_missing, naming_column, refuse_mask
 from ._types import FloatArray, IntArray, PerRow
 
 #: Share of rows that repeat others above which they are reported.
@@ -201,12 +201,15 @@ def _check_target(y: ArrayLike, *, labels: bool, outputs: bool) -> NDArray[Any]:
 def check_labels(y: ArrayLike) -> NDArray[Any]:
     """Check labels of classes, one per row and maybe of no rows, and return them as given."""
     target = _columns("y", y, several=False)
-    with naming_column("y", target):
-        assert_all_finite(target, input_name="y")
-    if target.dtype.kind == "O":
-        missing = [row for row, label in enumerate(target) if label is None]
-        if missing:
-            raise ValueError(f"y must have a label in each row, got None in row {missing[0]}; leave it out")
+    if target.dtype.kind in "OMmT":
+        if missing := [row for row, label in enumerate(target) if is_missing(label)]:
+            raise ValueError(
+                f"y must have a label in each row, got {target[missing[0]]} in row {missing[0]} "
+                f"({len(missing)} of {len(target)} rows); leave such rows out"
+            )
+    else:
+        with naming_column("y", target):
+            assert_all_finite(target, input_name="y")
     # The check is slow, and warns if there are more classes than half of the rows.
     whole = target.dtype.kind in "iu"
     if len(target) > 0 and not (whole and int(target.max()) - int(target.min()) < len(target) // 2):

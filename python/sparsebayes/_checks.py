@@ -324,9 +324,16 @@ def _fault(name: str, values: Any, error: Exception) -> str | None:
     return None
 
 
+def is_missing(value: Any) -> bool:
+    """Tell whether a value is None, NaN, a missing date, or pandas' sign of a missing value."""
+    if isinstance(value, (float, np.floating, np.datetime64, np.timedelta64)):
+        return bool(value != value)
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
+
+
 def _number(value: Any) -> float | None:
     """Return a value as a float, NaN if it is missing; None if it is not a number."""
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+    if is_missing(value):
         return float("nan")
     if isinstance(value, np.complexfloating):  # float() would drop the imaginary part, with a warning
         return None

@@ -185,6 +185,28 @@ def test_labels_that_cannot_be_classes_are_refused(kind, y):
         kind().fit(X, np.array(y, dtype=object) if isinstance(y, list) else y)
 
 
+@pytest.mark.parametrize("kind", [kind for kind in ALL if is_classifier(kind())])
+@pytest.mark.parametrize(
+    "y",
+    [
+        np.array(["2020-01-01", "NaT", "2021-01-01"] * 4, dtype="M8[D]"),
+        np.array([1, "NaT", 2] * 4, dtype="m8[D]"),
+        ["a", None, "b"] * 4,
+        pd.Series(["a", None, "b"] * 4),
+        pd.Categorical(["a", None, "b"] * 4),
+        pd.Series(["a", None, "b"] * 4, dtype="string"),
+        np.array(["a", pd.NaT, "b"] * 4, dtype=object),
+    ],
+)
+def test_missing_labels_are_named(kind, y):
+    fits = [lambda: kind().fit(X, y)]
+    if kind is SparseBayesClassifier:
+        fits += [lambda: kind().fit([(X, y)]), lambda: kind().partial_fit(X, y)]
+    for fit in fits:
+        with pytest.raises(ValueError, match=r"y must have a label .* in row 1 \(4 of 12 rows\); leave such"):
+            fit()
+
+
 def test_negative_counts_are_refused():
     with pytest.raises(ValueError, match=r"\by\b.*negative"):
         SparseBayesRegressor(fit_intercept=False, likelihood="poisson").fit(X, Y - 0.5)
