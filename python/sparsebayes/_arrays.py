@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import reprlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -201,7 +202,8 @@ def _check_target(y: ArrayLike, *, labels: bool, outputs: bool) -> NDArray[Any]:
 def check_labels(y: ArrayLike) -> NDArray[Any]:
     """Check labels of classes, one per row and maybe of no rows, and return them as given."""
     target = _columns("y", y, several=False)
-    if target.dtype.kind in "OMmT":
+    kind = target.dtype.kind
+    if kind in "OMmT":
         if missing := [row for row, label in enumerate(target) if is_missing(label)]:
             raise ValueError(
                 f"y must have a label in each row, got {target[missing[0]]} in row {missing[0]} "
@@ -210,9 +212,15 @@ def check_labels(y: ArrayLike) -> NDArray[Any]:
     else:
         with naming_column("y", target):
             assert_all_finite(target, input_name="y")
+    # NumPy's StringDType and objects that are not text, which scikit-learn cannot check.
+    if kind == "T" or (kind == "O" and len(target) > 0 and not isinstance(target[0], str)):
+        # The first words are required by scikit-learn's checks.
+        raise ValueError(
+            f"Unknown label type: y is an array of dtype {target.dtype}, with {reprlib.repr(target[0])} in "
+            "row 0; give y.astype(bool), y.astype(int) or y.astype(str)"
+        )
     # The check is slow, and warns if there are more classes than half of the rows.
-    whole = target.dtype.kind in "iu"
-    if len(target) > 0 and not (whole and int(target.max()) - int(target.min()) < len(target) // 2):
+    if len(target) > 0 and not (kind in "iu" and int(target.max()) - int(target.min()) < len(target) // 2):
         check_classification_targets(target)
     return target
 

@@ -207,6 +207,21 @@ def test_missing_labels_are_named(kind, y):
             fit()
 
 
+@pytest.mark.parametrize("kind", [kind for kind in ALL if is_classifier(kind())])
+@pytest.mark.parametrize(
+    ("labels", "dtype"),
+    [
+        (pd.Series(Y > 0), object),
+        pytest.param(
+            Y.astype(str), "T", marks=pytest.mark.skipif(np.__version__ < "2", reason="NumPy 1 lacks it")
+        ),
+    ],
+)
+def test_labels_of_types_that_are_not_classified_name_the_remedy(kind, labels, dtype):
+    with pytest.raises(ValueError, match=r"y is an array of dtype .*; give y\.astype\(bool\)"):
+        kind().fit(X, labels.astype(dtype))
+
+
 def test_negative_counts_are_refused():
     with pytest.raises(ValueError, match=r"\by\b.*negative"):
         SparseBayesRegressor(fit_intercept=False, likelihood="poisson").fit(X, Y - 0.5)
