@@ -126,15 +126,15 @@ def check_training(
     if y_std is not None:
         if target.ndim == 2:
             raise ValueError("y_std must be None where y has several columns; fit each column with its own")
-        known, weights = known_noise(check_y_std(y_std, n)[rows], weights)
-    exposures = None if exposure is None else check_exposure(exposure, n)[rows]
+        known, weights = known_noise(check_y_std(y_std, n, rows), weights)
+    exposures = None if exposure is None else check_exposure(exposure, n, rows)
     return Training(values, target, weights, rows, n, known, exposures)
 
 
-def check_exposure(exposure: ArrayLike, n_samples: int) -> FloatArray:
-    """Check exposures: one per row (or one for all), positive and finite."""
+def check_exposure(exposure: ArrayLike, n_samples: int, rows: IntArray | slice = slice(None)) -> FloatArray:
+    """Return the exposures of these rows, given one per row (or one for all): positive and finite."""
     with naming("exposure"):
-        exposures = _one_per_row("exposure", exposure, n_samples)
+        exposures = _one_per_row("exposure", exposure, n_samples)[rows]
         if not 1e-100 <= exposures.min() <= exposures.max() <= 1e100:
             raise ValueError(
                 f"exposure must be positive, from 1e-100 to 1e100, got {exposures.min():g} to "
@@ -143,10 +143,10 @@ def check_exposure(exposure: ArrayLike, n_samples: int) -> FloatArray:
         return exposures
 
 
-def check_y_std(y_std: ArrayLike, n_samples: int) -> FloatArray:
-    """Check standard deviations of targets: one per row (or one for all), positive and finite."""
+def check_y_std(y_std: ArrayLike, n_samples: int, rows: IntArray | slice = slice(None)) -> FloatArray:
+    """Return the standard deviations of these rows' targets, given one per row (or one for all): positive."""
     with naming("y_std"):
-        stds = _one_per_row("y_std", y_std, n_samples)
+        stds = _one_per_row("y_std", y_std, n_samples)[rows]
         if not 1e-50 <= stds.min() <= stds.max() <= 1e50:
             raise ValueError(
                 f"y_std must be positive, from 1e-50 to 1e50, got {stds.min():g} to {stds.max():g}; "

@@ -239,7 +239,9 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
         check_is_fitted(self)
         mean, own = self.predict(X), self._likelihood
         target, weights = check_scored(y, sample_weight, mean.shape)
-        exposures = own.exposures(self, exposure, len(mean))
+        used = slice(None) if weights is None else np.flatnonzero(weights)
+        exposures = own.exposures(self, exposure, len(mean), used)
+        mean, target, weights = mean[used], target[used], None if weights is None else weights[used]
         own.check(target)
         score = r2 if (targets := own.row(self).targets) is None else targets.score
         return score(target, mean if own.has_noise else exposures * mean, exposures, weights)

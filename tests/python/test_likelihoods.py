@@ -509,6 +509,16 @@ def test_what_does_not_fit_is_refused(settings, given, message):
         RVR(gamma=0.1, **settings).fit(X, Y["poisson"], **given)
 
 
+@pytest.mark.parametrize("name", ["poisson", "negative_binomial", "gamma"])
+def test_rows_of_zero_weight_may_have_no_exposure(name):
+    some = np.where(COUNTS > 0, EXPOSURE, 0.0)
+    one, other = (
+        RVR(likelihood=name, gamma=0.1).fit(X, Y[name], COUNTS, exposure=given) for given in (some, EXPOSURE)
+    )
+    np.testing.assert_array_equal(one.predict(X), other.predict(X))
+    assert one.score(X, Y[name], COUNTS, some) == other.score(X, Y[name], COUNTS, EXPOSURE)
+
+
 @pytest.mark.parametrize(
     ("name", "y"), [("negative_binomial", -1.0), ("gamma", 0.0), ("gamma", -1.0), ("poisson", 1e300)]
 )

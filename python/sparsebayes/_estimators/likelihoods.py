@@ -73,16 +73,18 @@ class Numbers:
                 "likelihood='gaussian' for such y"
             )
 
-    def exposures(self, est: Any, exposure: PerRow, n_rows: int) -> FloatArray:
-        """Return the exposures of rows that a fitted estimator is compared with."""
+    def exposures(
+        self, est: Any, exposure: PerRow, n_rows: int, rows: IntArray | slice = slice(None)
+    ) -> FloatArray:
+        """Return the exposures of these rows, all by default, that a fitted estimator is compared with."""
         if exposure is None:
             if est._has_exposure:
                 raise ValueError(
                     "exposure must be given, as it was in fit; give exposure=1.0 for targets of that exposure"
                 )
-            return np.ones(n_rows)
+            return np.ones(n_rows)[rows]
         self.check_has_exposure()
-        return check_exposure(exposure, n_rows)
+        return check_exposure(exposure, n_rows, rows)
 
     def check_has_exposure(self) -> None:
         """Raise ValueError for exposures of targets that have none."""
