@@ -540,7 +540,7 @@ def check_weights(sample_weight: PerRow, n_samples: int, *, may_vanish: bool = F
             )
         if not np.isfinite(weights.sum()):
             raise ValueError("sample_weight has an infinite sum; it counts rows, so scale it to count them")
-        return weights
+        return weights.copy()  # which a fit keeps
 
 
 def check_square(training: Training) -> None:

@@ -200,11 +200,14 @@ def test_labels_of_any_type_come_back(kind, labels):
 
 @pytest.mark.parametrize("kind", ESTIMATORS)
 def test_attributes_do_not_alias_the_data(kind):
-    data, target = X.copy(), Y.copy()
-    model = kind().fit(data, target)
+    data, target, weights = X.copy(), Y.copy(), np.full(40, 2.0)
+    model = kind().fit(data, target, sample_weight=weights)
     expected = model.predict(X)
-    data[:], target[:] = 0.0, 0.0
+    data[:], target[:], weights[:] = 0.0, 0.0, np.arange(40.0)
     np.testing.assert_array_equal(model.predict(X), expected)
+    same = kind().fit(X, Y, sample_weight=2.0)
+    np.testing.assert_array_equal(model.loo_, same.loo_)
+    assert str(model.summary()) == str(same.summary())
 
 
 ROWS = np.arange(60.0).reshape(30, 2)
