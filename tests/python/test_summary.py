@@ -1,5 +1,7 @@
 """``summary()``: one screen about a fitted model, as text and as HTML."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -82,6 +84,21 @@ def test_scores_of_classes_are_beside_those_of_their_shares(kind, table):
     balanced = kind(class_weight="balanced").fit(X, y).summary().lines
     assert balanced["classes"] == "<usual>: 50 %, rare: 50 % of the rows, weighted by class_weight"
     assert balanced["leave-one-out"].endswith("(the shares of the classes alone: 50.0 %, 0.6931)")
+
+
+@pytest.mark.parametrize(
+    ("model", "later"),
+    [
+        (RVR(gamma=0.5), {"gamma": 50.0, "kernel": "laplacian"}),
+        (RVR(gamma="ard"), {"gamma": "scale"}),
+        (RVR(gamma="scale", extra_basis="auto"), {"extra_basis": None, "optimize_kernel": True}),
+        (RVC(gamma="scale"), {"class_weight": "balanced"}),
+    ],
+)
+def test_parameters_that_are_set_later_do_not_change_it(model, later, table):
+    X, y = table
+    before = str(model.fit(X, y > 0.0).summary())
+    assert str(pickle.loads(pickle.dumps(model.set_params(**later))).summary()) == before
 
 
 def test_a_warning_is_advice(table):

@@ -24,7 +24,7 @@ from ..kernels._resolve import is_precomputed
 from ..predictor import Predictor
 from .growth import Growth
 from .status import is_constant, is_empty, is_saturated, warning_of
-from .summary import Summary, summary_of
+from .summary import SUMMARISED, Summary, summary_of
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -96,6 +96,7 @@ class atomic:  # a context manager
         if est.status_ == "converged" and (is_empty(est) or is_constant(est, summary)):
             est.status_ = "empty"
         est._is_saturated, est._n_rows, est._advice = is_saturated(summary), summary.n_rows, ""
+        est._given = {name: value for name, value in vars(est).items() if name in SUMMARISED}
         if warning := warning_of(est, summary):
             est._advice = warning[1]
         end_fit(est, self._data)
@@ -143,6 +144,8 @@ class Estimator(BaseEstimator, ABC, CallbackSupportMixin):  # type: ignore[misc]
     #: Rows of positive weight, if known, and the text of the warning.
     _n_rows: int | None = field(init=False)
     _advice: str = field(init=False)
+    #: Arguments of the constructor as they were in the fit.
+    _given: dict[str, Any] = field(init=False)
     _basis: Any = field(init=False)
     #: What error bars grow by; None for plain ones.
     _growths: list[Growth] | None = field(init=False)

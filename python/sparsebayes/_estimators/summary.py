@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass
 from html import escape
 from typing import Any, Final
@@ -24,6 +25,8 @@ _MAX_SHOWN: Final = 10
 _MIN_RELEVANCE: Final = 0.005
 #: Rows of smaller weight are reported as outliers.
 _OUTLIER_WEIGHT: Final = 0.1
+#: Arguments of the constructor that are read here, after the fit.
+SUMMARISED: Final = {"kernel", "gamma", "optimize_kernel", "extra_basis", "class_weight"}
 #: Columns of the labels and of the whole text, and letters of a kernel.
 _LABEL, _WIDTH, _KERNEL_WIDTH = 14, 100, 80
 
@@ -55,6 +58,8 @@ class Summary:
 def summary_of(est: Any) -> Summary:
     """Return the summary of an estimator; NotFittedError before a fit."""
     check_is_fitted(est)
+    est = copy(est)
+    vars(est).update(est._given)
     rows = "rows" if est._n_rows is None else counted(est._n_rows, "row")
     of = f" of {est._n_basis - int(est._basis.bias)}" if hasattr(est, "_basis") else ""
     found = f"{number_of_functions(est)}{of} {functions_of(est)}"
