@@ -3,9 +3,11 @@
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 from sklearn.base import BaseEstimator, clone
+from sklearn.compose import make_column_transformer
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, PolynomialFeatures, StandardScaler
 
@@ -225,6 +227,22 @@ def test_bad_columns_are_refused_by_name(kind, case, surface):
     given, words = BAD[case]
     with pytest.raises((ValueError, TypeError), match=rf"(?s)\bextra_basis\b.*({words})"):
         kind(WIDE, extra_basis=given).fit(X, (y > 0.5).astype(float))
+
+
+@pytest.mark.parametrize("name", ["extra_basis", "noise_basis"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        make_column_transformer((PolynomialFeatures(), ["a"])),
+        lambda X: X[["a"]],
+        lambda X: X["a"],
+        lambda X: X.loc[:, ["a"]],
+    ],
+)
+def test_columns_are_named_by_position(name, given, surface):
+    X, y = surface
+    with pytest.raises(ValueError, match=f"{name} gets X as an array of numbers.*positions of columns"):
+        RVR(WIDE, **{name: given}).fit(pd.DataFrame(X, columns=["a", "b"]), y)
 
 
 def test_other_numbers_of_columns_and_precomputed_kernels_are_refused(surface):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any, Final
@@ -33,6 +35,8 @@ _MAX_SUMMED: Final = 1024
 _MIN_SUMMED_ROWS: Final = 1 << 17
 #: Rows that are transposed at a time, so that a block stays in the caches.
 _ROWS: Final = 128
+#: Errors of NumPy and scikit-learn for columns of an array by their names.
+_BY_NAME: Final = r"only integers, slices|used as indices|'numpy.ndarray' object has no|columns using strings"
 _EXTRA_KINDS: Final = "'linear', a transformer of scikit-learn, or a callable f(X) -> (n, p)"
 
 
@@ -252,8 +256,24 @@ def fitted_extra(extra_basis: Any, kernel: object, X: FloatArray, name: str = "e
     check_extra_basis(extra_basis, kernel, name)
     if is_auto(extra_basis):
         return None
-    # A copy, because a transformer may write to its argument.
-    return clone(extra_basis).fit(X.copy()) if is_transformer(extra_basis) else extra_basis
+    if not is_transformer(extra_basis):
+        return extra_basis
+    with _without_names(name):
+        return clone(extra_basis).fit(X.copy())  # a copy, because a transformer may write to its argument
+
+
+@contextmanager
+def _without_names(name: str) -> Iterator[None]:
+    """Explain errors of a function that asks the array X for columns by their names."""
+    try:
+        yield
+    except (AttributeError, IndexError, ValueError) as error:
+        if not re.search(_BY_NAME, str(error)):
+            raise
+        raise ValueError(
+            f"{name} gets X as an array of numbers, without names; give the positions of columns, such as 0 "
+            f"for the first ({error})"
+        ) from error
 
 
 def columns_at(
@@ -265,7 +285,8 @@ def columns_at(
     if isinstance(fitted, str):  # "linear"
         return X
     own = X.copy()  # the function may need a writable buffer, and write to it
-    values = fitted.transform(own) if hasattr(fitted, "transform") else called(name, fitted, own)
+    with _without_names(name):
+        values = fitted.transform(own) if hasattr(fitted, "transform") else called(name, fitted, own)
     columns = check_chunk(name, values, n_columns)
     if len(columns) != len(X):
         raise ValueError(f"{name} must have a row for each row of X, {len(X)}; got {len(columns)}")

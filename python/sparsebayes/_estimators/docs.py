@@ -176,11 +176,11 @@ fits then: ``callback`` receives their steps one after another; ``n_iter_`` and
     without, and decide with ``prior`` in `predict`.""",
     "extra_basis": r"""extra_basis : {"auto", "linear"}, transformer, callable or None
     Functions besides the kernels. ``"linear"``: the columns of X; or those of a scikit-learn transformer,
-    cloned and fitted to X; or those of a callable ``f(X) -> (n, p)``. ``"auto"``, the default of `RVR`:
-    ``"linear"`` if the kernel is learned and rows left out are predicted better with linear terms. They are
-    not tried with the papers' priors (``complexity="none"``, ``penalize_intercept=True``), other schemes
-    and likelihoods than Gaussian and Student's t, rows in chunks, and from 100,000 rows on. None, the default
-    of `RVC`: none.""",
+    cloned and fitted to X; or those of a callable ``f(X) -> (n, p)``. Both get X as an array, without
+    names. ``"auto"``, the default of `RVR`: ``"linear"`` if the kernel is learned and rows left out are
+    predicted better with linear terms. They are not tried with the papers' priors (``complexity="none"``,
+    ``penalize_intercept=True``), other schemes and likelihoods than Gaussian and Student's t, rows in chunks,
+    and from 100,000 rows on. None, the default of `RVC`: none.""",
     "unpenalized": r"""unpenalized : "all", or list of int or str, optional
     Columns of ``extra_basis`` whose weights have a flat prior, like the intercept: always in the model, with
     ``alpha_`` 0. Adding such a column to y changes nothing but its weight. ``"all"``, positions, or, with
