@@ -143,7 +143,7 @@ def test_a_model_that_cannot_be_written_leaves_what_was_there(predictor, tmp_pat
 def test_a_pipe_is_written_to_and_stays(predictor, tmp_path):
     pipe, found = tmp_path / "pipe", []
     os.mkfifo(pipe)
-    reader = threading.Thread(target=lambda: found.append(pipe.read_bytes()))
+    reader = threading.Thread(target=lambda: found.append(pipe.read_bytes()), daemon=True)
     reader.start()
     predictor.save(pipe)
     reader.join()
