@@ -151,7 +151,6 @@ def test_a_pipe_is_written_to_and_stays(predictor, tmp_path):
     assert pipe.is_fifo()
 
 
-
 def test_a_new_file_is_for_whoever_may_read_new_files(predictor, tmp_path):
     predictor.save(tmp_path / "model")
     (tmp_path / "other").write_text("")
