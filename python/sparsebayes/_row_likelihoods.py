@@ -7,22 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, wraps
 from typing import Any, Final
 
 import numpy as np
 from numpy.polynomial.legendre import leggauss
 from scipy.special import (
     betainc,
-    betaincinv,
     expit,
     gammainc,
     gammainccinv,
     gammaincinv,
     gammaln,
-    logit,
     logsumexp,
     ndtr,
+    ndtri,
     pdtr,
     xlogy,
 )
@@ -85,27 +84,34 @@ class RowLikelihood:
 
     def log_mean_likelihood(self, t: FloatArray, mean: FloatArray, variance: FloatArray) -> FloatArray:
         """Return the log of the mean likelihood of targets whose eta is Gaussian, given its moments."""
-        if self.targets is not None and self.targets.log_density is not None:
-            return self.targets.log_density(t, mean, variance)
-        v = np.maximum(variance, np.finfo(np.float64).tiny)
+        own = None if self.targets is None else self.targets.log_density
+        found: FloatArray = _in_blocks(own or self._log_mean)(t, mean, variance)
+        return found
+
+    def _log_mean(self, t: FloatArray, mean: FloatArray, variance: FloatArray) -> FloatArray:
+        """Return that of a log-concave likelihood."""
+        v = np.maximum(variance, (_LEAST_STD * (1.0 + np.abs(mean))) ** 2)
         mode = _mode(self, t, mean, v)
 
-        def log_product(eta: FloatArray, t: FloatArray, mean: FloatArray, v: FloatArray) -> FloatArray:
-            return self.log_likelihood(eta, t) - (eta - mean) ** 2 / (2.0 * v)
+        def log_product(
+            offset: FloatArray, mode: FloatArray, t: FloatArray, rest: FloatArray, v: FloatArray
+        ) -> FloatArray:
+            return self.log_likelihood(mode + offset, t) - (rest + offset) ** 2 / (2.0 * v)
 
         # Quadrature takes place where the product is not negligible beside that at the mode. It falls at
         # least as fast as the Gaussian does from its mean.
-        least = log_product(mode, t, mean, v) - 0.5 * _MOST_STDS**2
+        given = mode, t, mode - mean, v
+        least = log_product(np.zeros_like(mode), *given) - 0.5 * _MOST_STDS**2
         ends = []
         for side in (-1.0, 1.0):
             near, far = np.zeros_like(mode), side * _MOST_STDS * np.sqrt(v)
             for _ in range(_END_STEPS):
                 middle = 0.5 * (near + far)
-                is_inside = log_product(mode + middle, t, mean, v) > least
+                is_inside = log_product(middle, *given) > least
                 near, far = np.where(is_inside, middle, near), np.where(is_inside, far, middle)
-            ends.append(mode + far)
+            ends.append(far)
         half, centre = (0.5 * (ends[1] + sign * ends[0])[..., np.newaxis] for sign in (-1.0, 1.0))
-        columns = (part[..., np.newaxis] for part in (t, mean, v))
+        columns = (part[..., np.newaxis] for part in given)
         terms = log_product(centre + half * _PLACES, *columns) + np.log(half * _LENGTHS)
         return np.asarray(logsumexp(terms, axis=-1) - 0.5 * np.log(2.0 * np.pi * v))
 
@@ -114,11 +120,17 @@ class RowLikelihood:
 _PLACES, _LENGTHS = leggauss(64)
 #: Standard deviations beyond which a Gaussian has no mass, and the probability that counts as none.
 _MOST_STDS: Final = 8.5
-_NONE: Final = 1e-14
+_NONE: Final = 1e-10
+#: Least standard deviation of eta, relative to its mean plus 1: nodes must be different numbers.
+_LEAST_STD: Final = 1e-9
 #: Largest size of a mode of eta, where the mean of eta is no larger. Steps to it, bisections at first, and
 #: bisections to an end of the quadrature.
 _MOST_ETA: Final = 800.0
 _MODE_STEPS, _BISECTIONS, _END_STEPS = 60, 14, 25
+#: Distance in standard deviations at which a quantile has been found.
+_CLOSE: Final = 1e-10
+#: Rows at a time.
+_ROWS: Final = 2048
 #: Range of the logs of the row weights of Student's t, as probabilities, and the number of nodes.
 _LEAST_WEIGHT: Final = 1e-30
 _N_WEIGHTS: Final = 128
@@ -158,6 +170,22 @@ def _log_moments(dispersion: float, *, counts: bool) -> Callable[[FloatArray, Fl
     return moments
 
 
+def _in_blocks(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of rows that takes some at a time: their nodes stay in the caches."""
+
+    @wraps(function)
+    def of_all(*arrays: Any) -> Any:
+        if (n := len(arrays[0])) <= _ROWS:
+            return function(*arrays)
+        starts = range(0, n, _ROWS)
+        parts = [function(*(a[i : i + _ROWS] if np.ndim(a) > 0 else a for a in arrays)) for i in starts]
+        if isinstance(parts[0], tuple):
+            return tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        return np.concatenate(parts)
+
+    return of_all
+
+
 def _mode(row: RowLikelihood, t: FloatArray, mean: FloatArray, v: FloatArray) -> FloatArray:
     """Return the mode of a Gaussian eta given a target with a log-concave likelihood."""
     with np.errstate(over="ignore", invalid="ignore"):
@@ -185,7 +213,7 @@ def _mean_distribution(
 
     Quadrature takes place where it is neither 0 nor 1, and eta has mass.
     """
-    std = np.maximum(np.sqrt(variance), 1e-9)
+    std = np.maximum(np.sqrt(variance), _LEAST_STD * (1.0 + np.abs(mean)))
 
     def up_to(t: FloatArray) -> FloatArray:
         low, high = (np.clip((end - mean) / std, -_MOST_STDS, _MOST_STDS) for end in ends(t))
@@ -223,7 +251,7 @@ def _of_counts(distribution: _Distribution, ends: _Ends) -> dict[str, Any]:
         up_to = mean_distribution(mean, variance)
         return up_to(np.ceil(t) - 1.0), up_to(np.floor(t))
 
-    return {"quantile": quantile, "distribution": below_and_up_to}
+    return {"quantile": _in_blocks(quantile), "distribution": _in_blocks(below_and_up_to)}
 
 
 def _of_continuous(
@@ -245,10 +273,22 @@ def _of_continuous(
                 break
             step = 2.0 * step
             low, high = np.where(far, mean - step, low), np.where(short, mean + step, high)
+
+        def excess(x: FloatArray) -> FloatArray:  # nearly linear in x
+            return np.asarray(ndtri(np.clip(up_to(value(x)), 1e-300, 1.0 - 1e-16)) - ndtri(p))
+
+        # The Illinois method: regula falsi that halves the value at an end which stays.
+        other, last = excess(low), excess(high)
         for _ in range(60):
-            middle = 0.5 * (low + high)
-            enough = up_to(value(middle)) >= p
-            low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+            x = high - last * (high - low) / (last - other)
+            x = np.where((x > np.minimum(low, high)) & (x < np.maximum(low, high)), x, 0.5 * (low + high))
+            x = np.where(np.abs(last) > _CLOSE, x, high)
+            here = excess(x)
+            crosses = here * last < 0.0
+            low, other = np.where(crosses, high, low), np.where(crosses, last, 0.5 * other)
+            high, last = x, here
+            if not (np.abs(here) > _CLOSE).any():
+                break
         return np.asarray(value(high))
 
     def below_and_up_to(
@@ -257,7 +297,7 @@ def _of_continuous(
         up_to = mean_distribution(mean, variance)(t)
         return up_to, up_to
 
-    return {"quantile": quantile, "distribution": below_and_up_to}
+    return {"quantile": _in_blocks(quantile), "distribution": _in_blocks(below_and_up_to)}
 
 
 def _root(y: FloatArray, m: FloatArray) -> FloatArray:
@@ -305,10 +345,10 @@ def _negative_binomial(dispersion: float) -> RowLikelihood:
         return np.asarray((t + r) * expit(eta + log_d) * expit(-eta - log_d))
 
     def ends(k: FloatArray) -> tuple[FloatArray, FloatArray]:
-        some = np.minimum(k, _LARGEST_COUNT)  # eta of larger counts is that of these and the log of the ratio
-        low, high = (-logit(betaincinv(r, some + 1.0, p)) for p in (1.0 - _NONE, _NONE))
-        beyond = np.log(np.maximum(k / _LARGEST_COUNT, 1.0)) - log_d
-        return low + beyond, high + beyond
+        # P(count <= k) = P(d e^eta <= G / H), with Gamma variables G of shape k + 1 and H of shape r.
+        least, most = gammaincinv(r, _NONE), gammainccinv(r, _NONE)
+        low, high = gammaincinv(k + 1.0, _NONE) / most, gammainccinv(k + 1.0, _NONE) / least
+        return np.log(low) - log_d, np.log(high) - log_d
 
     def deviance(y: FloatArray, mean: FloatArray) -> FloatArray:
         return np.asarray(2.0 * (xlogy(y, y / mean) - (y + r) * np.log((y + r) / (mean + r))))

@@ -35,7 +35,7 @@ DISTRIBUTIONS = {
         *(("student_t", freedom) for freedom in (2.1, 30.0)),
     ],
 )
-@pytest.mark.parametrize("std", [1e-6, 0.1, 1.0, 10.0])
+@pytest.mark.parametrize("std", [0.0, 1e-6, 0.1, 1.0, 10.0])
 def test_mean_densities_and_distributions_at_any_certainty_of_the_linear_predictor(name, shape, std):
     row = row_likelihood(name, shape, 0.2**2)
     for mean in (-2.0, 3.0):
