@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.linalg import qr, solve, svd  # SciPy's refuses empty models before 1.14
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.linalg import cho_solve, solve_triangular
 from scipy.optimize import brentq
 from scipy.special import softmax
 
@@ -292,7 +292,9 @@ def fit_laplace(
         # SciPy 1.10 cannot solve a system of no unknowns.
         step = gradient
         if len(active) > 0:
-            step = cho_solve(cho_factor(np.diag(1.0 * shrinks) + psi.T @ psi), gradient)
+            # R^T R = psi^T psi + diag(shrinks), without the square of the condition number.
+            factor = qr(np.vstack([psi, np.diag(1.0 * shrinks)]), mode="r")
+            step = cho_solve((factor, False), gradient)
         # Twice the expected gain of the step, and the square of its length in posterior deviations.
         decrement = float(gradient @ step)
         if decrement < _CLOSE:
