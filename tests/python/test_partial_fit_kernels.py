@@ -151,6 +151,18 @@ def test_the_functions_of_the_first_call_cannot_change(estimator, name):
     np.testing.assert_array_equal(copy.mu_, model.partial_fit(X[300:], y[300:]).mu_)
 
 
+@pytest.mark.parametrize("kernel", [Gaussian(1.8), [Gaussian(1.8)]], ids=["object", "list"])
+def test_a_kernel_of_the_first_call_cannot_change_in_place(kernel):
+    X, y, _ = noisy(6)
+    model = RVR(kernel, candidates=CENTRES).partial_fit(X[:300], y[:300])
+    if isinstance(kernel, list):
+        kernel[0] = Gaussian(3.0)
+    else:
+        model.set_params(kernel__width=3.0)
+    with pytest.raises(ValueError, match="kernel must stay as at the first call of partial_fit"):
+        model.partial_fit(X[300:], y[300:])
+
+
 def test_too_many_candidates_for_the_memory_are_an_error_that_says_how_many_fit():
     X, y, _ = noisy(6)
     with pytest.raises(ValueError, match=r"at most candidates=\d+") as caught:
@@ -165,7 +177,7 @@ def test_too_many_candidates_for_the_memory_are_an_error_that_says_how_many_fit(
 def test_too_many_candidates_are_refused_before_the_rows_are_read():
     X, y, _ = noisy(6, n=3000)
     records = []
-    model = RVR(candidates=1000, memory_limit=500_000, callback=records.append, gamma="scale")
+    model = RVR(candidates=1000, memory_limit=2_000_000, callback=records.append, gamma="scale")
     with pytest.raises(ValueError, match=r"at most candidates=\d+"):
         model.fit(X, y)
     assert not records

@@ -8,6 +8,7 @@ functions only.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -172,7 +173,11 @@ class Basis:
 
     def for_calls(self, est: Any) -> Basis:
         """Return the basis for ``partial_fit``; ValueError if an argument is not that of its first call."""
-        given = {name: getattr(est, name) for name in ("fit_intercept", *_OF_KERNELS) if hasattr(est, name)}
+        names = [name for name in ("fit_intercept", *_OF_KERNELS) if hasattr(est, name)]
+        # A copy of the kernel, whose parameters `set_params` changes in place.
+        given = {
+            name: deepcopy(getattr(est, name)) if name == "kernel" else getattr(est, name) for name in names
+        }
         for name, first in (self.arguments or given).items():
             if not _is_same(first, given[name]):
                 raise ValueError(

@@ -229,10 +229,11 @@ def check_room(basis: Basis, n_features: int, limit: int) -> None:
     if needed > limit:
         room = max(0.0, limit - rows) / _BYTES_PER_PAIR
         fits = max(0, int(math.sqrt(room + _STRIPS**2) - _STRIPS) - 2)
-        remedy = f"candidates={fits // len(basis.kernels)}" if basis.kernels else f"{fits} columns"
+        most = fits // max(len(basis.kernels), 1)
+        fewer = f"give at most {f'candidates={most}' if basis.kernels else f'{most} columns'}, or "
         raise ValueError(
             f"memory_limit of {in_words(limit)} is too small: sums over pairs of functions take "
-            f"{in_words(needed)} here. Give at most {remedy}, or raise memory_limit"
+            f"{in_words(needed)} here; {fewer if most > 0 else ''}raise memory_limit"
         )
 
 
