@@ -337,11 +337,13 @@ def publish_features(est: Any, n_features: int, names: NDArray[Any] | None = Non
         est.feature_names_in_ = names
 
 
-def check_X(estimator: Any, X: ArrayLike, *, reset: bool) -> Any:
+def check_X(estimator: Any, X: Any, *, reset: bool) -> Any:
     """Check X and return it as finite float64 in C order; a view where it already is that.
 
     Of an estimator of columns X may be a sparse matrix or a linear operator, which it stays.
     """
+    if is_sparse_frame(X) and any(kind.fill_value != 0 for kind in X.dtypes):
+        X = X.sparse.to_dense()  # a sparse matrix leaves out nothing but 0
     if is_unstored(X):
         return _check_unstored(estimator, X, reset=reset)
     X = as_numpy("X", X)
@@ -429,7 +431,8 @@ def _with_products(X: Any, *, transposed: bool) -> Any:
 def _products(of_vector: Any, of_columns: Any, V: FloatArray) -> tuple[FloatArray, bool]:
     """Return the products with columns one by one, and whether those with all of them are the same."""
     # Copies, as an operator may change its argument, or use the array of its result again.
-    each = np.column_stack([np.array(of_vector(v.copy())) for v in V.T])
+    with naming("X"):
+        each = np.column_stack([np.array(of_vector(v.copy())) for v in V.T])
     try:
         difference = np.abs(of_columns(V.copy()) - each).max()
     except Exception:

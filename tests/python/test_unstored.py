@@ -89,6 +89,15 @@ def test_a_data_frame_of_sparse_columns_is_a_sparse_matrix_with_names():
         SparseBayesRegressor().partial_fit(X, y)
 
 
+def test_a_data_frame_of_sparse_columns_that_leave_out_other_values_than_0_is_a_table():
+    X = pd.DataFrame(table(), columns=[f"x{j}" for j in range(P)])
+    y = targets(X.to_numpy())
+    model = SparseBayesRegressor().fit(X, y)
+    of_nan = X.astype("Sparse")
+    assert_same(model, SparseBayesRegressor().fit(of_nan, y))
+    np.testing.assert_allclose(model.predict(of_nan), model.predict(X))
+
+
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_classification_is_that_of_the_table(form, n_classes):
@@ -203,8 +212,12 @@ def test_operators_must_be_real_and_have_columns():
 
 @pytest.mark.parametrize(
     ("products", "words"),
-    [({}, "with rmatvec"), ({"rmatvec": lambda r: 2.0 * (table().T @ r)}, "u @ X.matvec(v)")],
-    ids=["absent", "of another matrix"],
+    [
+        ({}, "with rmatvec"),
+        ({"rmatvec": lambda r: 2.0 * (table().T @ r)}, "u @ X.matvec(v)"),
+        ({"rmatvec": lambda r: r[:-1]}, "X: cannot reshape"),
+    ],
+    ids=["absent", "of another matrix", "of another shape"],
 )
 def test_operators_need_products_with_the_transpose(products, words):
     X = table()

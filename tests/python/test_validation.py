@@ -285,7 +285,13 @@ def test_likelihood_and_noise_have_to_agree():
 @pytest.mark.parametrize("kernel", ["rbf", "linear", Gaussian(1.0)])
 @pytest.mark.parametrize(
     ("name", "value"),
-    each_value({"gamma": [-1.0, 0, "wide", np.nan, None], "degree": [0, -2, 2.5], "coef0": [np.inf, "one"]}),
+    each_value(
+        {
+            "gamma": [-1.0, 0, "wide", np.nan, None, np.array([0.1, 0.2])],
+            "degree": [0, -2, 2.5],
+            "coef0": [np.inf, "one"],
+        }
+    ),
 )
 def test_bad_kernel_parameters_are_refused_used_or_not(kind, kernel, name, value):
     with pytest.raises(BAD, match=rf"^{name} must be"):

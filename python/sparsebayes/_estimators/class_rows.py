@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from .. import _core
 from .._arrays import are_known, check_X, class_factors, is_unstored, learn_classes, naming
 from .._cancellable import one_blas_thread
-from .._checks import any_array, check_n_jobs, check_settings
+from .._checks import any_array, check_n_jobs, check_settings, is_missing
 from .._data.basis import Basis, block_rows
 from .._data.chunks import Chunks, Rows, check_rows, located
 from .._data.design import core_kernels
@@ -237,7 +237,10 @@ def add_labels(
     known = None if stream is None else stream.functions.likelihood.classes
     if classes is not None:
         with naming("classes"):
-            given = np.unique(any_array("classes", classes))
+            values = any_array("classes", classes).ravel()
+            if any(is_missing(value) for value in values):
+                raise ValueError(f"classes must hold labels alone; leave out missing values: {classes!r}")
+            given = np.unique(values)
         if len(given) < 2:
             raise ValueError(f"classes must hold all labels, at least two; got {classes!r}")
         if known is not None and not np.array_equal(given, known):

@@ -117,7 +117,7 @@ class _Inputs:
 
     @cached_property
     def gamma(self) -> float:
-        if self.given_gamma in _LEARNED:
+        if isinstance(self.given_gamma, str) and self.given_gamma in _LEARNED:
             return 1.0  # not used by any kernel
         return _gamma(self.given_gamma, self.X, self.weights)
 
