@@ -141,7 +141,7 @@ _LARGEST: Final = 1e100
 #: Distribution function of a target given eta, of (t, eta); that of a target, of t.
 _Distribution = Callable[[FloatArray, FloatArray], FloatArray]
 _Mean = Callable[[FloatArray], FloatArray]
-#: The values of eta at which a target t exceeds all others, and at which none, but for `_NONE`.
+#: Two values of eta for a t: below the first P(target <= t) is 1, above the second 0, but for `_NONE`.
 _Ends = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
 
 
