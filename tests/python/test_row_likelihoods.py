@@ -46,7 +46,8 @@ def test_mean_densities_and_distributions_at_any_certainty_of_the_linear_predict
         targets = DISTRIBUTIONS[name](mean + std * np.array([-1.0, 0.0, 1.0]), shape).median()
         moments = np.full(3, mean), np.full(3, std**2)
         density = given.pmf if hasattr(given.dist, "pmf") else given.pdf
-        expected = [np.log(weights @ density(t)) for t in targets]
+        with np.errstate(divide="ignore"):  # in old versions of SciPy
+            expected = [np.log(weights @ density(t)) for t in targets]
         assert_allclose(row.log_mean_likelihood(targets, *moments), expected, atol=2e-4)
         _, up_to = row.targets.distribution(*moments, targets)
         assert_allclose(up_to, [weights @ given.cdf(t) for t in targets], atol=2e-5)
