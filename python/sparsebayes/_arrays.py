@@ -529,7 +529,7 @@ def check_scored(
 
 
 def check_weights(sample_weight: PerRow, n_samples: int, *, may_vanish: bool = False) -> FloatArray | None:
-    """Check sample weights: one per row (or one for all), finite, none negative, not all zero."""
+    """Return a copy of sample weights: one per row (or one for all), finite, none negative, not all zero."""
     if sample_weight is None:
         return None
     with naming("sample_weight"):
@@ -543,7 +543,7 @@ def check_weights(sample_weight: PerRow, n_samples: int, *, may_vanish: bool = F
             )
         if not np.isfinite(weights.sum()):
             raise ValueError("sample_weight has an infinite sum; it counts rows, so scale it to count them")
-        return weights.copy()  # which a fit keeps
+        return weights.copy()
 
 
 def check_square(training: Training) -> None:

@@ -248,7 +248,7 @@ def add_labels(
         known = given
     values = check_X(est, X, reset=stream is None)
     rows = check_rows(values, y, sample_weight, values.shape[1], labels=True)
-    weights = np.ones(len(rows)) if rows.weights is None else rows.weights.copy()
+    weights = np.ones(len(rows)) if rows.weights is None else rows.weights
     labels = rows.y[counts := weights > 0.0]
     known = learn_classes(labels) if known is None else known
     if not (found := are_known(labels, known)).all():
