@@ -89,7 +89,7 @@ class RowLikelihood:
         return found
 
     def _log_mean(self, t: FloatArray, mean: FloatArray, variance: FloatArray) -> FloatArray:
-        """Return that of a log-concave likelihood."""
+        """Return the log of the mean of a log-concave likelihood, by quadrature."""
         v = np.maximum(variance, (_LEAST_STD * (1.0 + np.abs(mean))) ** 2)
         mode = _mode(self, t, mean, v)
 

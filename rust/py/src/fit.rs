@@ -30,11 +30,11 @@ use crate::runner::{Reporter, run};
 
 /// Everything that a fit needs except its design.
 struct Task<'a> {
-    /// Of one linear predictor per row; `None`: classes with a softmax.
+    /// The likelihood of one linear predictor per row; `None`: classes with a softmax.
     likelihood: Option<Likelihood>,
     target: &'a [f64],
     weights: Option<&'a [f64]>,
-    /// Of each linear predictor.
+    /// What is added to the linear predictor of each row.
     offset: Option<Vec<f64>>,
     /// Functions of the first model, their prior precisions and the noise precision.
     first: Option<(Vec<usize>, Vec<f64>, f64)>,
