@@ -395,5 +395,6 @@ def test_the_mode_is_found_where_logits_are_large(n_classes, log_variance):
         W, roots = found.W, found.roots
         for _ in range(5):
             W, _ = process._mode(rows, precision, W, roots, 1e-4, 300, lambda: None)
-            roots, variance = process._roots(rows, precision, W, pool, lambda: None)
+            roots = process._roots(rows, precision, W, pool, lambda: None)
+        variance = process._variances(rows, roots, pool)
     assert_allclose(found.densities.mean(), process._left_out(rows, W, variance).mean(), atol=0.02)

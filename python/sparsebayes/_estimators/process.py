@@ -201,11 +201,11 @@ class Functions:
 
 @dataclass(frozen=True)
 class _Weights:
-    """Weights, (m, C), R_c of each class with R_c R_c^T their covariance, (C, m, m), and ln v."""
+    """Weights of functions of the dictionary, (m, C), their covariance for each class, and ln v."""
 
     functions: Functions
     mean: FloatArray
-    roots: FloatArray
+    covariance: FloatArray
     log_variance: float
     #: Moments of the logits at the rows, (n, C).
     logits: FloatArray
@@ -244,10 +244,8 @@ def estimate_weights(
             found = in_background(work)
             if found is None:
                 return basis, None
-            functions = found.functions
-            W, v = functions.whitening @ found.mean, np.exp(found.log_variance)
-            B = functions.whitening @ found.roots
-            covariance = B @ B.transpose(0, 2, 1)
+            functions, W, covariance = found.functions, found.mean, found.covariance
+            v = np.exp(found.log_variance)
         if not np.isfinite(W).all() or not np.isfinite(covariance).all():
             raise np.linalg.LinAlgError
     except np.linalg.LinAlgError:
@@ -379,9 +377,17 @@ class Process:
             raise np.linalg.LinAlgError
         roots, variance = best.roots, best.variance
         if not (given.some_are_all and np.array_equal(W, best.W)):
-            roots, variance = _roots(rows, precision, W, self.pool, self.pulse)
-        at = given.number
-        return _Weights(functions, W, roots, best.log_variance, (rows.F @ W)[at], variance[at])
+            roots = _roots(rows, precision, W, self.pool, self.pulse)
+            variance = _variances(rows, roots, self.pool)
+        covariance = np.empty_like(roots)
+
+        def of_class(c: int) -> None:
+            B = dtrmm(1.0, roots[c].T, functions.whitening, side=1, lower=1, trans_a=1)
+            covariance[c] = B @ B.T
+
+        list(self.pool.map(of_class, range(len(roots))))
+        mean, at = functions.whitening @ W, given.number
+        return _Weights(functions, mean, covariance, best.log_variance, (rows.F @ W)[at], variance[at])
 
     def _of_learned(self, log_variance: float) -> tuple[Functions, Point]:
         """Return the functions, given v, which landmarks alone have told, as well as the lengths.
@@ -506,7 +512,8 @@ class Process:
         tol: float = _ROUGH,
     ) -> Point:
         """Return the point for this v. A score of at most ``least`` may be too high."""
-        W, roots, variance = self._weights_at(rows, functions, log_variance, start, tol)
+        W, roots = self._weights_at(rows, functions, log_variance, start, tol)
+        variance = _variances(rows, roots, self.pool)
         densities = _left_out(rows, W, variance)
         log_prior = -float(np.logaddexp(0.0, log_variance - 2.0 * np.log(_LOGIT_STD)))
         mean, prior = float(densities.mean()), log_prior / self.given.n_observations
@@ -521,7 +528,7 @@ class Process:
         log_variance: float,
         start: Point | None = None,
         tol: float = _ROUGH,
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+    ) -> tuple[FloatArray, FloatArray]:
         """Return the weights of largest density for v, and their `_roots`, near those of ``start``.
 
         None: from W = 0, or for large v from the weights of a smaller one.
@@ -532,13 +539,13 @@ class Process:
         if start is not None:
             W, roots = start.W, start.roots
         elif log_variance > _MAX_COLD:
-            W, roots, _ = self._weights_at(rows, functions, log_variance - _STEP)
+            W, roots = self._weights_at(rows, functions, log_variance - _STEP)
         else:
             m, n_classes = rows.F.shape[1], rows.t.shape[1]
             W = np.zeros((m, n_classes))
             # All classes have the same root. It is close to that of two classes, whose p (1 - p) is 1/4,
             # which suffices to precondition.
-            one, _ = _roots(rows, precision, W[:, :1], self.pool, self.pulse)
+            one = _roots(rows, precision, W[:, :1], self.pool, self.pulse)
             share = 4.0 * (n_classes - 1) / n_classes**2 if n_classes > 1 else 1.0
             roots = np.broadcast_to(one / np.sqrt(share), (n_classes, m, m))
             if is_far:
@@ -549,8 +556,8 @@ class Process:
             if attempt > 0 and np.array_equal(W, before):
                 break
             accuracy = tol
-            roots, variance = _roots(rows, precision, W, self.pool, self.pulse)
-        return W, roots, variance
+            roots = _roots(rows, precision, W, self.pool, self.pulse)
+        return W, roots
 
     def _along_v(self, functions: Functions, start: Point | None = None) -> Point:
         """Return the best v, the vertex of a parabola through three points, with the score of the middle."""
@@ -735,26 +742,35 @@ def _mode(
 
 def _roots(
     rows: _Rows, precision: FloatArray, W: FloatArray, pool: ThreadPoolExecutor, pulse: Callable[[], None]
-) -> tuple[FloatArray, FloatArray]:
-    """Return R_c of each class with R_c R_c^T its posterior covariance, (C, m, m), and variances, (n, C).
+) -> FloatArray:
+    """Return R_c of each class, upper triangular, with R_c R_c^T its posterior covariance, (C, m, m).
 
     The covariance is the inverse of the block of the class in the Hessian, F^T diag(omega p (1 - p)) F + A.
     """
     _, p = rows.log_likelihood(rows.F @ W)
     b, at = rows.w[:, np.newaxis] * p * (1.0 - p), np.arange(len(precision))
+    roots = np.empty((W.shape[1], len(at), len(at)))
 
-    def of_class(c: int) -> tuple[FloatArray, FloatArray]:
+    def of_class(c: int) -> None:
         pulse()
         weighted = rows.F * np.sqrt(b[:, c, np.newaxis])
         H = weighted.T @ weighted
         H[at, at] = H.diagonal() * (1.0 + _JITTER) + precision + _JITTER
         if not np.isfinite(H).all():
             raise np.linalg.LinAlgError
-        inverse = dtrtri(np.linalg.cholesky(H), lower=1)[0]
-        return inverse.T, np.sum(dtrmm(1.0, inverse, rows.F.T, lower=1) ** 2, axis=0)
+        roots[c] = dtrtri(np.linalg.cholesky(H), lower=1)[0].T
 
-    found = list(pool.map(of_class, range(W.shape[1])))
-    return np.stack([root for root, _ in found]), np.column_stack([variance for _, variance in found])
+    list(pool.map(of_class, range(len(roots))))
+    return roots
+
+
+def _variances(rows: _Rows, roots: FloatArray, pool: ThreadPoolExecutor) -> FloatArray:
+    """Return the variance of each logit at each row, (n, C), with `_roots` of its covariance."""
+
+    def of_class(R: FloatArray) -> FloatArray:
+        return np.asarray(np.sum(dtrmm(1.0, R.T, rows.F.T, lower=1) ** 2, axis=0))
+
+    return np.column_stack(list(pool.map(of_class, roots)))
 
 
 def exceed(one: FloatArray, other: FloatArray, n_errors: float) -> bool:
