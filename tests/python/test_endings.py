@@ -133,6 +133,17 @@ def test_tiny_weights_are_named_where_rows_are_not_kept():
         assert "sums to 0.00012 over 120 rows" in str(warning.message)
 
 
+@pytest.mark.parametrize(
+    "model", [RVC(), RVC(multi_class="ovr"), RVC(gamma=0.1), MRVM1(), SparseBayesClassifier()], ids=repr
+)
+def test_normalised_weights_are_named_whether_the_model_is_empty_or_overfitted(model):
+    X, y = rows()
+    _, warning = warned(lambda: model.fit(X, np.digitize(y, [-0.5, 0.5]), np.full(120, 1 / 120)))
+    assert "sums to 1 over 120 rows" in str(warning.message)
+    assert "multiply the weights by 120" in str(warning.message)
+    assert "kernel" not in str(warning.message)
+
+
 def test_providers_end_empty_too():
     X, y = rows()
     model, warning = warned(

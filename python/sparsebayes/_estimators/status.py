@@ -208,17 +208,15 @@ def _leaves_of(est: Any) -> Iterator[tuple[Kernel, IntArray]]:
 
 
 def _cause_of_emptiness(est: Any, summary: RowSummary, unscaled: str | None) -> str:
-    X, y, n, weight = summary.X, summary.y, summary.n_rows, summary.weight
+    X, y = summary.X, summary.y
     given = getattr(est, "noise_variance", None)
     given = None if given is None else np.asarray(given) * _unit_of_noise(est)
     if y is not None and (y == y[:1]).all():
         if getattr(est, "likelihood", "") != "poisson" or y.any():
             return _CONSTANT
         return _ALL_ZERO + (_FLAT_AT_ZERO if has_flat_intercept(est) else "")
-    if n is not None and weight is not None and weight < min(_MIN_TOTAL_WEIGHT, n / 2):
-        found = f"sample_weight counts rows, and sums to {weight:.3g} over {n} rows: scale them to count rows"
-        if not hasattr(est, "classes_"):
-            found += "; weights that are precisions of y, 1/sigma^2, go into y_std as sigma"
+    if (fault := _about_weights(est, summary)) is not None:
+        found = fault
     elif given is not None and y is not None and np.all(given >= y.var(axis=0)):
         found = "noise_variance is not less than the variance of y, which leaves nothing to explain"
     elif _lacks_intercept(est, y):
@@ -233,6 +231,20 @@ def _cause_of_emptiness(est: Any, summary: RowSummary, unscaled: str | None) -> 
     else:
         return "The inputs may not explain y; or they need to be transformed first, or sample_weight scaled"
     return f"{found}. If this is intended, the inputs may not explain y"
+
+
+def _about_weights(est: Any, summary: RowSummary) -> str | None:
+    """Return a message if the sample weights were probably normalised."""
+    n, weight = summary.n_rows, summary.weight
+    if n is None or weight is None or weight >= min(_MIN_TOTAL_WEIGHT, n / 2):
+        return None
+    found = (
+        f"sample_weight counts rows, and sums to {weight:.3g} over {n} rows. The fit takes this sum for the "
+        f"number of rows: multiply the weights by {n / weight:.3g}"
+    )
+    if getattr(est, "likelihood", "") == "gaussian":
+        found += "; weights that are precisions of y, 1/sigma^2, go into y_std as sigma"
+    return found
 
 
 def _lacks_intercept(est: Any, y: NDArray[Any] | None) -> bool:
@@ -311,6 +323,8 @@ def is_saturated(summary: RowSummary) -> bool:
 def _overfit(est: Any, summary: RowSummary) -> str:
     assert summary.size is not None
     n = number_of_functions(est) if hasattr(est, "n_effective_") else len(est.active_)
+    if (fault := _about_weights(est, summary)) is not None:
+        return f"{n} {functions_of(est)} for so few rows: {fault}"
     counted = f"{summary.n_rows} rows"
     if summary.size != summary.n_rows:
         counted = f"{summary.size:.3g} rows (the sum of sample_weight)"
