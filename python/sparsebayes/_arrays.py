@@ -138,7 +138,7 @@ def check_exposure(exposure: ArrayLike, n_samples: int, rows: IntArray | slice =
         if not 1e-100 <= exposures.min() <= exposures.max() <= 1e100:
             raise ValueError(
                 f"exposure must be positive, from 1e-100 to 1e100, got {exposures.min():g} to "
-                f"{exposures.max():g}; leave rows out by sample_weight=0"
+                f"{exposures.max():g}{_how_to_leave_out(rows)}"
             )
         return exposures
 
@@ -146,13 +146,18 @@ def check_exposure(exposure: ArrayLike, n_samples: int, rows: IntArray | slice =
 def check_y_std(y_std: ArrayLike, n_samples: int, rows: IntArray | slice = slice(None)) -> FloatArray:
     """Return the standard deviations of these rows' targets, given one per row (or one for all): positive."""
     with naming("y_std"):
-        stds = _one_per_row("y_std", y_std, n_samples)[rows]
+        stds, remedy = _one_per_row("y_std", y_std, n_samples)[rows], _how_to_leave_out(rows)
         if not 1e-50 <= stds.min() <= stds.max() <= 1e50:
             raise ValueError(
                 f"y_std must be positive, from 1e-50 to 1e50, got {stds.min():g} to {stds.max():g}; "
-                "rescale y and y_std, or leave rows out by sample_weight=0"
+                f"{'rescale y and y_std' if remedy else 'leave it out for typical rows'}{remedy}"
             )
         return stds
+
+
+def _how_to_leave_out(rows: IntArray | slice) -> str:
+    """Return a remedy for where ``rows`` are those of positive weight: predictions have no weights."""
+    return "" if isinstance(rows, slice) else "; rows of sample_weight=0 are left out"
 
 
 def _one_per_row(name: str, values: ArrayLike, n_samples: int, *, least: int = 1) -> FloatArray:

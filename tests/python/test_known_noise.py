@@ -197,7 +197,7 @@ def test_cross_validation_splits_the_noise_with_the_rows():
 @pytest.mark.parametrize(
     ("y_std", "words"),
     [
-        (np.zeros(120), "y_std must be positive"),
+        (np.zeros(120), "y_std must be positive.*sample_weight=0"),
         (-STD, "y_std must be positive"),
         (STD[:5], r"y_std must have the shape \(120,\)"),
         (np.full(120, np.nan), "y_std"),
@@ -211,8 +211,9 @@ def test_bad_standard_deviations_are_refused(y_std, words):
             clone(est).fit(rows, Y, y_std=y_std)
     model, _ = fitted("kernel")
     if "rescale" not in words:
-        with pytest.raises((TypeError, ValueError), match="y_std"):
+        with pytest.raises((TypeError, ValueError), match="y_std") as error:
             model.predict(X, return_std=True, y_std=y_std)
+        assert "sample_weight" not in str(error.value)
 
 
 def test_fits_that_do_not_take_y_std_refuse_it():
@@ -222,7 +223,7 @@ def test_fits_that_do_not_take_y_std_refuse_it():
         (lambda: SparseBayesRegressor().fit([(BASIS, Y)], y_std=STD), "rows in memory.*sample_weight"),
         (lambda: RVR(candidates=5, gamma="scale").fit([(X, Y)], y_std=STD), "rows in memory.*sample_weight"),
         (lambda: RVR(gamma="scale").fit(X, np.c_[Y, Y], y_std=STD), "several columns; fit each column"),
-        (lambda: RVR(gamma="scale").fit(X, Y).predict(X, return_std=True, y_std=STD), "fitted with y_std"),
+        (lambda: RVR(gamma="scale").fit(X, Y).predict(X, return_std=True, y_std=STD), "leave y_std out"),
         (lambda: certificate(RVR(gamma="scale").fit(X, Y), X, Y, y_std=STD), "fit, which had none"),
         (lambda: certificate(RVR(gamma="scale").fit(X, Y, y_std=STD), X, Y), "fit, which had one"),
         (lambda: certificate(MRVM1().fit(X, Y > 0), X, Y > 0, y_std=STD), "MRVM1 has none"),

@@ -161,6 +161,8 @@ def test_scores_of_equal_exposures_do_not_depend_on_them(name):
     for compares in (model.score, lambda *rows: density_score(model, *rows)):
         with pytest.raises(ValueError, match="exposure must be given"):
             compares(X, Y[name])
+    with pytest.raises(ValueError, match=r"exposure must be positive, .* got 0 to 0$"):
+        model.predict(X, return_std=True, exposure=0.0)
 
 
 def test_rates_that_inputs_do_not_explain_score_0():

@@ -288,7 +288,8 @@ def _noise_of(est: Any, y_std: PerRow, n_rows: int) -> Any:
     if est._y_variance is None:
         if y_std is not None:
             raise ValueError(
-                "y_std is for models that were fitted with y_std; this one has the same noise in all rows"
+                "y_std is for models that were fitted with y_std; this one has the same noise in all rows: "
+                "leave y_std out"
             )
         return noise
     if y_std is None:
