@@ -33,7 +33,8 @@ class Predictor:
     n_features_in_, n_functions_ : int
         Number of columns of X, and of basis functions.
     feature_names_in_, classes_ : ndarray, or None
-        Names of the columns of X in the fit; labels of the classes, in their original type.
+        Names of the columns of X in the fit; labels of the classes, in their original type (long doubles as
+        float64).
     estimator : str
         Name of the estimator's class.
 

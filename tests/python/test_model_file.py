@@ -100,6 +100,18 @@ def test_labels_of_any_type_survive(labels, tmp_path):
     np.testing.assert_array_equal(again.predict(X), est.predict(X))
 
 
+def test_long_doubles_are_saved_as_doubles_that_equal_them():
+    labels = np.array([0.0, 1.0, 2.0**60], dtype=np.longdouble)
+    est = RVC(Gaussian(2.0)).fit(X, labels[LABELS])
+    served = est.to_predictor()
+    assert served.classes_.dtype == np.float64
+    np.testing.assert_array_equal(served.predict(X), est.predict(X))
+    labels[2] += 1.0
+    if labels[2] != 2.0**60:
+        with pytest.raises(ValueError, match=r"y has labels of type .* fit with strings"):
+            RVC(Gaussian(2.0)).fit(X, labels[LABELS]).to_predictor()
+
+
 def test_folders_and_other_objects_are_no_files(tmp_path):
     with pytest.raises((IsADirectoryError, PermissionError, ValueError)):
         load(tmp_path)

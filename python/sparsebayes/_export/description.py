@@ -354,10 +354,14 @@ def _block(block: Block) -> Any:
 
 def _labels(classes: NDArray[Any]) -> dict[str, Any]:
     """Return labels as JSON types, and the name of their dtype."""
+    if classes.dtype.char == "g" and np.array_equal(doubles := classes.astype(np.float64), classes):
+        classes = doubles  # long doubles differ between computers
     kind = classes.dtype.kind
     if kind in "Mm":
         values = classes.view(np.int64).tolist()
-    elif kind in "biufU" or (kind == "O" and all(isinstance(v, (str, bool, int, float)) for v in classes)):
+    elif (kind in "biufU" and classes.dtype.char != "g") or (
+        kind == "O" and all(isinstance(v, (str, bool, int, float)) for v in classes)
+    ):
         values = classes.tolist()
     else:
         raise ValueError(
