@@ -374,8 +374,12 @@ def refuse_mask(name: str, values: Any) -> None:
 def as_numpy(name: str, values: Any) -> Any:
     """Return an array of another library as one of NumPy, other values as they are.
 
-    TypeError if NumPy cannot read it, as on a GPU.
+    TypeError if NumPy cannot read it, as on a GPU, or if it is a sparse matrix or a linear operator.
     """
+    if hasattr(values, "toarray"):
+        raise TypeError(f"{name} is a sparse matrix, but must be a table here: give {name}.toarray()")
+    if hasattr(values, "rmatvec"):
+        raise TypeError(f"{name} is a linear operator, but must be a table here: give its values")
     if hasattr(values, "to_pandas") and not hasattr(values, "shape"):  # a record batch of an old pyarrow
         return values.to_pandas()
     if isinstance(values, (np.ndarray, np.generic)) or not hasattr(values, "__dlpack__"):

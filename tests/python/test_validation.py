@@ -136,6 +136,23 @@ def test_the_error_for_sparse_X_names_the_remedy(kind):
         kind().fit(scipy.sparse.csr_array(X), Y)
 
 
+@pytest.mark.parametrize("form", [scipy.sparse.csr_array, scipy.sparse.linalg.aslinearoperator])
+def test_errors_for_sparse_arrays_and_operators_elsewhere_name_the_remedy(form):
+    served, values = RVR(**PAPERS).fit(X, Y).to_predictor(), form(X)
+    for call in (
+        lambda: served.predict(values),
+        lambda: served.predict_std(values),
+        lambda: served.predict_gradient(values),
+        lambda: served.predict_one(values),
+        lambda: served.predict_into(values, np.empty(12)),
+        lambda: SufficientStatistics(2).update(values, Y),
+        lambda: RVR(gamma="scale").fit(X, values),
+        lambda: RVR(gamma="scale").fit(X, Y, values),
+    ):
+        with pytest.raises(TypeError, match=r"^(X|x|Phi|y|sample_weight) is a .* must be a table here: give"):
+            call()
+
+
 BAD_Y = {
     "NaN": spoiled(Y, np.nan),
     "infinite": spoiled(Y, np.inf),
