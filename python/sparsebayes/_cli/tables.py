@@ -262,14 +262,20 @@ class Column:
 
 
 class Table(dict[str, Column]):
-    """The columns of a file by name, and notes about how they were read."""
+    """The columns of a file by name, and notes about how they were read, some of them about rows left out."""
 
     def __init__(self, path: str, columns: Mapping[str, Column], notes: list[str]) -> None:
         super().__init__(columns)
-        self.path, self.notes = path, notes
+        self.path, self.notes, self.rows_left_out = path, notes, list[str]()
 
     def __missing__(self, name: str) -> Column:
         raise TableError(f"{self.path} has no column {name!r}; it has {listed(self)}")
+
+    def leave_out(self, rows: NDArray[np.bool_], why: str) -> None:
+        """Append the note that the rows of this mask are left out."""
+        note = f"left out {counted(int(rows.sum()), 'row')} {why}"
+        self.notes.append(note)
+        self.rows_left_out.append(note)
 
     def refuse_two_decimal_signs(self, names: Iterable[str]) -> str | None:
         """Return the first of these columns with decimal commas; TableError if others have points."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 from typing import Any, Final
 
 import numpy as np
@@ -60,13 +59,11 @@ def training_rows(
     if not present.any():
         raise TableError(f"column {target.name!r} of {table.path} holds no values: there is nothing to learn")
     if not present.all():
-        n_left_out = counted(int(np.sum(~present)), "row")
-        written = target.about_gaps(~present)
-        table.notes.append(f"left out {n_left_out} without a value of {target.name!r}{written}")
+        table.leave_out(~present, f"without a value of {target.name!r}{target.about_gaps(~present)}")
     exposure = None if options.exposure is None else table[options.exposure].positive()
     if exposure is not None and (gaps := present & np.isnan(exposure)).any():
         present &= ~gaps
-        table.notes.append(f"left out {counted(int(gaps.sum()), 'row')} without a value of {exposures[0]!r}")
+        table.leave_out(gaps, f"without a value of {exposures[0]!r}")
     if not present.any():
         raise TableError(f"no row of {table.path} has values of both {target.name!r} and {exposures[0]!r}")
     y = _target(options, target, present, table.notes)
@@ -78,9 +75,9 @@ def training_rows(
     if comma is not None:
         table.notes.append(f"commas are decimal signs, as in column {comma!r}")
     X = table.matrix(features)[0][present]
-    X, kept = _without_gaps(X, features, table.notes)
+    X, kept = _without_gaps(X, features, table)
     y, exposure = y[kept], None if exposure is None else exposure[present][kept]
-    _refuse_too_little(table.path, target.name, y, table.notes)
+    _refuse_too_little(table, target.name, y)
     if options.likelihood is not None:
         _refuse_outside(options.likelihood, table.path, target.name, y)
     if note := about_copies(X, y):
@@ -117,9 +114,7 @@ def _refuse_outside(likelihood: str, path: str, target: str, y: FloatArray) -> N
         )
 
 
-def _without_gaps(
-    X: FloatArray, features: list[str], notes: list[str]
-) -> tuple[FloatArray, NDArray[np.intp]]:
+def _without_gaps(X: FloatArray, features: list[str], table: Table) -> tuple[FloatArray, NDArray[np.intp]]:
     """Return the rows without missing inputs, or if they are fewer than half, all with medians; and which."""
     missing = np.isnan(X)
     kept = np.flatnonzero(~missing.any(axis=1))
@@ -127,18 +122,18 @@ def _without_gaps(
     if len(kept) == len(X):
         return X, kept
     if 2 * len(kept) >= len(X):
-        notes.append(f"left out {counted(len(X) - len(kept), 'row')} with missing inputs, of {columns}")
+        table.leave_out(np.any(missing, axis=1), f"with missing inputs, of {columns}")
         return X[kept], kept
-    notes.append(
+    table.notes.append(
         f"replaced {counted(int(missing.sum()), 'missing number')} in {columns} by medians, as fewer than "
         "half of the rows are complete"
     )
     return np.where(missing, np.nanmedian(X, axis=0), X), np.arange(len(X))
 
 
-def _refuse_too_little(path: str, target: str, y: NDArray[Any], notes: list[str]) -> None:
+def _refuse_too_little(table: Table, target: str, y: NDArray[Any]) -> None:
     """Raise TableError, with the notes about rows left out, if there are too few rows or only one target."""
-    rest = "".join(f"; {note}" for note in notes if re.match(r"left out \d+ row", note))
+    path, rest = table.path, "".join(f"; {note}" for note in table.rows_left_out)
     if len(y) < MIN_ROWS:
         raise TableError(
             f"{path} has {counted(len(y), 'row')} to learn from; a model and its check need {MIN_ROWS}{rest}"
