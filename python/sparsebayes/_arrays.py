@@ -24,6 +24,8 @@ from ._types import FloatArray, IntArray, PerRow
 _MAX_COPIES: Final = 0.05
 #: Relative difference of products of a linear operator that single precision explains.
 _SAME_PRODUCT: Final = 1e-4
+#: Least size of the largest number of a column: squares do not underflow.
+SMALLEST: Final = 1e-140
 #: What to give instead of a sparse X, in error messages.
 TO_TABLE: Final = "X.toarray(), for a data frame X.sparse.to_dense()"
 
@@ -486,15 +488,17 @@ def _is_checked(values: ArrayLike, ndim: int) -> TypeGuard[FloatArray]:
 
 def check_sizes(X: FloatArray) -> None:
     """Raise ValueError for columns that are not zero but whose squares underflow."""
-    smallest = 1e-140
     # For most X a few rows suffice.
-    if (np.abs(X[:8]).max(axis=0) >= smallest).all():
-        return
-    sizes = np.maximum(X.max(axis=0), -X.min(axis=0))
+    if not (np.abs(X[:8]).max(axis=0) >= SMALLEST).all():
+        refuse_faint(np.maximum(X.max(axis=0), -X.min(axis=0)), np.arange(X.shape[1]))
+
+
+def refuse_faint(sizes: FloatArray, columns: IntArray, smallest: float = SMALLEST) -> None:
+    """Raise ValueError if the largest size of a number in one of these columns is too small, but not 0."""
     if (faint := np.flatnonzero((sizes > 0) & (sizes < smallest))).size:
         raise ValueError(
-            f"X has no larger value than {sizes[faint[0]]:g} in column {faint[0]}, too small to square; "
-            f"rescale X to values above {smallest:g}"
+            f"X has no larger value than {sizes[faint[0]]:g} in column {columns[faint[0]]}, too small to "
+            f"square; rescale X to values above {smallest:g}"
         )
 
 

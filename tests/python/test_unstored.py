@@ -250,3 +250,34 @@ def test_operators_may_have_products_for_vectors_alone(of_vectors):
     one, other = (SparseBayesRegressor().fit(form, y) for form in (X, A))
     assert_same(one, other)
     np.testing.assert_allclose(one.predict(A), other.predict(X))
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+@pytest.mark.parametrize("kind", [SparseBayesRegressor, SparseBayesClassifier])
+def test_a_column_too_far_from_0_is_named(form, kind):
+    X = table()
+    y = targets(X, mean=0.0)
+    y = y if kind is SparseBayesRegressor else y > 0
+    X[:, 3] = 7.0  # a constant is not far
+    X[:, [1, 5]] += 1e4  # not too far
+    kind().fit(form(X), y)
+    X[:, 2] += 3e7
+    with pytest.warns(
+        UserWarning, match=r"mean of column 2 of X is 1e\+08 .*subtract its mean, or .*toarray"
+    ):
+        kind().fit(form(X), y)
+    kind(fit_intercept=False).fit(form(X), y)
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+@pytest.mark.parametrize(("kind", "size"), [(SparseBayesRegressor, 1e-145), (SparseBayesClassifier, 1e-100)])
+def test_columns_too_small_to_square_are_refused(form, kind, size):
+    X = table()
+    y = targets(X, mean=0.0) > 0
+    X[:, 4] = 0.0
+    kind().fit(form(X), y)
+    X[:, 6] *= size
+    with pytest.raises(
+        ValueError, match=r"X has no larger value than .* in column 6, too small .* rescale X"
+    ):
+        kind().fit(form(X), y)

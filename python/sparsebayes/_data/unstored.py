@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from scipy import sparse
 
-from .._arrays import is_operator
+from .._arrays import SMALLEST, is_operator, refuse_faint
 from .._row_likelihoods import ROW_LIKELIHOODS
 from .._types import FloatArray, IntArray, Likelihood
 from ..providers import Functions, PyStatistics
@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
 #: Numbers in memory for some columns at a time, at most.
 _BLOCK: Final = 1 << 22
+#: Least size of the largest number of a column where products of squares must not underflow.
+_SMALLEST: Final = 1e-80
+#: Standard deviations between 0 and the mean of a column from which on sums over rows keep too few digits of
+#: it, and from which on the column is constant.
+_FAR, _CONSTANT = 3e5, 1e14
 
 
 def columns_of(X: Any, js: IntArray) -> Any:
@@ -66,6 +71,29 @@ class ColumnStatistics(PyStatistics):
         self._weights = np.ones(len(target)) if weights is None else weights
         self._bias = int(bias)
         self._squares: FloatArray | None = None
+
+    def first_far(self) -> tuple[int, float] | None:
+        """Return the first column that is far from 0, and by how many of its standard deviations.
+
+        None: there is none, or no intercept, which takes up the means. ValueError for columns too small to
+        square.
+        """
+        smallest = SMALLEST if self.likelihood == "gaussian" else _SMALLEST
+        v, own = self._weights, slice(self._bias, None)
+        with np.errstate(over="ignore", invalid="ignore"):  # the fit reports it
+            means, squares = (part[own] / v.sum() for part in (self._products(v), self._diagonal(v)))
+            is_doubtful = squares - means**2 < (means / _FAR) ** 2
+        faint = np.flatnonzero(squares < smallest**2) + self._bias
+        for part, columns in self._blocks(faint):
+            sizes = as_table(abs(columns).max(axis=0)).ravel()
+            refuse_faint(sizes, faint[part] - self._bias, smallest)
+        doubtful = np.flatnonzero(is_doubtful & (self._bias > 0)) + self._bias
+        for part, columns in self._blocks(doubtful):
+            js, stds = doubtful[part] - self._bias, as_table(columns).std(axis=0)
+            is_far = np.abs(means[js]) > _FAR * stds
+            if (far := np.flatnonzero(is_far & (_CONSTANT * stds > np.abs(means[js])))).size:
+                return int(js[far[0]]), float(abs(means[js[far[0]]]) / stds[far[0]])
+        return None
 
     def target_moments(self, centre: float) -> FloatArray:
         v, t = self._weights, self._target - centre

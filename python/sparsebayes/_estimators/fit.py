@@ -212,7 +212,8 @@ def _of_columns(est: Any, training: Training, settings: Settings) -> list[Task]:
     (task,) = of_providers(est, providers, len(training.y), likelihood)
     publish_features(est, est.n_features_in_, names)  # providers have no names
     fits = [one_blas_thread()(fit) for fit in task.fits]
-    return [replace(task, fits=fits, summary=RowSummary.of(training), training=training, offset=offset)]
+    summary = replace(RowSummary.of(training), far=one_blas_thread()(providers[0].first_far)())
+    return [replace(task, fits=fits, summary=summary, training=training, offset=offset)]
 
 
 # --- providers of statistics instead of rows -----------------------------------------------------------

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from .._arrays import Training, about_copies, is_unstored
+from .._arrays import TO_TABLE, Training, about_copies, is_unstored
 from .._checks import has_flat_intercept
 from .._data.basis import learns_kernel
 from .._data.design import evaluate
@@ -88,6 +88,8 @@ class RowSummary:
     y: NDArray[Any] | None = None
     #: Parameters that the data determine, of the output with the most.
     n_effective: float | None = None
+    #: A column of a sparse matrix or an operator, and the standard deviations from 0 to its mean: too many.
+    far: tuple[int, float] | None = None
 
     @classmethod
     def of(cls, training: Training) -> RowSummary:
@@ -139,7 +141,7 @@ def _unit_of_noise(est: Any) -> float:
 
 def warning_of(est: Any, summary: RowSummary) -> tuple[type[Warning], str] | None:
     """Return category and message of the warning about this fit, or None."""
-    unscaled, status = about_scales(est, summary.X), est.status_
+    unscaled, status = _about_far(est, summary) or about_scales(est, summary.X), est.status_
     category: type[Warning] = ConvergenceWarning
     given = getattr(est, "noise_variance", None) is not None
     # Rounding may keep all functions out of a model.
@@ -166,6 +168,17 @@ def warning_of(est: Any, summary: RowSummary) -> tuple[type[Warning], str] | Non
         return None
     ending = "" if status in ("converged", "stopped") else f" ended with status {status!r}"
     return category, f"{type(est).__name__}{ending}: {message}."
+
+
+def _about_far(est: Any, summary: RowSummary) -> str | None:
+    if summary.far is None:
+        return None
+    j, distance = summary.far
+    name = getattr(est, "feature_names_in_", range(est.n_features_in_))[j]
+    return (
+        f"The mean of column {name!r} of X is {distance:.1g} of its standard deviations, so that sums over "
+        f"rows lose its digits: subtract its mean, or give {TO_TABLE}"
+    )
 
 
 def _copies(summary: RowSummary) -> str:
