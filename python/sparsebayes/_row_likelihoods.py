@@ -136,6 +136,8 @@ _LEAST_WEIGHT: Final = 1e-30
 _N_WEIGHTS: Final = 128
 #: Largest count: above, the log likelihood of a dispersed count is a difference of larger numbers.
 _LARGEST_COUNT: Final = 1e10
+#: Quantiles of counts are no larger.
+_LARGEST_QUANTILE: Final = 1e301
 #: Largest positive number, and 1 / the smallest: squares are finite.
 _LARGEST: Final = 1e100
 #: Distribution function of a target given eta, of (t, eta); that of a target, of t.
@@ -226,8 +228,8 @@ def _mean_distribution(
     return up_to
 
 
-def _of_counts(distribution: _Distribution, ends: _Ends) -> dict[str, Any]:
-    """Return quantile and distribution functions of counts."""
+def _of_counts(distribution: _Distribution, ends: _Ends, dispersion: float) -> dict[str, Any]:
+    """Return quantile and distribution functions of counts of variance m + d m^2, d the dispersion."""
 
     def mean_distribution(mean: FloatArray, variance: FloatArray) -> _Mean:
         up_to = _mean_distribution(distribution, ends, mean, variance)
@@ -235,15 +237,35 @@ def _of_counts(distribution: _Distribution, ends: _Ends) -> dict[str, Any]:
 
     def quantile(mean: FloatArray, variance: FloatArray, p: float) -> FloatArray:
         """Return the smallest k with P(count <= k) >= p."""
-        up_to = mean_distribution(mean, variance)
-        low, high = np.full(mean.shape, -1.0), np.full(mean.shape, 16.0)
-        while (short := (up_to(high) < p) & (high < 1e300)).any():
-            low, high = np.where(short, high, low), np.where(short, 16.0 * high, high)
-        while (high - low > np.maximum(1.0, 1e-12 * high)).any():
-            middle = np.floor(0.5 * (low + high))
-            enough = up_to(middle) >= p
-            low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-        return np.asarray(np.maximum(high, 0.0))
+        # The first guess is that of a lognormal variable of the same moments.
+        std = np.sqrt(variance + np.log1p(dispersion + _exp(np.minimum(-mean - 1.5 * variance, 50.0))))
+        wanted = ndtri(np.broadcast_to(p, mean.shape))
+        guess = mean + 0.5 * variance - 0.5 * std**2 + wanted * std
+        low, high = np.full(mean.shape, -1.0), np.full(mean.shape, np.inf)
+        below, above = -np.ones(mean.shape), np.ones(mean.shape)
+        result, at = np.empty(mean.shape), np.arange(len(mean))
+        for step in range(1000):
+            k = np.clip(np.ceil(_exp(guess) - 1.0), low + 1.0, np.minimum(high - 1.0, _LARGEST_QUANTILE))
+            up_to = np.nan_to_num(mean_distribution(mean[at], variance[at])(k), nan=1.0)
+            excess = ndtri(np.clip(up_to, 1e-300, 1.0 - 1e-16)) - wanted
+            enough = (excess >= 0.0) | (k >= _LARGEST_QUANTILE)
+            excess += np.where(enough, 1e-12, -1e-12)  # not 0
+            low, below = np.where(enough, low, k), np.where(enough, below, excess)
+            high, above = np.where(enough, k, high), np.where(enough, excess, above)
+            result[at] = high
+            going = ~np.isfinite(high) | (high - low > np.maximum(1.0, 1e-12 * high))
+            if not going.any():
+                break
+            # Outward in steps that double; then by linear interpolation and bisection in turn.
+            state = np.stack([std, wanted, low, high, below, above, k, excess])[:, going]
+            at, (std, wanted, low, high, below, above, k, excess) = at[going], state
+            with np.errstate(divide="ignore", invalid="ignore"):
+                left, right = np.log1p(low), np.log1p(high)
+                share = 0.5 if step % 2 == 1 else below / (below - above)
+                between = left + share * (right - left)
+            is_open = (low < 0.0) | np.isinf(high)
+            guess = np.where(is_open, np.log1p(k) - 2.0**step * excess * std, between)
+        return result
 
     def below_and_up_to(
         mean: FloatArray, variance: FloatArray, t: FloatArray
@@ -368,7 +390,7 @@ def _negative_binomial(dispersion: float) -> RowLikelihood:
             is_valid=lambda y: bool(((y >= 0.0) & (y <= _LARGEST_COUNT)).all()),
             predict=_log_moments(dispersion, counts=True),
             # P(count <= k) is a regularised incomplete beta function.
-            **_of_counts(lambda k, eta: betainc(r, k + 1.0, expit(-eta - log_d)), ends),
+            **_of_counts(lambda k, eta: betainc(r, k + 1.0, expit(-eta - log_d)), ends, dispersion),
             sample=sample,
             score=_d2(deviance),
             stabilised=lambda y, m: (_root(y, m), m / (1.0 + dispersion * m)),
@@ -502,6 +524,7 @@ _LIKELIHOODS = (
             **_of_counts(
                 lambda k, eta: pdtr(k, _exp(eta)),
                 lambda k: (np.log(gammaincinv(k + 1.0, _NONE)), np.log(gammainccinv(k + 1.0, _NONE))),
+                dispersion=0.0,
             ),
             sample=lambda eta, random: _poisson(_exp(eta), random),
             score=_d2(lambda y, m: 2.0 * (xlogy(y, y / m) - y + m)),

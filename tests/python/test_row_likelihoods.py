@@ -53,3 +53,18 @@ def test_mean_densities_and_distributions_at_any_certainty_of_the_linear_predict
         assert_allclose(up_to, [weights @ given.cdf(t) for t in targets], atol=2e-5)
         # A count is a quantile of each probability above that of all smaller counts.
         assert_allclose(row.targets.quantile(*moments, up_to - 1e-9), targets, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("name", "shape"), [("poisson", None), ("negative_binomial", 0.5)])
+@pytest.mark.parametrize("p", [1e-4, 0.025, 0.5, 0.975])
+def test_quantiles_of_counts_are_the_smallest_that_reach_the_probability(name, shape, p):
+    targets = row_likelihood(name, shape).targets
+    mean, variance = (
+        part.ravel() for part in np.meshgrid(np.linspace(-8.0, 20.0, 15), [0.0, 1e-4, 0.3, 9.0])
+    )
+    k = targets.quantile(mean, variance, p)
+    below, up_to = targets.distribution(mean, variance, k)
+    at_most = np.maximum(1.0, 1e-12 * k)
+    assert (up_to >= p).all()
+    assert (k == np.round(k)).all()
+    assert ((below < p) | (targets.distribution(mean, variance, k - at_most)[1] < p)).all()
