@@ -10,6 +10,7 @@ import threading
 
 import numpy as np
 import pytest
+from scipy.sparse.linalg import LinearOperator
 from sklearn.datasets import load_iris
 
 from ctrl_c import pressed_after, pressed_and_heard, wait_for_background
@@ -135,6 +136,24 @@ def test_no_call_of_a_provider_follows_ctrl_c(at):
         model.fit_provider(rows)
     assert len(rows.asked) == at
     assert vars(model) == vars(SparseBayesRegressor(fit_intercept=False))
+
+
+@pytest.mark.parametrize("at", [20, 100, 120])
+@pytest.mark.parametrize("kind", [SparseBayesRegressor, SparseBayesClassifier])
+def test_no_product_of_an_operator_follows_ctrl_c(kind, at):
+    table, calls = np.random.default_rng(0).normal(size=(150, 40)), []
+
+    def product(matrix, vector):
+        calls.append(len(vector))
+        if len(calls) == at:
+            press()
+        return matrix @ vector
+
+    X = LinearOperator(table.shape, lambda v: product(table, v), lambda u: product(table.T, u), dtype=float)
+    with pressed_and_heard() as press:
+        y = table[:, :9].sum(axis=1)
+        kind().fit(X, y > 0.0 if kind is SparseBayesClassifier else y)
+    assert len(calls) == at
 
 
 @pytest.mark.parametrize("at", [1, 2, 4])

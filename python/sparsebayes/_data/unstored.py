@@ -5,7 +5,7 @@ Neither is stored as a table: columns are made a few at a time, as a fit asks fo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -50,6 +50,32 @@ def with_columns(X: LinearOperator, js: IntArray) -> Any:
     return sparse.csr_array((columns.T.ravel(), (rows, places)), shape=X.shape)
 
 
+def _watched(X: LinearOperator, check: Callable[[], None]) -> LinearOperator:
+    """Return an operator that calls ``check`` before each product that SciPy makes of a vector."""
+    from scipy.sparse.linalg import LinearOperator  # slow, and loaded by who has an operator
+
+    def own(name: str, *of_class: str) -> Any:
+        """Return the product with several columns if the operator has its own."""
+        given = getattr(X, f"_CustomLinearOperator__{name}_impl", X)
+        if given is X:  # not made by the constructor
+            pairs = (
+                (getattr(kind, method, None) for kind in (type(X), LinearOperator)) for method in of_class
+            )
+            given = X if any(one is not other for one, other in pairs) else None
+        return None if given is None else getattr(X, name)
+
+    def matvec(v: FloatArray) -> Any:
+        check()
+        return X.matvec(v)
+
+    def rmatvec(u: FloatArray) -> Any:
+        check()
+        return X.rmatvec(u)
+
+    several, back = own("matmat", "_matmat"), own("rmatmat", "_rmatmat", "_adjoint")
+    return LinearOperator(X.shape, matvec, rmatvec, several, X.dtype, back)
+
+
 def as_table(values: Any) -> FloatArray:
     """Return a sparse matrix or a table as a table."""
     return np.asarray(values.toarray() if sparse.issparse(values) else values, dtype=np.float64)
@@ -66,11 +92,20 @@ class ColumnStatistics(PyStatistics):
     ) -> None:
         self.likelihood, self.n_basis = likelihood, X.shape[1] + bias
         self._row = ROW_LIKELIHOODS[likelihood]
-        self._X = X
+        self._cancelled: Callable[[], bool] | None = None
+        self._X = _watched(X, self._check) if is_operator(X) else X
         self._target = np.asarray(target, np.float64)
         self._weights = np.ones(len(target)) if weights is None else weights
         self._bias = int(bias)
         self._squares: FloatArray | None = None
+
+    def listen(self, cancelled: Callable[[], bool]) -> None:
+        """Check for cancellation before products."""
+        self._cancelled = cancelled
+
+    def _check(self) -> None:
+        if self._cancelled is not None and self._cancelled():
+            raise KeyboardInterrupt
 
     def first_far(self) -> tuple[int, float] | None:
         """Return the first column that is far from 0, and by how many of its standard deviations.
