@@ -95,7 +95,7 @@ def test_the_warning_of_an_empty_model_names_the_cause():
         (RVC(gamma="scale"), np.ones((120, 2)), X[:, 0] > 0.5, None, "All rows of X are the same"),
         (RVR(gamma="scale"), np.ones((120, 2)), y, None, "All rows of X are the same"),
         (RVR("poly", gamma=1e-6, coef0=1.0, **PAPERS), X, y, None, "centre and scale X"),
-        (RVR("precomputed"), np.ones((120, 120)) - 1e-12 * np.eye(120), y, None, "tells nothing"),
+        (RVR("precomputed"), np.ones((120, 120)) - 1e-12 * np.eye(120), y, None, "does not tell rows apart"),
         (RVR(gamma="scale"), X, y, np.full(120, 1e-6), r"sums to 0.00012 over 120 rows.*y_std"),
         (RVC(gamma="scale"), X, labels, np.full(120, 1e-6), "sample_weight counts rows"),
         (MRVM1(), X, labels, np.full(120, 1e-6), "sample_weight counts rows"),
@@ -108,7 +108,8 @@ def test_the_warning_of_an_empty_model_names_the_cause():
             None,
             "noise_variance is not less than the variance of y",
         ),
-        (SparseBayesRegressor(), X, unexplained(X), None, "may not explain y"),
+        (SparseBayesRegressor(), X, unexplained(X), None, r"may not explain y; .* transformed first\.$"),
+        (SparseBayesRegressor(), X, unexplained(X), np.full(120, 0.5), "or sample_weight scaled"),
     ]:
         with pytest.warns(ConvergenceWarning, match=f"'empty'.*{cause}"):
             model.fit(inputs, target, sample_weight=weights)

@@ -157,7 +157,7 @@ def test_a_transformer_is_fitted_and_a_second_fit_forgets_it():
 
 
 def test_targets_without_noise():
-    with pytest.warns(ConvergenceWarning, match="as far as the fit can tell y is free of noise"):
+    with pytest.warns(ConvergenceWarning, match="y seems to be free of noise"):
         model = SparseBayesRegressor(noise_basis="linear").fit(COLUMNS, COLUMNS[:, 0] + COLUMNS[:, 1])
     assert model.noise_variance_ < 1e-5
     assert_allclose(model.coef_, [1.0, 1.0, 0.0, 0.0, 0.0], atol=1e-3)

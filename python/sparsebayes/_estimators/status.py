@@ -27,15 +27,15 @@ REMEDIES: Final = {
     "converged": "",
     "empty": "",  # see `_cause_of_emptiness`
     "stopped": "",
-    "noise_floor": "the estimate of the noise variance reached its floor, var(y) / 1e6: as far as the fit "
-    "can tell y is free of noise. Set noise_variance to the noise you expect",
-    "alpha_floor": "the prior precision of some weight reached its floor, 1e-15 for a column of unit length: "
-    "the data ask for a weight without bound. If y is far from 0 subtract its mean, or set "
-    "fit_intercept=True; else scale X or change the kernel width",
+    "noise_floor": "the estimated noise variance fell to its floor, var(y) / 1e6: y seems to be free of "
+    "noise. Set noise_variance to the noise you expect",
+    "alpha_floor": "a weight grows without bound: its alpha fell to the floor, 1e-15 for a column of unit "
+    "length. If y is far from 0 subtract its mean, or set fit_intercept=True; else scale X or change the "
+    "width of the kernel, if there is one",
     "max_iter": "max_iter={max_iter} steps were not enough. Raise max_iter or tol",
-    "stalled": "the model is close to an optimum that could not be reached to tol, as happens when basis "
-    "functions depend on one another almost exactly, with very unequal sample weights, or for classes with a "
-    "strong alpha_prior. Scale X, change the kernel width, weaken the prior, or raise tol",
+    "stalled": "the fit came close to an optimum but could not reach it to tol, as happens if columns of X "
+    "or functions of the kernel are almost dependent, sample weights very unequal, or alpha_prior is strong "
+    "for classes. Scale X, change the kernel width, weaken the prior, or raise tol",
 }
 
 #: Statuses of models that can be overfitted.
@@ -242,7 +242,8 @@ def _cause_of_emptiness(est: Any, summary: RowSummary, unscaled: str | None) -> 
         remedy = f"change its width ({_widths_of(est)})" if _has_width(est) else "take another"
         return f"The inputs may not explain y; or the kernel does not suit them: scale X, or {remedy}"
     else:
-        return "The inputs may not explain y; or they need to be transformed first, or sample_weight scaled"
+        scaled = "" if summary.weight == summary.n_rows else ", or sample_weight scaled"
+        return f"The inputs may not explain y; or they need to be transformed first{scaled}"
     return f"{found}. If this is intended, the inputs may not explain y"
 
 
@@ -291,7 +292,7 @@ def _unsuited(est: Any, X: FloatArray | None) -> str | None:
     fact = f"values are nearly {'the same' if wide else '0'} for all pairs of rows"
     if not _has_width(est):
         remedy = "" if isinstance(kernel, str) else ": centre and scale X (StandardScaler)"
-        return f"The kernel tells nothing about the rows, as its {fact}{remedy}"
+        return f"The kernel does not tell rows apart, as its {fact}{remedy}"
     fault, remedy = ("wide", "narrower") if wide else ("narrow", "wider")
     return (
         f"The kernel is far too {fault} for these inputs, as its {fact}: scale X, or make the kernel "
