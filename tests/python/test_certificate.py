@@ -7,7 +7,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 import reference
-from exact_reference import log_alpha_change
+from exact_reference import certificate_of_counts, log_alpha_change
 from problems import PAPERS, PROBLEMS, assert_certified, sinc_1d, sinc_2d, two_classes
 from reference import best_alpha, contribution, fit_laplace, fit_regression
 from sparsebayes import GREVM, MRVM1, RVC, RVR, SparseBayesClassifier, SparseBayesRegressor
@@ -135,6 +135,25 @@ def test_precisions_over_many_decades_cost_no_digits():
     expected = log_alpha_change(Phi, y, weights, model.alpha_, model.beta_)
     assert expected < 1e-5
     assert found.max_log_alpha_change == pytest.approx(expected, rel=0.01, abs=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(("seed", "width"), [(0, 4.0), (2, 8.0), (3, 20.0)])
+@pytest.mark.parametrize("factor", [1.0, 1.1])
+def test_nearly_dependent_functions_of_large_counts_cost_no_digits(seed, width, factor):
+    # Working weights of 1e4 multiply the round-off of linear predictors: sums over rows lose Q = alpha mu.
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(50, 1))
+    y = rng.poisson(1e4 * np.exp(X[:, 0]) * rng.gamma(5, 0.2, 50))
+    model = RVR(Gaussian(width), likelihood="poisson", **PAPERS).fit(X, y)
+    model.alpha_[0] *= factor
+    (problem,) = model._problems(X, y, None)
+    change, gain = certificate_of_counts(
+        problem.Phi, problem.target, problem.active, problem.alpha, problem.mu
+    )
+    found = certificate(model, X, y)
+    assert found.max_log_alpha_change == pytest.approx(change, rel=1e-3, abs=1e-6)
+    assert found.max_gain_outside == pytest.approx(gain, rel=1e-3)
 
 
 def test_a_fit_cut_short_is_not_certified():

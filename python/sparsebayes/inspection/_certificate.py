@@ -232,14 +232,14 @@ def _certify(problem: Problem | OutputsProblem, exchanges: bool | None) -> Certi
     w = np.ones(len(Phi)) if problem.weights is None else problem.weights[used]
     gain_exchange, gain_shift, log_evidence = None, 0.0, 0.0
     if isinstance(problem, OutputsProblem):
-        prior, is_gaussian = (0.0, 0.0), True
+        prior = (0.0, 0.0)
         pairs = zip(problem.targets[used].T, problem.beta, strict=True)
         fits = [fit_regression(Phi, active, alpha, flat, t, w, beta) for t, beta in pairs]
         # S depends on the noise and not on the targets.
         own = [fit.sparsities() for fit in (fits[:1] if problem.shared_noise else fits)]
         own = own * len(fits) if problem.shared_noise else own
     else:
-        prior, is_gaussian = problem.alpha_prior, problem.is_gaussian
+        prior = problem.alpha_prior
         fits = [_fit(problem, Phi, problem.target[used], w)]
         own = [fits[0].sparsities()]
         if (problem.exchanges if exchanges is None else exchanges) and not problem.variational:
@@ -251,8 +251,6 @@ def _certify(problem: Problem | OutputsProblem, exchanges: bool | None) -> Certi
     sparsity, excess = np.stack(own, axis=-1)
     quality, excess = np.stack([fit.Q for fit in fits], axis=1), 2.0 * problem.complexity * excess
     S_active, Q_active, R_active = np.stack([fit.active_factors(alpha) for fit in fits], axis=-1)
-    if not is_gaussian:
-        S_active, Q_active = sparsity[active], quality[active]
     variance, mean = (np.stack([getattr(fit, name) for fit in fits], axis=1) for name in ("variance", "mean"))
     mu = problem.mu[proper].reshape(mean.shape)
     error = (np.sqrt(alpha)[:, np.newaxis] * mu - mean) / np.sqrt(variance)

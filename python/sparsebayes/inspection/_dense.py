@@ -137,7 +137,7 @@ class DenseFit:
         """Return S = alpha - alpha^2 Sigma_ii, Q = alpha mu_i and R of the active basis functions.
 
         Equation 22 gives the same numbers as sums over the rows, which lose Q if precisions differ by
-        decades.
+        decades, and at a mode where weights cancel in eta.
         """
         determined = self.singular**2 * self.shrinkage
         S, R = (alpha * ((self.right**2).T @ part) for part in (determined, determined * self.shrinkage))
@@ -202,15 +202,23 @@ class OnePredictor:
 
     def predictors(self, active: IntArray, weights: FloatArray) -> FloatArray:
         """Return the linear predictors eta."""
-        return np.asarray(self.Phi[:, active] @ weights + self.offset)
+        return self.changes(active, weights) + self.offset
+
+    def changes(self, active: IntArray, weights: FloatArray) -> FloatArray:
+        """Return what these changes of weights add to eta."""
+        return np.asarray(self.Phi[:, active] @ weights)
 
     def log_likelihood(self, eta: FloatArray) -> float:
         """Return the log likelihood of all rows."""
         return float(self.w @ self.likelihood.log_likelihood(eta, self.t))
 
-    def slopes(self, eta: FloatArray) -> FloatArray:
-        """Return the slope of the log likelihood in the weight of each function of the dictionary."""
-        return np.asarray(self.Phi.T @ (self.w * self.likelihood.slope(eta, self.t)))
+    def slopes(self, eta: FloatArray, change: FloatArray | float = 0.0) -> FloatArray:
+        """Return the slope of the log likelihood in the weight of each function of the dictionary.
+
+        At ``eta`` plus a ``change``, to first order.
+        """
+        slope = self.likelihood.slope(eta, self.t) - self.likelihood.curvature(eta, self.t) * change
+        return np.asarray(self.Phi.T @ (self.w * slope))
 
     def whitened(self, functions: IntArray, eta: FloatArray) -> FloatArray:
         """Return columns whose products are the negative Hessian in the weights of these functions."""
@@ -232,6 +240,10 @@ class Softmax:
 
     def predictors(self, active: IntArray, weights: FloatArray) -> FloatArray:
         """Return the logits, N x C."""
+        return self.changes(active, weights)
+
+    def changes(self, active: IntArray, weights: FloatArray) -> FloatArray:
+        """Return what these changes of weights add to the logits."""
         classes, columns = np.divmod(active, self.Phi.shape[1])
         own = classes[:, np.newaxis] == np.arange(self.labels.shape[1])
         return np.asarray((self.Phi[:, columns] * weights) @ own)
@@ -241,10 +253,14 @@ class Softmax:
         behind = eta - eta[self.labels][:, np.newaxis]
         return -float(self.w @ np.logaddexp.reduce(behind, axis=1))
 
-    def slopes(self, eta: FloatArray) -> FloatArray:
-        """Return the slope of the log likelihood in the weight of each function of each class."""
+    def slopes(self, eta: FloatArray, change: FloatArray | float = 0.0) -> FloatArray:
+        """Return the slope of the log likelihood in the weight of each function of each class.
+
+        At ``eta`` plus a ``change``, to first order.
+        """
         p, others = self._probabilities(eta)
         pull = np.where(self.labels, others, -p)
+        pull -= p * (change - np.sum(p * change, axis=1, keepdims=True))
         return np.asarray((self.Phi.T @ (self.w[:, np.newaxis] * pull)).T.ravel())
 
     def whitened(self, functions: IntArray, eta: FloatArray) -> FloatArray:
@@ -284,17 +300,20 @@ def fit_laplace(
         penalty = 0.5 * float(mode[:n_proper] @ mode[:n_proper])
         return rows.log_likelihood(rows.predictors(active, scale * mode)) - penalty
 
-    mode, last = np.zeros(len(active)), np.inf
-    for _ in range(_NEWTON_STEPS):
+    def newton_step(mode: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Return predictors, their whitened columns, the gradient and the step."""
         eta = rows.predictors(active, scale * mode)
         psi = rows.whitened(active, eta) * scale
         gradient = rows.slopes(eta)[active] * scale - shrinks * mode
-        # SciPy 1.10 cannot solve a system of no unknowns.
-        step = gradient
-        if len(active) > 0:
-            # R^T R = psi^T psi + diag(shrinks), without the square of the condition number.
-            factor = qr(np.vstack([psi, np.diag(1.0 * shrinks)]), mode="r")
-            step = cho_solve((factor, False), gradient)
+        if len(active) == 0:  # SciPy 1.10 cannot solve a system of no unknowns
+            return eta, psi, gradient, gradient
+        # R^T R = psi^T psi + diag(shrinks), without the square of the condition number.
+        factor = qr(np.vstack([psi, np.diag(1.0 * shrinks)]), mode="r")
+        return eta, psi, gradient, cho_solve((factor, False), gradient)
+
+    mode, last = np.zeros(len(active)), np.inf
+    for _ in range(_NEWTON_STEPS):
+        _, _, gradient, step = newton_step(mode)
         # Twice the expected gain of the step, and the square of its length in posterior deviations.
         decrement = float(gradient @ step)
         if decrement < _CLOSE:
@@ -308,8 +327,7 @@ def fit_laplace(
         while not objective(mode + step) >= value:
             step = step / 2.0
         mode = mode + step
-    eta = rows.predictors(active, scale * mode)
-    psi = rows.whitened(active, eta) * scale
+    eta, psi, _, step = newton_step(mode)
     span, corner = qr(psi[:, n_proper:])
 
     def whitened(functions: IntArray) -> FloatArray:
@@ -327,7 +345,9 @@ def fit_laplace(
         singular,
         right,
         mean=mode[:n_proper],
-        Q=rows.slopes(eta),
+        # Round-off of eta moves slopes of active functions away from alpha mu (equation 10), and those of
+        # functions that nearly depend on them. One more step of the linearised problem takes that back.
+        Q=rows.slopes(eta, rows.changes(active, scale * step)),
         whitened=whitened,
         log_evidence=log_evidence,
         flat_mean=scale[n_proper:] * mode[n_proper:],
