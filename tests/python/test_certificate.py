@@ -306,3 +306,12 @@ def test_fits_that_rounding_stops_report_stalled(seed):
     with pytest.warns(ConvergenceWarning):
         model = RVR(Gaussian(4.0)).fit(X, y, weights)
     assert model.status_ == "stalled"
+
+
+def test_blocks_that_rounding_makes_indefinite_are_added_one_function_at_a_time():
+    # The four best functions beside the first two are nearly dependent: with all of them H is indefinite.
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(50, 1))
+    y = rng.poisson(1e4 * np.exp(X[:, 0]) * rng.gamma(5, 0.2, 50))
+    model = RVR(Gaussian(4.0), likelihood="poisson", **PAPERS).fit(X, y)
+    assert_certified(model, X, y)

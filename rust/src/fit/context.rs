@@ -104,7 +104,7 @@ impl<'w> Fit<'_, 'w> {
     }
 
     /// Adds up to a block of candidates of the dictionary, each the best one given the additions before it, and returns how many.
-    pub(crate) fn add_block(&mut self) -> Result<usize, Stop> {
+    pub(crate) fn add_block(&mut self, limit: usize) -> Result<usize, Stop> {
         let list = self
             .dictionary
             .best_candidates(self.model, 4 * Tuning::MAX_BLOCK_ADDITIONS);
@@ -113,9 +113,8 @@ impl<'w> Fit<'_, 'w> {
         }
         let (set, before) = (self.working_set(&list)?, self.model.active.clone());
         let min_gain = self.dictionary.penalty + Tuning::MIN_GAIN;
-        let (ratio, limit) = (Tuning::BLOCK_GAIN_RATIO, Tuning::MAX_BLOCK_ADDITIONS);
         let added = self.on(&set, |local, recorder| {
-            local.add_several(min_gain, ratio, limit, recorder)
+            local.add_several(min_gain, Tuning::BLOCK_GAIN_RATIO, limit, recorder)
         })?;
         // Where functions are dependent up to round-off, some of those before may have been deleted.
         let is_new = |j: &usize| !before.contains(j);

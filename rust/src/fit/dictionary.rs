@@ -258,6 +258,11 @@ impl Dictionary {
         }
     }
 
+    /// Keeps candidate `i` out.
+    pub(crate) fn exclude(&mut self, i: usize) {
+        self.entries[i] = Tuning::MAX_ENTRIES;
+    }
+
     /// Whether some function was added again and again.
     pub(crate) fn has_reentries(&self) -> bool {
         self.entries.iter().any(|&e| e > 2)

@@ -180,7 +180,7 @@ impl Fit<'_, '_> {
             let model = &*self.model;
             self.stats.bound(&model.active, model.mu(), model.sigma())?;
             self.refresh()?;
-            if self.add_block()? == 0 {
+            if self.add_block(Tuning::MAX_BLOCK_ADDITIONS)? == 0 {
                 return Ok(Some(self.ending(converged, false)));
             }
         }

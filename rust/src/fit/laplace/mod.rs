@@ -78,16 +78,16 @@ impl Fit<'_, '_> {
             highest: self.model.log_posterior(),
             ..WorkingSetRounds::default()
         };
-        let mut fine = false;
+        let (mut fine, mut limit) = (false, Tuning::MAX_BLOCK_ADDITIONS);
         loop {
-            let converged = if fine {
-                self.solve_fixed_point(self.rules.tol)?
-            } else {
-                // Newton steps of a large model take time, and the pass after a large gain will find more.
-                let is_large = self.model.len() > Tuning::SAMPLE_SIZE / 4;
-                let is_early = is_large && rounds.gained > Tuning::MAX_FINAL_GAIN;
-                self.approach_fixed_point(rounds.made > 0 && rounds.max > 0 && !is_early)?
-            };
+            let reached = unless_indefinite(self.reach_fixed_point(fine, &rounds))?;
+            if reached.is_none() {
+                let Some(next) = self.retract_block(good)? else {
+                    return Ok(Status::Stalled);
+                };
+                limit = next;
+            }
+            let converged = reached == Some(true);
             let in_rounds = !fine && rounds.made < rounds.max;
             let exchanging = in_rounds
                 && (1..=Tuning::MAX_SIZE_FOR_EXCHANGES).contains(&self.model.len())
@@ -106,7 +106,7 @@ impl Fit<'_, '_> {
                 fine = self.next_round(&mut rounds, gains, exchanging)?;
                 continue;
             }
-            if self.add_block()? > 0 {
+            if self.add_block(std::mem::replace(&mut limit, Tuning::MAX_BLOCK_ADDITIONS))? > 0 {
                 fine |= self.dictionary.has_reentries();
                 continue;
             }
@@ -119,6 +119,34 @@ impl Fit<'_, '_> {
                 return Ok(Status::Stalled);
             }
         }
+    }
+
+    /// Brings the active set to its fixed point if `fine`, or else near it; returns whether it converged.
+    fn reach_fixed_point(&mut self, fine: bool, rounds: &WorkingSetRounds) -> Result<bool, Stop> {
+        if fine {
+            return self.solve_fixed_point(self.rules.tol);
+        }
+        // Newton steps of a large model take time, and the pass after a large gain will find more.
+        let is_large = self.model.len() > Tuning::SAMPLE_SIZE / 4;
+        let is_early = is_large && rounds.gained > Tuning::MAX_FINAL_GAIN;
+        self.approach_fixed_point(rounds.made > 0 && rounds.max > 0 && !is_early)
+    }
+
+    /// Restores `good` after the functions added since have made the posterior precision indefinite by round-off. Returns how many to
+    /// add next: one after several; after one, which is not added again, as many as usual. `None` if none were added.
+    fn retract_block(&mut self, good: &Model) -> Result<Option<usize>, Stop> {
+        let is_new = |j: &usize| !good.active.contains(j);
+        let new: Vec<usize> = self.model.active.iter().copied().filter(is_new).collect();
+        self.model.clone_from(good);
+        self.record(Action::Mode, None)?;
+        Ok(match new[..] {
+            [] => None,
+            [j] => {
+                self.dictionary.exclude(j);
+                Some(Tuning::MAX_BLOCK_ADDITIONS)
+            }
+            _ => Some(1),
+        })
     }
 
     /// Brings the active set near its fixed point, and the model to its mode. With `try_newton`, tries Newton's method too;
