@@ -428,12 +428,17 @@ class Constructive(_Scheme):
         self.ascended = False
 
     def restart(self) -> None:
+        Phi, out = self.task.composite.Phi(self.out.kernel_weights), self.out
+        # A function vanishes if no kernel with a weight has values there, as a linear kernel alone at x = 0.
+        if len(kept := np.flatnonzero(Phi[:, out.columns].any(axis=0))) < len(out.columns):
+            out.columns, out.alpha, out.mu = out.columns[kept], out.alpha[kept], out.mu[kept]
+            out.sigma = None if out.sigma is None else out.sigma[np.ix_(kept, kept)]
         self.fit = _core.RetargetedFit(
-            self.task.composite.Phi(self.out.kernel_weights),
+            Phi,
             self.targets,
             self.task.row_weights,
-            active=self.out.columns.astype(np.int64),
-            alpha=self.out.alpha,
+            active=out.columns.astype(np.int64),
+            alpha=out.alpha,
             n_threads=self.task.n_threads,
         )
 

@@ -166,3 +166,15 @@ def test_equal_kernels_have_equal_weights(kind):
     np.testing.assert_allclose(twice.predict_proba(X), alone.predict_proba(X), atol=1e-3)
     np.testing.assert_array_equal(listed.kernel_weights_, [1.0])
     np.testing.assert_array_equal(listed.mu_, alone.mu_)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("seed", [1, 2, 33, 43])
+def test_functions_that_vanish_with_the_weight_of_a_kernel_leave_the_model(seed, fit_intercept):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(20, 1)).round()
+    y = X[:, 0] + 0.7 * rng.normal(size=20) > 0.0
+    model = MRVM1([Gaussian(1.0), "linear"], fit_intercept=fit_intercept).fit(X, y)
+    assert_certified(model, X, y)
+    Phi = sum(b * kernel(X, X) for b, kernel in zip(model.kernel_weights_, model.kernel_, strict=True))
+    assert Phi[:, model.active_[model.active_ >= 0]].any(axis=0).all()
