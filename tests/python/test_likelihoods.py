@@ -255,6 +255,18 @@ def test_targets_that_are_mostly_equal_end_at_the_noise_floor():
     assert "smallest allowed" in str(model.summary())
 
 
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("seed", [3, 11, 12, 23])
+def test_noise_held_by_the_floor_of_weighted_rows_ends_at_the_noise_floor(seed, fit_intercept):
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(138, 2)).round()
+    y = np.round(np.exp(np.sin(2.0 * (rows[:, 0] - rows[:, 0].mean()) / rows[:, 0].std()) + 1.0)) + 1.0
+    model = RVR(gamma="scale", likelihood="student_t", fit_intercept=fit_intercept)
+    with pytest.warns(ConvergenceWarning, match="noise_floor"):
+        model.fit(rows, y)
+    assert_certified(model, rows, y, status="noise_floor")
+
+
 @pytest.mark.parametrize("landmarks", ["auto", None])
 @pytest.mark.parametrize("size", [1e3, 1e9, 1e12])
 def test_one_wild_target_changes_nothing(size, landmarks):

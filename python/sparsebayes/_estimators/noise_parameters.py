@@ -45,6 +45,8 @@ FIRST_FREEDOM: Final = 4.0
 #: Distances from the median, in standard deviations of the middle half, at which targets begin with less
 #: weight. Where functions explain most of y, 1 mistakes them for outliers: docs/notebook/robust.md.
 _FAR: Final = 30.0
+#: The noise may be at its floor where the floor is more than this share of it.
+_NEAR_FLOOR: Final = 0.99
 #: Most steps of an extrapolation.
 _MAX_EXTRAPOLATION: Final = 20.0
 #: Dispersions of counts to begin with, in units of the one that they would have with one mean. Larger ones
@@ -372,6 +374,8 @@ class StudentFit(_ParameterFit):
 
     #: Weights to begin with, those of a process; None: rough ones.
     begin: FloatArray | None
+    #: Whether the noise is at the floor of the core's fits, which may exceed `RowWeights.least_noise`.
+    is_held: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -401,7 +405,8 @@ class StudentFit(_ParameterFit):
         self.rows.publish(est, training)
         est._y_variance = None  # the weights are not standard deviations of the user
         self._report(est)
-        if est.noise_variance_ <= self.rows.least_noise and est.status_ in ("converged", "stalled", "empty"):
+        at_floor = self.is_held or est.noise_variance_ <= self.rows.least_noise
+        if at_floor and est.status_ in ("converged", "stalled", "empty"):
             est.status_ = "noise_floor"
 
     def __call__(self, callback: Any) -> Any:
@@ -463,6 +468,7 @@ class StudentFit(_ParameterFit):
                 continue  # a model of other weights may be far from the best one
             tol = _TOL if change <= _SMALL_CHANGE else _SMALL_CHANGE
             first, _, _ = self._settled(as_first(posterior), Phi, tol)
+        self.is_held = self.converged and self._is_held(posterior)
         return posterior
 
     def _settled(self, model: First, Phi: FloatArray, tol: float = _TOL) -> tuple[First, FloatArray, Any]:
@@ -492,6 +498,20 @@ class StudentFit(_ParameterFit):
 
     def _is_at_floor(self, posterior: Any) -> bool:
         return bool(self.rows.unit <= posterior.beta * self.rows.least_noise)
+
+    def _is_held(self, posterior: Any) -> bool:
+        """Return whether the noise is at the floor of the core's fits, which changes with the weights.
+
+        A fit that begins just above the floor ends there as converged, one that begins below does not.
+        """
+        y, weights = self.data.y, self.rows.of_fit
+        with np.errstate(over="ignore"):
+            variance = float(np.average((y - np.average(y, weights=weights)) ** 2, weights=weights))
+        if posterior.status != "converged" or posterior.beta * variance * NOISE_FLOOR < _NEAR_FLOOR:
+            return False
+        active, alpha, beta = as_first(posterior)
+        below = active, alpha, beta / _NEAR_FLOOR
+        return bool(self._refit(self.functions(posterior.active), below).status == "noise_floor")
 
     def _bound(self, posterior: Any) -> float:
         """Return the bound of the log evidence, given the posterior of the last fit."""
