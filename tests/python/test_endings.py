@@ -15,6 +15,7 @@ from sparsebayes import (
     RVC,
     RVR,
     GREVMRegressor,
+    LREVMRegressor,
     OverfitWarning,
     SparseBayesClassifier,
     SparseBayesRegressor,
@@ -296,11 +297,26 @@ def test_noise_free_problems_give_one_warning():
     x = np.arange(5.0)
     for y in (x**3 - 2 * x**2 + 1, np.column_stack([x**3 - 1, x])):
         model, warning = warned(lambda y=y: SparseBayesRegressor(**PAPERS).fit(np.vander(x, 4), y))
-        assert issubclass(warning.category, ConvergenceWarning)
+        assert warning.category is OverfitWarning
         assert model.status_ == "noise_floor"
         assert "'noise_floor'" in str(warning.message)
     _, warning = warned(lambda: RVR("poly", coef0=1.0, **PAPERS).fit(x[:, None], x**3))
     assert "4 functions for 5 rows" in str(warning.message)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        *(SparseBayesRegressor(scheme=scheme) for scheme in ("sequential", "mackay", "em", "variational")),
+        SparseBayesRegressor(groups=[0]),
+        *(kind("linear") for kind in (RVR, GREVMRegressor, LREVMRegressor)),
+    ],
+    ids=repr,
+)
+def test_noise_at_its_floor_gives_an_overfit_warning(model):
+    X = np.linspace(0.0, 1.0, 20)[:, np.newaxis]
+    _, warning = warned(lambda: model.fit(X, 3.0 * X[:, 0]))
+    assert (model.status_, warning.category) == ("noise_floor", OverfitWarning)
 
 
 def test_trial_fits_of_kernel_learning_do_not_warn():

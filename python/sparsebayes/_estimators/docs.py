@@ -433,7 +433,8 @@ KeyboardInterrupt
 ConvergenceWarning
     If the fit ended with a ``status_`` other than ``"converged"`` or ``"stopped"``.
 OverfitWarning
-    If the data determine more parameters than half of the rows; it is a ``ConvergenceWarning`` too.
+    If the data determine more parameters than half of the rows, or the status is ``"noise_floor"``; it is a
+    ``ConvergenceWarning`` too.
 UserWarning
     If a kernel has one scale for inputs whose standard deviations differ more than a thousandfold.""",
     "X": r"""X : array-like of shape (n, n_features)

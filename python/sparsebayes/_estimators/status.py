@@ -68,7 +68,7 @@ _CONSTANT_RTOL: Final = 1e-6
 
 
 class OverfitWarning(ConvergenceWarning):  # type: ignore[misc] # scikit-learn carries no types
-    """The model has more than half as many parameters as rows: error bars are too small.
+    """Error bars are too small: the parameters are more than half of the rows, or the noise is at its floor.
 
     Parameters are counted by sum_j (1 - alpha_j Sigma_jj), the number that the data determine; rows by their
     number or the sum of their weights, whichever is less.
@@ -159,7 +159,7 @@ def warning_of(est: Any, summary: RowSummary) -> tuple[type[Warning], str] | Non
     else:
         message = REMEDIES[status].format(**est.get_params(deep=False))
     if status == "noise_floor" or category is OverfitWarning:
-        message += _copies(summary)
+        category, message = OverfitWarning, message + _copies(summary)
     if unscaled is not None and not is_bare:
         message = f"{message}. {unscaled}" if message else unscaled
         as_meant = status in ("converged", "stopped") and category is not OverfitWarning
