@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 from exports import TOLERANCE, same_regression
 from problems import assert_certified
-from sparsebayes import RVR, SparseBayesRegressor
+from sparsebayes import RVR, OverfitWarning, SparseBayesRegressor
 from sparsebayes._estimators.noise_parameters import StudentFit
 from sparsebayes._row_likelihoods import row_likelihood
 from sparsebayes.inspection import certificate
@@ -99,6 +99,23 @@ def test_counts_of_little_dispersion_are_poisson_counts():
     assert (other.active_ == poisson.active_).all()
     assert_allclose(other.mu_, poisson.mu_, rtol=1e-4)
     assert_allclose(other.log_marginal_likelihood_, poisson.log_marginal_likelihood_, atol=1e-2)
+
+
+@pytest.mark.parametrize("kind", [RVR, SparseBayesRegressor])
+def test_positive_numbers_without_noise_end_at_the_floor_of_the_dispersion(kind):
+    rows = np.random.default_rng(0).normal(size=(60, 2))
+    for y, cause in ((np.exp(rows[:, 0] + 1.0), "Set dispersion"), (np.full(60, 2.0), "y is constant")):
+        with pytest.warns(OverfitWarning, match=f"noise_floor.*{cause}"):
+            model = kind(likelihood="gamma").fit(rows, y)
+        assert model.status_ == "noise_floor"
+        assert_allclose(model.dispersion_, 1e-6)
+
+
+def test_counts_that_vary_as_little_as_poisson_counts_give_no_warning():
+    rows = np.random.default_rng(0).normal(size=(60, 2))
+    model = SparseBayesRegressor(likelihood="negative_binomial").fit(rows, np.round(np.exp(rows[:, 0] + 1.0)))
+    assert model.status_ == "converged"
+    assert model.dispersion_ < 1e-5
 
 
 @pytest.mark.parametrize("name", LOG)

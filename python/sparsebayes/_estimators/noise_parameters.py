@@ -107,10 +107,12 @@ class _ParameterFit:
         names = self.basis.layout.names(active.astype(np.intp))
         return self.basis.functions(names, self.data.X, self.settings.n_threads, self.basis.columns)
 
-    def _report(self, est: Any) -> None:
-        """Change the status of a fit whose parameters have not converged."""
+    def _report(self, est: Any, *, at_floor: bool) -> None:
+        """Change the status of a fit whose parameters have not converged or whose noise is at its floor."""
         if est.status_ == "converged" and not self.converged:
             est.status_ = "stalled"
+        if at_floor and est.status_ in ("converged", "stalled", "empty"):
+            est.status_ = "noise_floor"
 
 
 @dataclass(eq=False)
@@ -147,7 +149,9 @@ class DispersionFit(_ParameterFit):
     def publish(self, est: Any, training: Training) -> None:
         """Publish ``dispersion_``."""
         est.dispersion_ = self.dispersion
-        self._report(est)
+        # Counts of the least dispersion are Poisson's, whose noise is that of their mean.
+        least = 0.0 if self.likelihood.name != "gamma" or self.likelihood.shape else DISPERSIONS[0]
+        self._report(est, at_floor=self.dispersion <= least * (1.0 + 10.0 * _TOL))
 
     def __call__(self, callback: Any) -> Any:
         """Return the posterior at the best dispersion."""
@@ -404,10 +408,7 @@ class StudentFit(_ParameterFit):
         """Publish ``degrees_of_freedom_`` and ``row_weights_``."""
         self.rows.publish(est, training)
         est._y_variance = None  # the weights are not standard deviations of the user
-        self._report(est)
-        at_floor = self.is_held or est.noise_variance_ <= self.rows.least_noise
-        if at_floor and est.status_ in ("converged", "stalled", "empty"):
-            est.status_ = "noise_floor"
+        self._report(est, at_floor=self.is_held or est.noise_variance_ <= self.rows.least_noise)
 
     def __call__(self, callback: Any) -> Any:
         """Return the posterior of the weighted fit at the best weights."""

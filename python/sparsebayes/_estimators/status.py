@@ -46,6 +46,10 @@ _FLAT_AT_ZERO: Final = (
     ": the predicted rate is nearly 0, and its error bars are infinite. Give rows with events, or "
     "penalize_intercept=True for finite error bars"
 )
+_LEAST_DISPERSION: Final = (
+    "the estimate of the dispersion reached its floor, 1e-6: as far as the fit can tell y is free of noise. "
+    "Set dispersion to the one you expect, the variance of y about its mean divided by the squared mean"
+)
 _MOSTLY_EQUAL: Final = (
     "the model predicts the same for every row, with almost no noise: most targets are equal or nearly so. "
     "If the others are no outliers take another likelihood"
@@ -156,6 +160,8 @@ def warning_of(est: Any, summary: RowSummary) -> tuple[type[Warning], str] | Non
     elif status == "noise_floor" and is_empty(est):
         is_constant = summary.y is None or (summary.y == summary.y[:1]).all()
         message = _CONSTANT if is_constant else _MOSTLY_EQUAL
+    elif status == "noise_floor" and hasattr(est, "dispersion_"):
+        message = _LEAST_DISPERSION
     else:
         message = REMEDIES[status].format(**est.get_params(deep=False))
     if status == "noise_floor" or category is OverfitWarning:
