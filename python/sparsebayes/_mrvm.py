@@ -523,7 +523,7 @@ class TopDown(_Scheme):
 
     EM integrates out auxiliary targets and precisions, so each iteration raises the log of the joint density
     of labels and weights, :math:`\sum_n \ln P(t_n | w) - (\tau + 1/2) \sum_{ic} \ln(\upsilon +
-    w_{ic}^2 / 2)` and a constant. Pruned functions count with weights of zero.
+    w_{ic}^2 / 2)` and a constant. Pruned functions count with weights of zero, so pruning may lower it.
     """
 
     def __init__(self, task: Task, *, tau: float, upsilon: float, prune: bool, until_converged: bool) -> None:

@@ -32,10 +32,11 @@ gamma : {"ard", "learn", "scale", "auto"} or positive float, default="ard"
     As 1 / width^2, a parameter of kernels given by name. ``"ard"`` learns a width for each input, which shows
     the inputs that matter (``inputs_``), and one for all of ``"laplacian"``; ``"learn"`` learns one for all.
     ``"scale"``: 1 / (n_features * variance of X), which takes a fraction of the time; ``"auto"``: 1 /
-    n_features. Kernels without widths, and lists with one of them or with parameters of their own, take
-    ``"scale"`` instead of learning. See Notes.
+    n_features. ``"poly"`` and ``"sigmoid"``, and lists with one of them or with an object that has parameters
+    of its own, take ``"scale"`` instead of learning. See Notes.
 {degree_coef0}
 {fit_intercept}
+    It is always in the model, unless it has a precision of its own: see ``penalize_intercept``.
 optimize_kernel : bool, default=False
     Whether to learn all continuous kernel parameters: widths, gammas, and coef0 if not 0. See Notes.""",
     "mrvm_kernel_parameters": r"""{kernel_values}
@@ -44,12 +45,11 @@ optimize_kernel : bool, default=False
 {gamma}
 {degree_coef0}
 {fit_intercept}
-    The paper has none.""",
+    It may be pruned like any other. The paper has none.""",
     "revm_kernel_parameters": r"""{kernel}
 {gamma}
 {degree_coef0}
-fit_intercept : bool, default=True
-    Whether the dictionary includes a constant function, the bias.""",
+{fit_intercept}""",
     "centre_parameters": "{extra_basis}\n{unpenalized}\n{candidates}\n{random_state}\n{checkpoint}",
     "noise_parameters": "{likelihood}\n{noise_variance}\n{shared_noise}\n{noise_prior}\n{noise_basis}",
     "noise_basis": r"""noise_basis : {"linear"}, transformer or callable, optional
@@ -114,7 +114,7 @@ ndarray of shape (n,) or (n, n_classes)
 coef0 : float, default=0.0
     Constant of the kernels named ``"poly"`` and ``"sigmoid"``.""",
     "fit_intercept": r"""fit_intercept : bool, default=True
-    Whether the dictionary includes a constant function, the bias, which may be pruned like any other.""",
+    Whether the dictionary includes a constant function, the bias.""",
     "column_intercept": r"""fit_intercept : bool, default=True
     Whether the model has a constant function, the intercept. The columns are then centred by their weighted
     mean: a constant added to a column changes only ``intercept_``.""",
