@@ -607,3 +607,15 @@ def test_a_second_fit_forgets_the_first():
     model.set_params(likelihood="gaussian").fit(X, Y["gamma"])
     assert not hasattr(model, "dispersion_")
     assert_certified(model, X, Y["gamma"])
+
+
+def test_positive_targets_without_noise_end_at_the_floor_of_the_dispersion():
+    rng = np.random.default_rng(1)
+    inputs = rng.normal(size=(80, 2))
+    y = np.exp(np.sin(inputs[:, 0]) + 0.3 * inputs[:, 1])
+    with pytest.warns(ConvergenceWarning, match="noise_floor.*Set dispersion"):
+        model = RVR(likelihood="gamma").fit(inputs, y)
+    assert model.status_ == "noise_floor"
+    found = certificate(model, inputs, y)
+    assert found.parameter_residual == 0.0
+    assert found.max_log_alpha_change < 1e-6

@@ -459,9 +459,8 @@ cov : ndarray of shape (n, n) or (n, n, n_outputs)
 {predict_raises}""",
     "status_": r"""status_ : str
     ``"converged"``; ``"empty"``: converged, but the model predicts the same everywhere; ``"noise_floor"`` or
-    ``"alpha_floor"``: converged, but the noise variance (for ``likelihood="gamma"`` the dispersion), or a
-    prior precision, is at its lower bound;
-    ``"max_iter"``; ``"stopped"`` by the callback; ``"stalled"``: close to an optimum, but not to within
+    ``"alpha_floor"``: converged, but the noise variance or dispersion, or a prior precision, is at its lower
+    bound; ``"max_iter"``; ``"stopped"`` by the callback; ``"stalled"``: rounding prevented convergence to
     ``tol``. Of several fits the worst.""",
     "prior": r"""prior : array-like of shape (n_classes,), optional
     Share of each class, in the order of ``classes_``, where the model is used; they sum to 1. None: as in

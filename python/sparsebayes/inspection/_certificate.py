@@ -347,7 +347,8 @@ def _parameter_residual(problem: Problem) -> float:
 def _slope(problem: Problem, slope: float, limits: tuple[float, float]) -> float:
     """Return the size of the slope in an estimated parameter that it can follow."""
     assert problem.shape is not None
-    low, high = (problem.shape <= limits[0] * (1.0 + 1e-9), problem.shape >= limits[1] * (1.0 - 1e-9))
+    # A fit ends where the log of the parameter changes by less than 1e-6.
+    low, high = (problem.shape <= limits[0] * (1.0 + 1e-5), problem.shape >= limits[1] * (1.0 - 1e-5))
     is_held = not problem.estimates_shape or (low and slope < 0.0) or (high and slope > 0.0)
     return 0.0 if is_held else abs(slope)
 
