@@ -111,6 +111,26 @@ def test_positive_numbers_without_noise_end_at_the_floor_of_the_dispersion(kind)
         assert_allclose(model.dispersion_, 1e-6)
 
 
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("gamma", "dispersion"),
+        ("negative_binomial", "dispersion"),
+        ("student_t", "noise_variance"),
+        ("poisson", None),
+    ],
+)
+def test_the_overfit_warning_names_the_parameter_of_the_noise(name, remedy):
+    rng = np.random.default_rng(0)
+    rows, y = rng.normal(size=(40, 3)), np.round(50.0 * np.exp(rng.normal(size=40) + 1.0))
+    with pytest.warns(OverfitWarning, match="the kernel is too narrow") as caught:
+        RVR(gamma=30.0, likelihood=name, complexity="none").fit(rows, y)
+    found = [
+        name for name in ("dispersion", "noise_variance") if f"or set {name} to" in str(caught[0].message)
+    ]
+    assert found == ([remedy] if remedy else [])
+
+
 def test_counts_that_vary_as_little_as_poisson_counts_give_no_warning():
     rows = np.random.default_rng(0).normal(size=(60, 2))
     model = SparseBayesRegressor(likelihood="negative_binomial").fit(rows, np.round(np.exp(rows[:, 0] + 1.0)))

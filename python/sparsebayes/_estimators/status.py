@@ -359,5 +359,8 @@ def _overfit(est: Any, summary: RowSummary) -> str:
         cause += "; probabilities are too close to 0 and 1"
     else:
         cause += " or there is no noise; error bars are too small"
-        remedy += ", or set noise_variance to the noise you expect"
+        if hasattr(est, "dispersion_"):
+            remedy += ", or set dispersion to the one you expect"
+        elif hasattr(est, "noise_variance_"):
+            remedy += ", or set noise_variance to the noise you expect"
     return f"{n} {functions_of(est)} for {counted}: {cause}. {remedy}"
