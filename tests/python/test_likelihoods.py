@@ -639,3 +639,23 @@ def test_positive_targets_without_noise_end_at_the_floor_of_the_dispersion():
     found = certificate(model, inputs, y)
     assert found.parameter_residual == 0.0
     assert found.max_log_alpha_change < 1e-6
+
+
+def test_large_counts_that_are_no_poisson_counts_are_named():
+    rng = np.random.default_rng(3)
+    inputs = rng.normal(size=(100, 3))
+    y = rng.poisson(1e4 * np.exp(inputs[:, 0]) * rng.gamma(5, 0.2, 100))
+    with pytest.warns(ConvergenceWarning, match="% of the counts left out.*negative_binomial"):
+        RVR(likelihood="poisson", gamma=0.01).fit(inputs, y)
+    with pytest.warns(ConvergenceWarning, match="functions for 100 rows.*negative_binomial"):
+        RVR(likelihood="poisson", gamma="scale").fit(inputs, y)
+    assert RVR(likelihood="negative_binomial").fit(inputs, y).status_ == "converged"
+
+
+@pytest.mark.parametrize("gamma", [0.01, "scale"])
+def test_weights_far_too_large_for_numbers_of_rows_are_named(gamma):
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(80, 2))
+    y = rng.poisson(np.exp(1 + np.sin(inputs[:, 0]) + 0.3 * inputs[:, 1]))
+    with pytest.warns(ConvergenceWarning, match="stalled.*sample_weight counts rows.*8e\\+05 over 80 rows"):
+        RVR(likelihood="poisson", gamma=gamma).fit(inputs, y, np.full(80, 1e4))

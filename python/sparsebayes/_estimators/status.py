@@ -33,9 +33,9 @@ REMEDIES: Final = {
     "length. If y is far from 0 subtract its mean, or set fit_intercept=True; else scale X or change the "
     "width of the kernel, if there is one",
     "max_iter": "max_iter={max_iter} steps were not enough. Raise max_iter or tol",
-    "stalled": "the fit came close to an optimum but could not reach it to tol, as happens if columns of X "
-    "or functions of the kernel are almost dependent, sample weights very unequal, or alpha_prior is strong "
-    "for classes. Scale X, change the kernel width, weaken the prior, or raise tol",
+    "stalled": "rounding stopped the fit, perhaps far from an optimum: columns of X or functions of the "
+    "kernel are almost dependent, with so little noise or so large counts or sample weights, or classes have "
+    "a strong alpha_prior. Scale X, change the kernel width, weaken the prior, or raise tol",
 }
 
 #: Statuses of models that can be overfitted.
@@ -54,6 +54,8 @@ _MOSTLY_EQUAL: Final = (
     "the model predicts the same for every row, with almost no noise: most targets are equal or nearly so. "
     "If the others are no outliers take another likelihood"
 )
+#: Share of counts inside their 95 % intervals, as they are left out, below which they are no Poisson counts.
+_MIN_COVERAGE: Final = 0.5
 #: Largest ratio of the standard deviations of two inputs that one scale can suit.
 _MAX_STD_RATIO: Final = 1e3
 #: Number of rows for standard deviations, and for kernel values.
@@ -65,6 +67,8 @@ _NARROW_KERNEL_VALUE: Final = 0.01
 #: Weights whose sum is below this and below half of the number of rows were probably normalised: they do not
 #: count rows.
 _MIN_TOTAL_WEIGHT: Final = 20.0
+#: Weights whose mean is above this were probably not meant to count rows, if rounding stops a fit with them.
+_MAX_MEAN_WEIGHT: Final = 100.0
 #: Largest number of functions that may all be constant; more would be linearly dependent.
 _MAX_CONSTANT_FUNCTIONS: Final = 3
 #: Predictions that differ by less, in units of the noise std or of log odds, are equal.
@@ -162,10 +166,20 @@ def warning_of(est: Any, summary: RowSummary) -> tuple[type[Warning], str] | Non
         message = _CONSTANT if is_constant else _MOSTLY_EQUAL
     elif status == "noise_floor" and hasattr(est, "dispersion_"):
         message = _LEAST_DISPERSION
+    elif status in ("stalled", "max_iter") and (share := _coverage_of_counts(est)) < _MIN_COVERAGE:
+        message = (
+            f"95 % intervals hold {100.0 * share:.0f} % of the counts left out. Counts vary more than those "
+            "of a Poisson distribution: give likelihood='negative_binomial'"
+        )
     else:
         message = REMEDIES[status].format(**est.get_params(deep=False))
     if status == "noise_floor" or category is OverfitWarning:
         category, message = OverfitWarning, message + _copies(summary)
+    n, weight = summary.n_rows, summary.weight
+    if status == "stalled" and n is not None and weight is not None and weight > _MAX_MEAN_WEIGHT * n:
+        message += (
+            f". sample_weight counts rows, and sums to {weight:.3g} over {n} rows: scale it if not meant so"
+        )
     if unscaled is not None and not is_bare:
         message = f"{message}. {unscaled}" if message else unscaled
         as_meant = status in ("converged", "stopped") and category is not OverfitWarning
@@ -185,6 +199,13 @@ def _about_far(est: Any, summary: RowSummary) -> str | None:
         f"The mean of column {name!r} of X is {distance:.1g} of its standard deviations, so that sums over "
         f"rows lose its digits: subtract its mean, or give {TO_TABLE}"
     )
+
+
+def _coverage_of_counts(est: Any) -> float:
+    """Return the share of Poisson counts inside their 95 % intervals, as they are left out; 1 if unknown."""
+    if getattr(est, "likelihood", "") != "poisson" or est._loo is None:
+        return 1.0
+    return float(np.mean(est._loo.scores.loo_coverage))
 
 
 def _copies(summary: RowSummary) -> str:
@@ -358,9 +379,11 @@ def _overfit(est: Any, summary: RowSummary) -> str:
     if hasattr(est, "classes_"):
         cause += "; probabilities are too close to 0 and 1"
     else:
-        cause += " or there is no noise; error bars are too small"
-        if hasattr(est, "dispersion_"):
-            remedy += ", or set dispersion to the one you expect"
-        elif hasattr(est, "noise_variance_"):
-            remedy += ", or set noise_variance to the noise you expect"
+        found, change = "there is no noise", "set noise_variance to the noise you expect"
+        if getattr(est, "likelihood", "") == "poisson":
+            found, change = "counts vary more than Poisson counts", "give likelihood='negative_binomial'"
+        elif hasattr(est, "dispersion_"):
+            change = "set dispersion to the one you expect"
+        cause += f" or {found}; error bars are too small"
+        remedy += f", or {change}"
     return f"{n} {functions_of(est)} for {counted}: {cause}. {remedy}"
