@@ -21,6 +21,10 @@ Likelihood: TypeAlias = str
 Link: TypeAlias = Literal["identity", "log", "log_continuous", "logistic", "softmax", "probit"]
 Scheme: TypeAlias = Literal["sequential", "mackay", "em", "variational"]
 Search: TypeAlias = Literal["greedy", "exchange"]
+#: When a Gaussian process is the prior of the final weights of a regression: "prior", unless its variance is
+#: large; "rival", where it predicts rows left out far better than the sparse model; "reserve", where it does
+#: so and the sparse model falls short of its trials.
+ProcessRole: TypeAlias = Literal["prior", "rival", "reserve"]
 KernelFunction: TypeAlias = Callable[[FloatArray, FloatArray], ArrayLike]
 #: One kernel as a user may name it.
 KernelLike: TypeAlias = "str | Kernel | KernelFunction"

@@ -10,7 +10,7 @@ from scipy.linalg import null_space
 from reference import gaussian, kernel_matrix, matern32, matern52
 from sparsebayes import RVR, SparseBayesRegressor, inspection, kernels, load
 from sparsebayes._data import candidates
-from sparsebayes._estimators import process_regression
+from sparsebayes._estimators import process_regression, run
 
 
 def waves(n=150, noise=0.05, seed=0):
@@ -263,15 +263,55 @@ def test_the_selection_has_fewer_candidates_than_the_process(monkeypatch, most, 
     assert_allclose(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))
 
 
-def test_all_candidates_are_selected_from_if_the_variance_of_the_process_is_large(monkeypatch):
+def test_all_candidates_are_selected_from_if_the_sparse_model_is_as_good(monkeypatch):
     X, y, _ = waves(600, noise=0.02)
-    monkeypatch.setattr(process_regression, "_MAX_VARIANCE", 0.0)
+    monkeypatch.setattr(process_regression, "_MAX_VARIANCE", 1e-3)
+    monkeypatch.setattr(run, "_MAX_LOSS", np.inf)
     model, sparse = (RVR(landmarks=k).fit(X, y) for k in ("auto", None))
     assert not hasattr(model, "process_variance_")
     assert not hasattr(model, "candidate_rows_")
     assert_array_equal(model.relevance_, sparse.relevance_)
     assert_array_equal(model.mu_, sparse.mu_)
     assert inspection.certificate(model, X, y).max_gain_outside < 1e-3
+
+
+def product(X):
+    return X[:, 0] * X[:, 1]
+
+
+def wave_and_product(X):
+    return np.sin(2.0 * X[:, 0]) + X[:, 1] * X[:, 2]
+
+
+def quotient_and_product(X):
+    return X[:, 0] / (1.2 + 0.5 * X[:, 1]) + X[:, 2] * X[:, 3]
+
+
+@pytest.mark.parametrize(
+    ("function", "d", "n", "noise", "seed"),
+    [
+        *((product, 2, 250, 0.01, seed) for seed in (0, 1, 7)),
+        *((wave_and_product, 3, 250, 0.0, seed) for seed in (0, 1)),
+        *((quotient_and_product, 4, 300, 0.05, seed) for seed in (0, 1)),
+        *((lambda X: np.sin(3.0 * X[:, 0]), 1, 16, 0.0, seed) for seed in range(4)),
+    ],
+)
+def test_smooth_functions_with_little_noise(function, d, n, noise, seed):
+    # Kernels of very long lengths imitate polynomials. Sparse models of these often end without functions.
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2.0, 2.0, (n + 400, d))
+    y = function(X) + noise * rng.normal(size=n + 400)
+    model = RVR().fit(X[:n], y[:n])
+    assert model.score(X[n:], y[n:]) > 0.98
+    assert getattr(model, "process_variance_", 0.0) < 30.0 * y.var()
+
+
+def test_a_process_replaces_a_fit_that_falls_short_of_its_trials():
+    rng = np.random.default_rng(54)
+    X = rng.normal(size=(600, 3))
+    y = wave_and_product(X) + 0.1 * rng.normal(size=600)
+    model = RVR().fit(X[:300], y[:300])
+    assert model.score(X[300:], y[300:]) > 0.9
 
 
 @pytest.mark.parametrize("noise", [0.1, 0.3, 1.0])

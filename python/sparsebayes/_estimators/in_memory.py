@@ -18,7 +18,7 @@ from .._data.checkpoint import Checkpoint, digest, open_checkpoint
 from .._hyper.data import FewCounts, LearningData
 from .._hyper.learner import learn, natural
 from .._row_likelihoods import DISPERSED
-from .._types import FloatArray, Settings
+from .._types import FloatArray, ProcessRole, Settings
 from ..kernels import Kernel
 from ..kernels._base import all_log_parameters
 from ..kernels._resolve import learns_smoothness
@@ -100,15 +100,16 @@ class _Fits(NamedTuple):
     def of(self, dictionary: _Dictionary, start: Start | None = None) -> Task:
         """Return the fits of a dictionary."""
         est, training, rows, likelihood, learning, settings, summary, shift = self
-        basis, least_evidence, of_process, log_variance = dictionary
+        basis, least_evidence, of_process, role, log_variance = dictionary
         if learning.likelihood is not likelihood and least_evidence is not None:
             least_evidence = -np.inf  # another likelihood has another evidence
         n_landmarks = number_of_landmarks(est, basis, training, settings)
         process, sparse = None, None
         if of_process is not None:
             process = replace(basis, kernels=of_process)
-            if is_auto(est.landmarks) and not _candidates.are_given(est):
+            if is_auto(est.landmarks):
                 sparse = partial(self.of, _Dictionary(basis))
+            if role != "reserve" and sparse is not None and not _candidates.are_given(est):
                 if (centres := _candidates.for_process(est, training)) is not None:
                     process = replace(process, kept=centres, centres=training.at(centres))
                 basis = _evenly_spaced(basis, _SELECTION_CENTRES)
@@ -140,7 +141,7 @@ class _Fits(NamedTuple):
                 fits.append(design.bind(target, rows.weights, likelihood.name, own, checkpoint))
         options: Any = {"least_evidence": least_evidence, "n_landmarks": n_landmarks}
         options |= {"parameters": parameters, "of_process": process, "sparse": sparse}
-        options["log_variance"] = log_variance
+        options |= {"role": role, "log_variance": log_variance}
         return Task(basis, likelihood, own, fits, summary, training, shift, **options)
 
 
@@ -149,8 +150,9 @@ class _Dictionary(NamedTuple):
 
     basis: Basis
     least_evidence: float | None = None
-    #: Kernels of the Gaussian process that is to be the prior of the final weights of a regression.
+    #: Kernels of the Gaussian process that may be the prior of the final weights of a regression, and when.
     of_process: list[Kernel] | None = None
+    role: ProcessRole = "prior"
     #: Of classes, ln v of the process that chose the kernels.
     log_variance: float | None = None
 
@@ -290,7 +292,7 @@ def _bases(est: Any, learning: _Learning, settings: Settings) -> Iterator[_Dicti
         # Other schemes have other optima.
         least = learned.least_evidence if settings.scheme == "sequential" else -np.inf
         chosen = with_linear_terms(basis, training) if learned.has_linear_terms else basis
-        is_process = learned.prefers_process or not is_auto(getattr(est, "landmarks", None))
-        of_process = learned.of_process if is_process else None
         chosen = replace(chosen, kernels=learned.kernels)
-        yield _Dictionary(chosen, least, of_process, learned.log_variance)
+        of_process = learned.of_process
+        role = learned.role if of_process is not None and is_auto(est.landmarks) else "prior"
+        yield _Dictionary(chosen, least, of_process, role, learned.log_variance)

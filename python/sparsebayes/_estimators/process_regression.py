@@ -38,7 +38,6 @@ from scipy.optimize import minimize_scalar
 
 from .._arrays import Training
 from .._cancellable import begin, blas_workers, in_background
-from .._checks import is_auto
 from .._data.basis import Basis, as_given
 from .._data.candidates import CHOSEN, choose
 from .._hyper.data import draw
@@ -123,8 +122,8 @@ def estimate_regression(
 
     ``process``: its kernels, and its dictionary, which may have more centres than ``basis``. ``row_weights``:
     those of Student's t to begin with; others suit the process. Return the basis, the weighted rows and the
-    moments of the mean at the rows; None if the selection remains, as v is large or numbers near their limits
-    leave no Cholesky factor.
+    moments of the mean at the rows; None if the selection remains, as numbers near their limits leave no
+    Cholesky factor.
     """
 
     def work(pulse: Callable[[], None]) -> tuple[_Fit, FloatArray, FloatArray]:
@@ -145,9 +144,6 @@ def estimate_regression(
     try:
         fit, *at_rows = in_background(work)
     except np.linalg.LinAlgError:
-        return basis, training, None
-    (std,) = column_stds(training.y[:, np.newaxis], training.weights)
-    if is_auto(est.landmarks) and fit.variance > max_variance(process.kernels) * std**2:
         return basis, training, None
     names, whitening = fit.functions.names, fit.functions.whitening
     of_rows = () if row_weights is None else OF_ROWS
@@ -170,6 +166,12 @@ def estimate_regression(
     noise = fit.noise / (1.0 if training.noise is None else training.noise.variance)
     est.noise_variance_, est.beta_ = noise, 1.0 / noise
     return fit.functions.basis, training, (at_rows[0][:, np.newaxis], at_rows[1][:, np.newaxis])
+
+
+def has_large_variance(est: Any, process: Basis, training: Training) -> bool:
+    """Tell whether v of the process that was published is larger than new rows allow."""
+    (std,) = column_stds(training.y[:, np.newaxis], training.weights)
+    return bool(est.process_variance_ > max_variance(process.kernels) * std**2)
 
 
 def max_variance(kernels: list[Kernel]) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -14,14 +14,18 @@ from .._data.basis import Basis
 from .._data.candidates import choose
 from .._data.checkpoint import Checkpoint
 from .._progress import FitReporter
-from .._types import FloatArray, Settings
+from .._types import FloatArray, ProcessRole, Settings
 from .growth import growths_of, has_process, variance_factor_of
 from .leave_one_out import leave_one_out
 from .likelihoods import Likelihood
 from .noise_parameters import DispersionFit, StudentFit
 from .process import estimate_weights
-from .process_regression import estimate_regression
+from .process_regression import estimate_regression, has_large_variance
 from .status import REMEDIES, RowSummary
+
+#: Log density per row by which a sparse model may be worse than a process, or a fit than its trials, before
+#: the process replaces it. Measured: docs/notebook/final-weights.md.
+_MAX_LOSS: Final = 0.2
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,7 @@ class Task:
     #: The kernels of the Gaussian process that is the prior of these weights, and all their centres, of which
     #: the basis has a part; None: those of the basis.
     of_process: Basis | None = None
+    role: ProcessRole = "prior"
     #: Return the task with all centres, for where the process turns out unfit to be the prior.
     sparse: Callable[[], Task] | None = None
     #: The fit, if it estimates parameters of the likelihood.
@@ -65,6 +70,13 @@ class Task:
             return True
         log_evidence = sum(one.log_evidence for one in posteriors)
         return log_evidence >= self.least_evidence and all(one.status == "converged" for one in posteriors)
+
+    def takes_process(self, posteriors: list[Any]) -> bool:
+        """Tell whether a process may be the prior of the final weights."""
+        if self.role != "reserve" or self.least_evidence is None or self.training is None:
+            return self.role != "reserve"
+        log_evidence = float(sum(one.log_evidence for one in posteriors))
+        return log_evidence < self.least_evidence - _MAX_LOSS * len(self.training.y)
 
 
 def run(est: Any, tasks: Iterable[Task]) -> tuple[Task, list[Any]]:
@@ -131,7 +143,8 @@ def publish(est: Any, task: Task, posteriors: list[Any]) -> tuple[Task, list[Any
         task.parameters.publish(est, training)
     at_rows: tuple[FloatArray, FloatArray] | None = None
     est.__dict__.pop("process_variance_", None)  # left by an earlier fit
-    if task.n_landmarks is not None and training is not None and est.status_ != "stopped":
+    may_have_process = est.status_ != "stopped" and task.takes_process(posteriors)
+    if task.n_landmarks is not None and training is not None and may_have_process:
         n_landmarks, settings = task.n_landmarks, task.settings
         if est._labels:
             basis, at_rows = estimate_weights(est, basis, training, n_landmarks, settings, task.log_variance)
@@ -140,10 +153,18 @@ def publish(est: Any, task: Task, posteriors: list[Any]) -> tuple[Task, list[Any
             process = task.of_process or basis
             of_rows = training, n_landmarks, settings, start
             basis, training, at_rows = estimate_regression(est, basis, process, *of_rows)
-            if est._selection is None and task.sparse is not None:
+            fails = est._selection is None
+            is_doubtful = fails or task.role != "prior" or has_large_variance(est, process, training)
+            if task.sparse is not None and is_doubtful:
+                left_out = training, settings.n_threads, at_rows
+                of_process = None if fails else leave_one_out(est, basis, *left_out)
                 sparse = task.sparse()
                 choose(est, training, sparse.basis.kept)
-                return publish(est, *run(est, [sparse]))
+                found = publish(est, *run(est, [sparse]))
+                if of_process is None:
+                    return found
+                gain = of_process.scores.mean_log_density - est._loo.scores.mean_log_density
+                return publish(est, replace(task, sparse=None), posteriors) if gain > _MAX_LOSS else found
     n_effective = _effective_parameters(posteriors, likelihood, task.basis.n_basis)
     est._row_summary = replace(task.summary, n_effective=None if has_process(est) else n_effective)
     est._loo = None

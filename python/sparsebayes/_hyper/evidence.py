@@ -192,10 +192,13 @@ class CovarianceEvidence:
             parts.append(_square(K, pull) if squared else (K, pull))
         return parts
 
-    def maximise(self, X: FloatArray, start: FloatArray | None, iterations: int) -> list[FloatArray]:
+    def maximise(
+        self, X: FloatArray, start: FloatArray | None, iterations: int, most_variance: float = np.inf
+    ) -> list[FloatArray]:
         """Maximise L by L-BFGS, from ``start`` or the natural one; ``X`` are the rows for the bounds.
 
-        Return the maximum, and if it has short lengths that were tried, that before the trials.
+        ``most_variance``: an upper bound of a_k. Return the maximum, and if it has short lengths that were
+        tried, that before the trials.
         """
         x0 = self.start()
         limits = np.vstack([bounds(kernel, X) for kernel in self._kernels])
@@ -203,6 +206,8 @@ class CovarianceEvidence:
         box = np.column_stack([x0 - _VARIANCE_RANGE, x0 + _VARIANCE_RANGE])
         rough = n + np.flatnonzero([isinstance(kernel, _ROUGH) for kernel in self._kernels])
         box[rough, 1] = x0[rough] + _MAX_ROUGH_VARIANCE
+        variances = slice(n, n + len(self._kernels))
+        box[variances, 1] = np.minimum(box[variances, 1], np.log(most_variance))
         box[:n, 0], box[:n, 1] = np.minimum(limits[:, 0], x0[:n]), np.maximum(limits[:, 1], x0[:n])
         if not np.isfinite(box).all():
             return [x0]

@@ -21,7 +21,7 @@ from .._data.design import Design, evaluate
 from .._estimators.posterior import log_normalised, moderated_logits
 from .._estimators.process import LANDMARKS, Choice, Process, ProcessRows, class_numbers, exceed
 from .._estimators.process_regression import max_variance
-from .._types import FloatArray, IntArray, Settings
+from .._types import FloatArray, IntArray, ProcessRole, Settings
 from ..kernels import Kernel, Matern32, Matern52
 from ..kernels._base import all_log_parameters, column_stds, with_all_log_parameters
 from ..kernels._stationary import Radial
@@ -51,9 +51,16 @@ _ROWS_PER_DRAWN_ROW: Final = 5
 _TRIAL_ROWS: Final = (2000, 10_000)
 _CENTRES_OF_MANY: Final = 500
 #: Most rows of the Gaussian process that predicts rows left out, and the standard errors by which it has to
-#: be better to be the prior of the final weights: of two models that predict alike the sparse one is wanted.
+#: be better to be the prior of the final weights: of two models that predict alike the sparse one is wanted;
+#: of few rows, where lengths are uncertain, more.
 _MAX_PROCESS_ROWS: Final = 1600
 _PROCESS_ERRORS: Final = 3.0
+_PROCESS_ERRORS_OF_FEW: Final = 4.0
+#: A moderate v is so many times smaller than the largest; greatest step of ln v towards it, and L-BFGS
+#: iterations of each step.
+_MODERATE: Final = 3.0
+_VARIANCE_STEP: Final = 2.0
+_STEP_ITERATIONS: Final = 6
 #: Standard errors by which the process may be worse before further folds are predicted.
 _FUTILE_ERRORS: Final = 1.5
 #: Rows up to which lengths of a regression have to pay their cost, compared with equal ones.
@@ -99,10 +106,9 @@ class Learned:
     kernels: list[Kernel]
     least_evidence: float = -np.inf
     has_linear_terms: bool = False
-    #: Those of a Gaussian process that may be the prior of the final weights of a regression, and whether it
-    #: predicts rows left out better.
+    #: Those of a Gaussian process that may be the prior of the final weights of a regression, and when it is.
     of_process: list[Kernel] | None = None
-    prefers_process: bool = False
+    role: ProcessRole = "reserve"
     #: Of kernels of classes, ln v of the process that chose them.
     log_variance: float | None = None
 
@@ -285,13 +291,39 @@ class _Learner:
             return learned
         processes = [(self.kernels, proposal), *self._rougher(proposal)]
         prefers, (kernels, x) = self._prefers_process(processes, ranked[0]), processes[-1]
+        role: ProcessRole = "prior" if prefers else "reserve"
+        if prefers and self._variances(x, kernels).max() > np.log(max_variance(kernels)):
+            role, x = "rival", self._with_moderate_variance(kernels, x)
 
         def proposed(one: Learned) -> list[Kernel]:
             # Without the inputs that these kernels do not have.
             theta = all_log_parameters(one.kernels)
             return with_all_log_parameters(kernels, np.where(np.isfinite(theta), self._theta(x), theta))
 
-        return [replace(one, of_process=proposed(one), prefers_process=prefers) for one in learned]
+        return [replace(one, of_process=proposed(one), role=role) for one in learned]
+
+    def _with_moderate_variance(self, kernels: list[Kernel], x: FloatArray) -> FloatArray:
+        """Return where the evidence is largest for a moderate v, from a maximum with a larger one.
+
+        v falls in steps: far from a maximum L-BFGS may lose an input. Lengths above the natural ones follow
+        it like those of a product of two inputs, which has the variance v / length^4.
+        """
+        evidence, n = self._evidence(kernels, self._stages[0][0]), len(self._natural)
+        end = np.log(max_variance(kernels) / _MODERATE)
+        while (excess := float(self._variances(x, kernels).max() - end)) > 0.0:
+            most = end + max(excess - _VARIANCE_STEP, 0.0)
+            theta = x[:n] - 0.25 * (end + excess - most) * self._powers
+            theta = np.maximum(theta, np.minimum(x[:n], self._natural))
+            x = np.concatenate([np.where(self._powers > 0.0, theta, x[:n]), x[n:]])
+            (x,) = evidence.maximise(self.data.X, x, _STEP_ITERATIONS, np.exp(most))
+            if most == end:
+                break
+        return x
+
+    def _variances(self, x: FloatArray, kernels: list[Kernel]) -> FloatArray:
+        """Return ln v of each kernel."""
+        n = len(self._natural)
+        return x[n : n + len(kernels)]
 
     def _rougher(self, proposal: FloatArray) -> list[_Proposal]:
         """Return the rougher process that has most evidence; none if the proposal has more."""
@@ -307,8 +339,7 @@ class _Learner:
             evidence = self._evidence(kernels, n_rows)
             (x,) = evidence.maximise(self.data.X, x, _ROUGHER_ITERATIONS)
             value = evidence(x, slope=False)
-            log_variance = x[len(self._natural)]
-            is_moderate = log_variance <= np.log(max_variance(kernels))
+            is_moderate = self._variances(x, kernels)[0] <= np.log(max_variance(kernels))
             if value is None or most is None or not (value[0] > most[0] and is_moderate):
                 break
             found, most = [(kernels, x)], value
@@ -350,12 +381,13 @@ class _Learner:
                 return best
             return sparse(n_pairs - 1).joined(self._predict(best.kernels, pairs[n_pairs - 1]))
 
-        for one in processes if len(self.data.X) > _FEW_ROWS else ():
+        least = _PROCESS_ERRORS_OF_FEW if len(self.data.X) <= _FEW_ROWS else _PROCESS_ERRORS
+        for one in processes:
             process = self._of_proposal(*one, self._folds)
             for n_pairs in range(len(pairs) + 1):
                 if n_pairs > 0:
                     process = process.joined(self._of_proposal(*one, pairs[n_pairs - 1]))
-                if _exceeds(process, sparse(n_pairs), _PROCESS_ERRORS):
+                if _exceeds(process, sparse(n_pairs), least):
                     return True
                 if _exceeds(sparse(n_pairs), process, _FUTILE_ERRORS):
                     break
