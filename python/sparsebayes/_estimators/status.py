@@ -152,6 +152,9 @@ def warning_of(est: Any, summary: RowSummary) -> tuple[type[Warning], str] | Non
     unscaled, status = _about_far(est, summary) or about_scales(est, summary.X), est.status_
     category: type[Warning] = ConvergenceWarning
     given = getattr(est, "noise_variance", None) is not None
+    n, weight = summary.n_rows, summary.weight
+    is_heavy = n is not None and weight is not None and weight > _MAX_MEAN_WEIGHT * n
+    has_final = hasattr(est, "process_variance_") and not is_heavy
     # Rounding may keep all functions out of a model.
     is_bare = status == "empty" or (status == "stalled" and is_empty(est))
     if is_bare:
@@ -161,6 +164,8 @@ def warning_of(est: Any, summary: RowSummary) -> tuple[type[Warning], str] | Non
             message += _cause_of_emptiness(est, summary, unscaled)
     elif status in _AT_AN_OPTIMUM and is_saturated(summary) and not given:
         category, message = OverfitWarning, _overfit(est, summary)
+    elif has_final and status in ("noise_floor", "alpha_floor", "stalled"):
+        message = ""  # the final weights do not depend on those of the selection
     elif status == "noise_floor" and is_empty(est):
         is_constant = summary.y is None or (summary.y == summary.y[:1]).all()
         message = _CONSTANT if is_constant else _MOSTLY_EQUAL
@@ -173,10 +178,9 @@ def warning_of(est: Any, summary: RowSummary) -> tuple[type[Warning], str] | Non
         )
     else:
         message = REMEDIES[status].format(**est.get_params(deep=False))
-    if status == "noise_floor" or category is OverfitWarning:
+    if (status == "noise_floor" and message) or category is OverfitWarning:
         category, message = OverfitWarning, message + _copies(summary)
-    n, weight = summary.n_rows, summary.weight
-    if status == "stalled" and n is not None and weight is not None and weight > _MAX_MEAN_WEIGHT * n:
+    if status == "stalled" and message and is_heavy:
         message += (
             f". sample_weight counts rows, and sums to {weight:.3g} over {n} rows: scale it if not meant so"
         )
