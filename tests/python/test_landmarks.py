@@ -383,6 +383,14 @@ def test_many_relevance_vectors_choose_the_lengths_again(n_classes):
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("seed", range(3))
+def test_classes_that_alternate_along_one_input(n_classes, seed):
+    X = np.random.default_rng(seed).uniform(0.0, 168.0, (800, 1))
+    y = np.floor((X[:, 0] % 24.0) * n_classes / 24.0)
+    assert RVC().fit(X[:400], y[:400]).score(X[400:], y[400:]) > 0.95
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("log_variance", [7.0, 12.0])
 def test_the_mode_is_found_where_logits_are_large(n_classes, log_variance):
     X, y = rings(n_classes=n_classes)

@@ -68,6 +68,8 @@ class Task:
             return False  # the bias was pruned, so the offset cannot be added to it
         if self.least_evidence is None or any(one.status == "stopped" for one in posteriors):
             return True
+        if self.log_variance is not None:
+            return True  # the process of the kernels is what predicts
         log_evidence = sum(one.log_evidence for one in posteriors)
         return log_evidence >= self.least_evidence and all(one.status == "converged" for one in posteriors)
 

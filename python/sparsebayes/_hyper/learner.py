@@ -238,7 +238,7 @@ class _Learner:
         gains = [one.score for one in found]
         cost = self._cost_of_lengths(self._process_rows.n_observations)
         # A log probability is at most 0, so a proposal cannot gain more than the best start lacks.
-        if self._has_lengths and -cost > max(gains):
+        if -cost > max(gains):
             proposal = self._theta(self.proposals()[0])
             found.append(self._of_process(with_all_log_parameters(self.kernels, proposal)))
             gains.append(found[-1].score - cost)
