@@ -120,6 +120,14 @@ def test_equal_noise_gives_the_model_without_a_noise_basis(gamma):
     assert_allclose(model.log_marginal_likelihood_, plain.log_marginal_likelihood_, rtol=1e-5)
 
 
+def test_few_functions_remain_few():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, (300, 2))
+    y = np.sin(X[:, 0]) + 0.3 * np.exp(0.5 * X[:, 1]) * rng.normal(size=300)
+    for basis in (None, "linear"):
+        assert not hasattr(RVR(noise_basis=basis).fit(X, y), "process_variance_")
+
+
 def test_whole_weights_count_rows():
     settings = {"gamma": 0.1, "candidates": X[:20], "noise_basis": "linear"}
     twice = RVR(**settings).fit(X, Y, np.full(len(X), 2.0))

@@ -79,7 +79,7 @@ def in_memory(est: Any, training: Training, settings: Settings, start: Start | N
                 same = with_linear_terms(same, rows)
             same = replace(same, kernels=task.basis.kernels, kept=task.basis.kept, centres=task.basis.centres)
             of_process = None if task.of_process is None else task.of_process.kernels
-            bases = iter([_Dictionary(same, of_process=of_process)])
+            bases = iter([_Dictionary(same, of_process=of_process, role=task.role)])
         fits = _Fits(est, training, rows, likelihood, learning, settings, summary, shift)
         yield from (fits.of(dictionary, start) for dictionary in bases)
 
