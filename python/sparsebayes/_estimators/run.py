@@ -131,7 +131,8 @@ def publish(est: Any, task: Task, posteriors: list[Any]) -> tuple[Task, list[Any
     likelihood.publish(est, posteriors, basis.layout)
     est.mu_[est.active_ == -1] += task.offset
     est._selection = None
-    if task.of_process is not None and task.of_process.kept is not basis.kept and task.training is not None:
+    selects_from_some = task.of_process is not None and task.of_process.kept is not basis.kept
+    if selects_from_some and task.training is not None:
         choose(est, task.training, basis.kept)
     if (training := task.training) is not None and (noise := training.noise) is not None:
         est._y_variance = noise.variance
@@ -161,7 +162,8 @@ def publish(est: Any, task: Task, posteriors: list[Any]) -> tuple[Task, list[Any
                 left_out = training, settings.n_threads, at_rows
                 of_process = None if fails else leave_one_out(est, basis, *left_out)
                 sparse = task.sparse()
-                choose(est, training, sparse.basis.kept)
+                if selects_from_some:
+                    choose(est, training, sparse.basis.kept)
                 found = publish(est, *run(est, [sparse]))
                 if of_process is None:
                     return found
