@@ -164,7 +164,7 @@ def warning_of(est: Any, summary: RowSummary) -> tuple[type[Warning], str] | Non
             message += _cause_of_emptiness(est, summary, unscaled)
     elif status in _AT_AN_OPTIMUM and is_saturated(summary) and not given:
         category, message = OverfitWarning, _overfit(est, summary)
-    elif has_final and status in ("noise_floor", "alpha_floor", "stalled"):
+    elif has_final and status in ("alpha_floor", "stalled"):
         message = ""  # the final weights do not depend on those of the selection
     elif status == "noise_floor" and is_empty(est):
         is_constant = summary.y is None or (summary.y == summary.y[:1]).all()
@@ -178,7 +178,7 @@ def warning_of(est: Any, summary: RowSummary) -> tuple[type[Warning], str] | Non
         )
     else:
         message = REMEDIES[status].format(**est.get_params(deep=False))
-    if (status == "noise_floor" and message) or category is OverfitWarning:
+    if status == "noise_floor" or category is OverfitWarning:
         category, message = OverfitWarning, message + _copies(summary)
     if status == "stalled" and message and is_heavy:
         message += (
