@@ -14,9 +14,9 @@ from .._data.basis import Basis
 from .._data.candidates import choose
 from .._data.checkpoint import Checkpoint
 from .._progress import FitReporter
-from .._types import FloatArray, ProcessRole, Settings
+from .._types import FloatArray, IntArray, ProcessRole, Settings
 from .growth import growths_of, has_process, variance_factor_of
-from .leave_one_out import leave_one_out
+from .leave_one_out import LeaveOneOut, leave_one_out
 from .likelihoods import Likelihood
 from .noise_parameters import DispersionFit, StudentFit
 from .process import estimate_weights
@@ -66,10 +66,10 @@ class Task:
         """Tell whether no other task need be tried."""
         if np.any(self.offset) and 0 not in posteriors[0].active:
             return False  # the bias was pruned, so the offset cannot be added to it
-        if self.least_evidence is None or any(one.status == "stopped" for one in posteriors):
+        # With ln v known the process of the kernels predicts, however the selection ends.
+        is_final = self.least_evidence is None or self.log_variance is not None
+        if is_final or any(one.status == "stopped" for one in posteriors):
             return True
-        if self.log_variance is not None:
-            return True  # the process of the kernels is what predicts
         log_evidence = sum(one.log_evidence for one in posteriors)
         return log_evidence >= self.least_evidence and all(one.status == "converged" for one in posteriors)
 
@@ -131,9 +131,7 @@ def publish(est: Any, task: Task, posteriors: list[Any]) -> tuple[Task, list[Any
     likelihood.publish(est, posteriors, basis.layout)
     est.mu_[est.active_ == -1] += task.offset
     est._selection = None
-    selects_from_some = task.of_process is not None and task.of_process.kept is not basis.kept
-    if selects_from_some and task.training is not None:
-        choose(est, task.training, basis.kept)
+    _choose_centres(est, task, basis.kept)
     if (training := task.training) is not None and (noise := training.noise) is not None:
         est._y_variance = noise.variance
         est.beta_ *= noise.variance
@@ -161,14 +159,7 @@ def publish(est: Any, task: Task, posteriors: list[Any]) -> tuple[Task, list[Any
             if task.sparse is not None and is_doubtful:
                 left_out = training, settings.n_threads, at_rows
                 of_process = None if fails else leave_one_out(est, basis, *left_out)
-                sparse = task.sparse()
-                if selects_from_some:
-                    choose(est, training, sparse.basis.kept)
-                found = publish(est, *run(est, [sparse]))
-                if of_process is None:
-                    return found
-                gain = of_process.scores.mean_log_density - est._loo.scores.mean_log_density
-                return publish(est, replace(task, sparse=None), posteriors) if gain > _MAX_LOSS else found
+                return _publish_better(est, task, posteriors, of_process)
     n_effective = _effective_parameters(posteriors, likelihood, task.basis.n_basis)
     est._row_summary = replace(task.summary, n_effective=None if has_process(est) else n_effective)
     est._loo = None
@@ -182,6 +173,30 @@ def publish(est: Any, task: Task, posteriors: list[Any]) -> tuple[Task, list[Any
     if task.checkpoint is not None and est.status_ != "stopped":
         task.checkpoint.remove()
     return task, posteriors
+
+
+def _publish_better(
+    est: Any, task: Task, posteriors: list[Any], of_process: LeaveOneOut | None
+) -> tuple[Task, list[Any]]:
+    """Publish the sparse model, or the process if it predicts rows left out far better, and return its fit.
+
+    ``of_process``: the process's predictions of these rows, if it could be computed.
+    """
+    assert task.sparse is not None
+    sparse = task.sparse()
+    _choose_centres(est, task, sparse.basis.kept)
+    found = publish(est, *run(est, [sparse]))
+    if of_process is None or est.status_ == "stopped":
+        return found
+    gain = of_process.scores.mean_log_density - est._loo.scores.mean_log_density
+    return publish(est, replace(task, sparse=None), posteriors) if gain > _MAX_LOSS else found
+
+
+def _choose_centres(est: Any, task: Task, kept: IntArray) -> None:
+    """Publish these centres if the process has others than the selection."""
+    process, training = task.of_process, task.training
+    if process is not None and process.kept is not task.basis.kept and training is not None:
+        choose(est, training, kept)
 
 
 def _effective_parameters(posteriors: list[Any], likelihood: Likelihood, n_basis: int) -> float:
