@@ -56,9 +56,7 @@ _CENTRES_OF_MANY: Final = 500
 _MAX_PROCESS_ROWS: Final = 1600
 _PROCESS_ERRORS: Final = 3.0
 _PROCESS_ERRORS_OF_FEW: Final = 4.0
-#: A moderate v is so many times smaller than the largest; greatest step of ln v towards it, and L-BFGS
-#: iterations of each step.
-_MODERATE: Final = 3.0
+#: Greatest step of ln v towards the largest that is allowed, and L-BFGS iterations of each step.
 _VARIANCE_STEP: Final = 2.0
 _STEP_ITERATIONS: Final = 6
 #: Standard errors by which the process may be worse before further folds are predicted.
@@ -303,13 +301,13 @@ class _Learner:
         return [replace(one, of_process=proposed(one), role=role) for one in learned]
 
     def _with_moderate_variance(self, kernels: list[Kernel], x: FloatArray) -> FloatArray:
-        """Return where the evidence is largest for a moderate v, from a maximum with a larger one.
+        """Return where the evidence is largest with v at its bound, from a maximum with a larger one.
 
         v falls in steps: far from a maximum L-BFGS may lose an input. Lengths above the natural ones follow
         it like those of a product of two inputs, which has the variance v / length^4.
         """
         evidence, n = self._evidence(kernels, self._stages[0][0]), len(self._natural)
-        end = np.log(max_variance(kernels) / _MODERATE)
+        end = np.log(max_variance(kernels))
         while (excess := float(self._variances(x, kernels).max() - end)) > 0.0:
             most = end + max(excess - _VARIANCE_STEP, 0.0)
             theta = x[:n] - 0.25 * (end + excess - most) * self._powers
