@@ -314,6 +314,25 @@ def test_a_process_replaces_a_fit_that_falls_short_of_its_trials():
     assert model.score(X[300:], y[300:]) > 0.9
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("n", [10, 15])
+def test_very_few_rows_have_no_process(n):
+    X = np.random.default_rng(0).uniform(-1.0, 1.0, (n, 1))
+    model = RVR().fit(X, np.sin(2.0 * X[:, 0]))
+    assert not hasattr(model, "process_variance_")
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_copies_of_rows_do_not_prefer_a_process():
+    found = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X = rng.uniform(-1.0, 1.0, (40, 2))
+        y = X[:, 0] * X[:, 1] + 0.1 * rng.normal(size=40)
+        found.append(hasattr(RVR().fit(np.repeat(X, 3, axis=0), np.repeat(y, 3)), "process_variance_"))
+    assert sum(found) <= 2
+
+
 @pytest.mark.parametrize("noise", [0.1, 0.3, 1.0])
 def test_few_functions_where_these_suffice(noise):
     rng = np.random.default_rng(0)

@@ -128,6 +128,16 @@ def test_few_functions_remain_few():
         assert not hasattr(RVR(noise_basis=basis).fit(X, y), "process_variance_")
 
 
+def test_a_process_in_reserve_remains():
+    rng = np.random.default_rng(54)
+    rows = rng.normal(size=(600, 3))
+    y = np.sin(2.0 * rows[:, 0]) + rows[:, 1] * rows[:, 2] + 0.1 * rng.normal(size=600)
+    for basis in (None, "linear"):
+        model = RVR(noise_basis=basis).fit(rows[:300], y[:300])
+        assert hasattr(model, "process_variance_")
+        assert model.score(rows[300:], y[300:]) > 0.9
+
+
 def test_whole_weights_count_rows():
     settings = {"gamma": 0.1, "candidates": X[:20], "noise_basis": "linear"}
     twice = RVR(**settings).fit(X, Y, np.full(len(X), 2.0))

@@ -218,10 +218,11 @@ fits then: ``callback`` receives their steps one after another; ``n_iter_`` and
     landmarks); fewer where these leave much less than the noise. ``None``: the sparse model, often with some
     ten to a hundred functions, small and fast to serve. ``"auto"``: up to 2000 landmarks, of as many
     candidates, where the process predicts rows left out better, by three standard errors more than its widths
-    cost; relevance vectors are then chosen among 500. With ``kernel="rbf"`` and ``gamma="ard"`` its kernel,
+    cost (four with at most 60 rows), or where the sparse model predicts far worse than its trials promised;
+    relevance vectors are then chosen among 500. With ``kernel="rbf"`` and ``gamma="ard"`` its kernel,
     ``kernel_``, is a Matern one, `kernels.Matern52` or `kernels.Matern32`, if the targets are more probable
     with it, as those of rough functions are (not with fewer than 100 landmarks); a `kernels.Gaussian` that is
-    given remains one. That is tried with 61 to 30,000 rows in memory, one column of y with
+    given remains one. That is tried with 16 to 30,000 rows in memory, one column of y with
     ``likelihood="gaussian"`` or ``"student_t"``, without ``noise_prior``, and a learned kernel that falls
     with the distance, such as ``"rbf"`` or `kernels.Matern52`; not with ``complexity="none"``,
     ``penalize_intercept=True``, ``fit_intercept=False`` or another scheme than ``"sequential"``.""",

@@ -79,7 +79,9 @@ def in_memory(est: Any, training: Training, settings: Settings, start: Start | N
                 same = with_linear_terms(same, rows)
             same = replace(same, kernels=task.basis.kernels, kept=task.basis.kept, centres=task.basis.centres)
             of_process = None if task.of_process is None else task.of_process.kernels
-            bases = iter([_Dictionary(same, of_process=of_process, role=task.role)])
+            # A process in reserve that was taken remains: no fit reaches this evidence.
+            least = np.inf if task.role == "reserve" and task.sparse is None else None
+            bases = iter([_Dictionary(same, least, of_process, task.role)])
         fits = _Fits(est, training, rows, likelihood, learning, settings, summary, shift)
         yield from (fits.of(dictionary, start) for dictionary in bases)
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from .. import _core
-from .._arrays import Training
+from .._arrays import Training, equal_rows
 from .._data.basis import Basis
 from .._data.candidates import choose
 from .._data.checkpoint import Checkpoint
@@ -157,9 +157,11 @@ def publish(est: Any, task: Task, posteriors: list[Any]) -> tuple[Task, list[Any
             fails = est._selection is None
             is_doubtful = fails or task.role != "prior" or has_large_variance(est, process, training)
             if task.sparse is not None and is_doubtful:
-                left_out = training, settings.n_threads, at_rows
-                of_process = None if fails else leave_one_out(est, basis, *left_out)
-                return _publish_better(est, task, posteriors, of_process)
+                density = -np.inf
+                if not fails:
+                    left_out = leave_one_out(est, basis, training, settings.n_threads, at_rows)
+                    density = _log_density(left_out, training)
+                return _publish_better(est, task, posteriors, density)
     n_effective = _effective_parameters(posteriors, likelihood, task.basis.n_basis)
     est._row_summary = replace(task.summary, n_effective=None if has_process(est) else n_effective)
     est._loo = None
@@ -175,21 +177,26 @@ def publish(est: Any, task: Task, posteriors: list[Any]) -> tuple[Task, list[Any
     return task, posteriors
 
 
-def _publish_better(
-    est: Any, task: Task, posteriors: list[Any], of_process: LeaveOneOut | None
-) -> tuple[Task, list[Any]]:
+def _publish_better(est: Any, task: Task, posteriors: list[Any], density: float) -> tuple[Task, list[Any]]:
     """Publish the sparse model, or the process if it predicts rows left out far better, and return its fit.
 
-    ``of_process``: the process's predictions of these rows, if it could be computed.
+    ``density``: the mean log density of these rows by the process.
     """
     assert task.sparse is not None
+    assert task.training is not None
     sparse = task.sparse()
     _choose_centres(est, task, sparse.basis.kept)
     found = publish(est, *run(est, [sparse]))
-    if of_process is None or est.status_ == "stopped":
-        return found
-    gain = of_process.scores.mean_log_density - est._loo.scores.mean_log_density
-    return publish(est, replace(task, sparse=None), posteriors) if gain > _MAX_LOSS else found
+    is_better = density > _log_density(est._loo, task.training) + _MAX_LOSS
+    return publish(est, replace(task, sparse=None), posteriors) if is_better else found
+
+
+def _log_density(left_out: LeaveOneOut, training: Training) -> float:
+    """Return the mean log density of each row from the rows that do not repeat it."""
+    _, number = equal_rows(np.column_stack([training.X, training.y]))
+    copies = np.bincount(number)[number].astype(np.float64)
+    counts = copies if left_out.counts is None else copies * left_out.counts
+    return replace(left_out, counts=counts).scores.mean_log_density
 
 
 def _choose_centres(est: Any, task: Task, kept: IntArray) -> None:

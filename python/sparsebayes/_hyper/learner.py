@@ -52,10 +52,11 @@ _TRIAL_ROWS: Final = (2000, 10_000)
 _CENTRES_OF_MANY: Final = 500
 #: Most rows of the Gaussian process that predicts rows left out, and the standard errors by which it has to
 #: be better to be the prior of the final weights: of two models that predict alike the sparse one is wanted;
-#: of few rows, where lengths are uncertain, more.
+#: of few rows, where lengths are uncertain, more. With fewer rows than these error bars are too small.
 _MAX_PROCESS_ROWS: Final = 1600
 _PROCESS_ERRORS: Final = 3.0
 _PROCESS_ERRORS_OF_FEW: Final = 4.0
+_LEAST_PROCESS_ROWS: Final = 16
 #: Greatest step of ln v towards the largest that is allowed, and L-BFGS iterations of each step.
 _VARIANCE_STEP: Final = 2.0
 _STEP_ITERATIONS: Final = 6
@@ -379,8 +380,10 @@ class _Learner:
                 return best
             return sparse(n_pairs - 1).joined(self._predict(best.kernels, pairs[n_pairs - 1]))
 
-        least = _PROCESS_ERRORS_OF_FEW if len(self.data.X) <= _FEW_ROWS else _PROCESS_ERRORS
-        for one in processes:
+        n_distinct = len(first_of_equal(np.column_stack([self.data.X, *self.data.targets])))
+        least = _PROCESS_ERRORS_OF_FEW if n_distinct <= _FEW_ROWS else _PROCESS_ERRORS
+        least *= np.sqrt(len(self.data.X) / n_distinct)  # copies are no evidence
+        for one in processes if n_distinct >= _LEAST_PROCESS_ROWS else ():
             process = self._of_proposal(*one, self._folds)
             for n_pairs in range(len(pairs) + 1):
                 if n_pairs > 0:
