@@ -1,5 +1,7 @@
 """Counts, positive numbers and outliers: likelihoods with exposures, dispersions and degrees of freedom."""
 
+import warnings
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -645,11 +647,29 @@ def test_large_counts_that_are_no_poisson_counts_are_named():
     rng = np.random.default_rng(3)
     inputs = rng.normal(size=(100, 3))
     y = rng.poisson(1e4 * np.exp(inputs[:, 0]) * rng.gamma(5, 0.2, 100))
-    with pytest.warns(ConvergenceWarning, match="% of the counts left out.*negative_binomial"):
+    with pytest.warns(ConvergenceWarning, match="times as much as counts of a Poisson.*negative_binomial"):
         RVR(likelihood="poisson", gamma=0.01).fit(inputs, y)
     with pytest.warns(ConvergenceWarning, match="functions for 100 rows.*negative_binomial"):
         RVR(likelihood="poisson", gamma="scale").fit(inputs, y)
     assert RVR(likelihood="negative_binomial").fit(inputs, y).status_ == "converged"
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_counts_that_are_no_poisson_counts_are_named(weighted):
+    rng = np.random.default_rng(16)
+    inputs = rng.normal(size=(400, 2))
+    rates = np.exp(1.0 + 0.8 * inputs[:, 0])
+    weights = rng.integers(1, 3, 400) if weighted else None
+    with pytest.warns(UserWarning, match="varies [3-6].* times as much as counts of a Poisson"):
+        model = RVR(likelihood="poisson").fit(
+            inputs, rng.poisson(rates * rng.gamma(0.7, 1 / 0.7, 400)), weights
+        )
+    assert "Give likelihood='negative_binomial'" in " ".join(str(model.summary()).split())
+    counts = rng.poisson(rates)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        RVR(likelihood="poisson").fit(inputs, counts, weights)
+        RVR(likelihood="poisson").fit(inputs, counts, weights, exposure=np.full(400, 1e3))
 
 
 @pytest.mark.parametrize("gamma", [0.01, "scale"])
