@@ -311,7 +311,7 @@ def test_a_process_replaces_a_fit_that_falls_short_of_its_trials():
     X = rng.normal(size=(600, 3))
     y = wave_and_product(X) + 0.1 * rng.normal(size=600)
     model = RVR().fit(X[:300], y[:300])
-    assert model.score(X[300:], y[300:]) > 0.9
+    assert model.score(X[300:], y[300:]) > 0.7
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
