@@ -212,9 +212,10 @@ def _deviance(est: Any, summary: RowSummary) -> float:
     """Return the mean deviance of Poisson counts by degrees of freedom; 0 if unknown."""
     if getattr(est, "likelihood", "") != "poisson" or est._loo is None or summary.n_effective is None:
         return 0.0
-    y, eta = est._loo.t, est._loo.m[:, 0]
-    w = np.ones(len(y)) if est._loo.counts is None else est._loo.counts
-    terms = y * (np.log(np.maximum(y, 1.0)) - eta) - (y - np.exp(eta))
+    left_out = est._loo
+    y, eta, log_likelihood = left_out.t, left_out.m[:, 0], left_out.row.log_likelihood
+    w = np.ones(len(y)) if left_out.counts is None else left_out.counts
+    terms = log_likelihood(np.log(np.maximum(y, 1e-300)), y) - log_likelihood(eta, y)
     return float(2.0 * (w @ terms) / max(w.sum() - summary.n_effective, 1.0))
 
 
