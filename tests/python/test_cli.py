@@ -24,7 +24,6 @@ from sparsebayes import RVR
 from sparsebayes._cli import compare as cli_compare
 from sparsebayes._cli import fit as cli_fit
 from sparsebayes._cli import left_out, main
-from sparsebayes._cli import training as cli_training
 from sparsebayes._cli.dates import PARTS, AmbiguousDateError, days_since_1970, parts_of
 from sparsebayes._cli.tables import check_outputs
 from sparsebayes._row_likelihoods import OF_NUMBERS, row_likelihood
@@ -1038,6 +1037,6 @@ def test_it_runs_as_a_module_and_survives_a_closed_pipe(iris):
 
 def test_likelihoods_are_those_of_the_estimators():
     """The command line lists them again, as their module needs SciPy."""
-    assert set(cli_training.LIKELIHOODS) == set(OF_NUMBERS)
+    assert set(cli_fit.LIKELIHOODS) == set(OF_NUMBERS)
     with_exposure = {name for name in OF_NUMBERS if row_likelihood(name).link != "identity"}
-    assert set(cli_training._WITH_EXPOSURE) == with_exposure
+    assert set(cli_fit._WITH_EXPOSURE) == with_exposure

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from .._checks import counted
 from .._types import FloatArray
 from . import tables as _tables
-from . import training
-from .fit import DONE, progress
+from .fit import DONE, MIN_ROWS, add_table_arguments, progress, training_rows
 from .left_out import Z95, coverage, together
 from .tables import TableError
 
@@ -47,7 +46,7 @@ class Measures(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    training.add_arguments(parser)
+    add_table_arguments(parser)
     rows = f"number of rows to fit to, at most two thirds of the table; {_ROWS} by default"
     parser.add_argument("--rows", type=int, default=_ROWS, metavar="N", help=rows)
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
@@ -57,10 +56,10 @@ def run(options: argparse.Namespace) -> int:
     """Fit each model, and print a table of what they are worth."""
     from sparsebayes import RVC, RVR
 
-    if options.rows < training.MIN_ROWS:
-        raise TableError(f"--rows must be {training.MIN_ROWS} or more, got {options.rows}")
+    if options.rows < MIN_ROWS:
+        raise TableError(f"--rows must be {MIN_ROWS} or more, got {options.rows}")
     table = _tables.read(options.data)
-    X, y, _, exposure = training.training_rows(options, table)
+    X, y, _, exposure = training_rows(options, table)
     classes = y.dtype.kind != "f"
     train, test = _split(X, y, options.rows, stratify=classes)
     columns = ("wrong", "log loss") if classes else ("R2", "95 % hold", "log density")
