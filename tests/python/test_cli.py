@@ -23,7 +23,7 @@ import sparsebayes
 from sparsebayes import RVR
 from sparsebayes._cli import compare as cli_compare
 from sparsebayes._cli import fit as cli_fit
-from sparsebayes._cli import left_out, main
+from sparsebayes._cli import main, report
 from sparsebayes._cli.dates import PARTS, AmbiguousDateError, days_since_1970, parts_of
 from sparsebayes._cli.tables import check_outputs
 from sparsebayes._row_likelihoods import OF_NUMBERS, row_likelihood
@@ -338,7 +338,7 @@ def test_the_number_of_candidates_can_be_given(waves, capsys):
 
 
 def test_of_many_rows_a_fifth_is_left_out(waves, capsys, monkeypatch):
-    monkeypatch.setattr(left_out, "MAX_ROWS_OF_FOLDS", 79)
+    monkeypatch.setattr(report, "MAX_ROWS_OF_FOLDS", 79)
     fit(waves, *WAVES)
     assert re.search(r"^left out +16 rows", capsys.readouterr().out, re.MULTILINE)
 

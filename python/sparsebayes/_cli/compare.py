@@ -16,7 +16,7 @@ from .._checks import counted
 from .._types import FloatArray
 from . import tables as _tables
 from .fit import DONE, MIN_ROWS, add_table_arguments, progress, training_rows
-from .left_out import Z95, coverage, together
+from .report import Z95, coverage, together
 from .tables import TableError
 
 #: Most rows that models are fitted to, by default, and most rows that measure them.

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from .._checks import counted, listed
 from .._types import FloatArray
 from ..kernels._resolve import NAMED
-from . import left_out, report
+from . import report
 from . import tables as _tables
 from .tables import Column, Table, TableError, log_exposure
 
@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
     by_name = about_scales(model, X)
     measures = options.report is not None or not options.quiet
     advice: list[str] = []
-    if measures and len(y) <= left_out.MAX_ROWS_OF_FOLDS:
+    if measures and len(y) <= report.MAX_ROWS_OF_FOLDS:
         begin("all rows with other kernels, to see whether they are better")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # X has no names
@@ -97,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
     summary = model.summary()
     summary.lines.pop("advice", None)  # among the problems
     if measures:
-        measured = left_out.leave_out(estimator, X, y, begin, exposure)
+        measured = report.leave_out(estimator, X, y, begin, exposure)
         # A warning that the model has no functions says as much, and why.
         measured = replace(measured, is_explained=is_empty(model))
     if options.report is not None:
