@@ -24,8 +24,7 @@ from sparsebayes import RVR
 from sparsebayes._cli import compare as cli_compare
 from sparsebayes._cli import fit as cli_fit
 from sparsebayes._cli import main, report
-from sparsebayes._cli.dates import PARTS, AmbiguousDateError, days_since_1970, parts_of
-from sparsebayes._cli.tables import check_outputs
+from sparsebayes._cli.tables import PARTS, AmbiguousDateError, check_outputs, days_since_1970, parts_of
 from sparsebayes._row_likelihoods import OF_NUMBERS, row_likelihood
 
 
