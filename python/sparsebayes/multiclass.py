@@ -34,7 +34,7 @@ from ._estimators.status import RowSummary
 from ._mrvm import Composite, Constructive, Outcome, Task, TopDown
 from ._progress import FitReporter
 from ._types import Callback, Candidates, FloatArray, KernelSpec, OutputsProblem, PerRow
-from .inspection._probit import written_out
+from .inspection._certificate import written_out
 
 if TYPE_CHECKING:
     from typing_extensions import Self
