@@ -24,7 +24,7 @@ from .._types import FloatArray, IntArray
 from ..kernels import Kernel, Linear
 from ..kernels._columns import check_columns, positions
 from ..kernels._resolve import is_precomputed, learns_widths, measures_inputs, resolve
-from ..kernels._stationary import Radial
+from ..kernels._standard import Radial
 from . import candidates as _candidates
 from .design import (
     Design,

@@ -41,7 +41,7 @@ from .._data.statistics import check_memory_limit
 from .._types import FloatArray, IntArray, Settings
 from ..kernels import Kernel, Laplacian, OnColumns
 from ..kernels._base import all_log_parameters, with_all_log_parameters
-from ..kernels._stationary import Radial
+from ..kernels._standard import Radial
 from .growth import MIN_LANDMARK, pivoted
 from .leave_one_out import cavity
 from .posterior import logits_of_shares

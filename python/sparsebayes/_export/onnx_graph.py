@@ -18,7 +18,7 @@ from scipy.linalg import block_diag
 from .._types import FloatArray, IntArray
 from ..kernels import Kernel, Linear, OnColumns
 from ..kernels._base import Combination
-from ..kernels._inner_product import Affine
+from ..kernels._standard import Affine
 from .description import Block, Columns, Constant, Traced
 
 #: A value of the graph, or numbers that become a constant of it.

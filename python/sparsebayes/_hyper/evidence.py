@@ -17,7 +17,7 @@ from .._estimators.growth import diagonal
 from .._types import FloatArray
 from ..kernels import Gaussian, Kernel, Laplacian, Matern32, Matern52
 from ..kernels._base import all_log_parameters, bounds, with_all_log_parameters
-from ..kernels._stationary import Radial
+from ..kernels._standard import Radial
 
 #: Bound of the change of log variances from their start, and of the increase of those of rough kernels: with
 #: long lengths and large variances they are splines, which few functions cannot follow.

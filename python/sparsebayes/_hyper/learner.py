@@ -24,7 +24,7 @@ from .._estimators.process_regression import max_variance
 from .._types import FloatArray, IntArray, ProcessRole, Settings
 from ..kernels import Kernel, Matern32, Matern52
 from ..kernels._base import all_log_parameters, column_stds, with_all_log_parameters
-from ..kernels._stationary import Radial
+from ..kernels._standard import Radial
 from .data import LearningData, draw
 from .evidence import CovarianceEvidence
 

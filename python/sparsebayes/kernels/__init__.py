@@ -25,8 +25,18 @@ from __future__ import annotations
 
 from ._base import Custom, Kernel, Product, Sum
 from ._columns import OnColumns
-from ._inner_product import Linear, LinearSpline, Polynomial, Sigmoid
-from ._stationary import Gaussian, Laplacian, Matern32, Matern52, Periodic, RationalQuadratic
+from ._standard import (
+    Gaussian,
+    Laplacian,
+    Linear,
+    LinearSpline,
+    Matern32,
+    Matern52,
+    Periodic,
+    Polynomial,
+    RationalQuadratic,
+    Sigmoid,
+)
 
 __all__ = [
     "Custom",

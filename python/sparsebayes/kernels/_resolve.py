@@ -14,8 +14,18 @@ from .._checks import check_integer, check_real
 from .._types import FloatArray, IntArray, KernelLike, KernelSpec
 from ._base import Combination, Custom, Kernel
 from ._columns import OnColumns, positions
-from ._inner_product import Linear, LinearSpline, Polynomial, Sigmoid
-from ._stationary import Gaussian, Laplacian, Matern32, Matern52, Radial, RationalQuadratic
+from ._standard import (
+    Gaussian,
+    Laplacian,
+    Linear,
+    LinearSpline,
+    Matern32,
+    Matern52,
+    Polynomial,
+    Radial,
+    RationalQuadratic,
+    Sigmoid,
+)
 
 #: Values of gamma for which widths are learned.
 _LEARNED: Final = ("learn", "ard")
