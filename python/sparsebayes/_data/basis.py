@@ -22,7 +22,7 @@ from .._arrays import Training, check_sizes, check_square, distinct_rows, is_ope
 from .._checks import PLAIN, any_array, check_flag, check_integer, check_n_jobs, column_means, is_auto
 from .._types import FloatArray, IntArray
 from ..kernels import Kernel, Linear
-from ..kernels._columns import check_columns, positions
+from ..kernels._base import check_columns, positions
 from ..kernels._resolve import is_precomputed, learns_widths, measures_inputs, resolve
 from ..kernels._standard import Radial
 from . import candidates as _candidates

@@ -23,8 +23,7 @@ functions :math:`\phi_n(x) = k(x, x_n)` of a linear model (Tipping 2001, section
 
 from __future__ import annotations
 
-from ._base import Custom, Kernel, Product, Sum
-from ._columns import OnColumns
+from ._base import Custom, Kernel, OnColumns, Product, Sum
 from ._standard import (
     Gaussian,
     Laplacian,

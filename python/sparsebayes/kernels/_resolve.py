@@ -12,8 +12,7 @@ import numpy as np
 
 from .._checks import check_integer, check_real
 from .._types import FloatArray, IntArray, KernelLike, KernelSpec
-from ._base import Combination, Custom, Kernel
-from ._columns import OnColumns, positions
+from ._base import Combination, Custom, Kernel, OnColumns, positions
 from ._standard import (
     Gaussian,
     Laplacian,
