@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from .. import _core
 from .._arrays import naming
 from .._checks import check_settings
-from .._hyper.data import LearningData
+from .._hyper.evidence import LearningData
 from .._hyper.learner import learn
 from .._progress import ReadReporter
 from .._types import FloatArray

@@ -40,8 +40,7 @@ from .._arrays import Training
 from .._cancellable import begin, blas_workers, in_background
 from .._data.basis import Basis, as_given
 from .._data.candidates import CHOSEN, choose
-from .._hyper.data import draw
-from .._hyper.evidence import CovarianceEvidence
+from .._hyper.evidence import CovarianceEvidence, draw
 from .._types import FloatArray, IntArray, Settings
 from ..kernels import Kernel, Matern32, Matern52
 from ..kernels._base import all_log_parameters, column_stds, with_all_log_parameters

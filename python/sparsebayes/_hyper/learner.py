@@ -25,8 +25,7 @@ from .._types import FloatArray, IntArray, ProcessRole, Settings
 from ..kernels import Kernel, Matern32, Matern52
 from ..kernels._base import all_log_parameters, column_stds, with_all_log_parameters
 from ..kernels._standard import Radial
-from .data import LearningData, draw
-from .evidence import CovarianceEvidence
+from .evidence import CovarianceEvidence, LearningData, draw
 
 # The constants are measured in docs/notebook/kernel-learning.md.
 #: Rows and L-BFGS iterations of the Gaussian process, and those that go on from there; with linear terms, and

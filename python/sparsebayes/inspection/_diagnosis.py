@@ -19,7 +19,7 @@ from .._checks import counted, is_auto
 from .._data.candidates import is_number
 from .._estimators.process import landmarks_of_classes
 from .._estimators.status import functions_of, number_of_functions
-from .._hyper.data import draw
+from .._hyper.evidence import draw
 from .._types import FloatArray, IntArray, PerRow
 from ..classification import Classification, SparseBayesClassifier
 from ..kernels import Matern32, Matern52
