@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ._data.statistics import SufficientStatistics
     from ._estimators.status import OverfitWarning
     from ._export.c_header import to_c
-    from ._export.onnx_model import register_onnx_converters, to_onnx
+    from ._export.onnx import register_onnx_converters, to_onnx
     from .classification import RVC, SparseBayesClassifier
     from .multiclass import MRVM1, MRVM2
     from .providers import PyStatistics
@@ -33,7 +33,7 @@ _LAZY_MODULES = {
     "_data.statistics": ["SufficientStatistics"],
     "_estimators.status": ["OverfitWarning"],
     "_export.c_header": ["to_c"],
-    "_export.onnx_model": ["register_onnx_converters", "to_onnx"],
+    "_export.onnx": ["register_onnx_converters", "to_onnx"],
     "classification": ["RVC", "SparseBayesClassifier"],
     "multiclass": ["MRVM1", "MRVM2"],
     "providers": ["PyStatistics"],

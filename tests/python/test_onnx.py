@@ -11,7 +11,7 @@ from scipy.special import log_ndtr
 from export_problems import KERNELS, rows
 from exports import ONNX, run, same_regression
 from sparsebayes import GREVM, MRVM2, RVC, RVR, SparseBayesRegressor, to_onnx
-from sparsebayes._export import onnx_graph
+from sparsebayes._export import onnx as onnx_export
 from sparsebayes.kernels import Gaussian
 
 pytest.importorskip("onnx")
@@ -27,7 +27,7 @@ FOUR = np.digitize(X[:, 0] + 0.3 * NOISE, [-0.7, 0.0, 0.7])
 @pytest.mark.parametrize("export", ONNX)
 @pytest.mark.parametrize("name", ["widths", "laplacian", "in-sum"])
 def test_inputs_may_be_taken_a_few_at_a_time(name, export, monkeypatch):
-    monkeypatch.setattr(onnx_graph, "_MAX_DIFFERENCES", 1)
+    monkeypatch.setattr(onnx_export, "_MAX_DIFFERENCES", 1)
     same_regression(RVR(KERNELS[name], gamma="scale").fit(X, Y), NEW, export)
 
 
