@@ -21,10 +21,9 @@ from ._data.statistics import SufficientStatistics
 from ._estimators.base import Estimator, atomic
 from ._estimators.docs import documented
 from ._estimators.fit import add_rows, build, check_sums, of_providers, of_sums, validate
-from ._estimators.in_memory import Start
 from ._estimators.leave_one_out import attribute
 from ._estimators.likelihoods import Numbers, can_have_outputs
-from ._estimators.noise_model import check_noise_basis, fit_noise
+from ._estimators.noise import Start, check_noise_basis, fit_noise
 from ._estimators.posterior import joint_moments, moments, noise_stds, problems, samples
 from ._estimators.run import publish, run
 from ._row_likelihoods import DISPERSED, DISPERSIONS, FREEDOMS, OF_NUMBERS, r2

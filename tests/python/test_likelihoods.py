@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from exports import TOLERANCE, same_regression
 from problems import assert_certified
 from sparsebayes import RVR, OverfitWarning, SparseBayesRegressor
-from sparsebayes._estimators.noise_parameters import StudentFit
+from sparsebayes._estimators.noise import StudentFit
 from sparsebayes._row_likelihoods import row_likelihood
 from sparsebayes.inspection import certificate
 from sparsebayes.model_selection import density_score

@@ -39,8 +39,9 @@ from .._types import FloatArray, Settings
 from .._types import Likelihood as Name
 from ..kernels._resolve import is_precomputed, measures_inputs
 from .class_rows import by_passes, check_class_weight
-from .in_memory import Start, in_memory, offset_of
+from .in_memory import in_memory, offset_of
 from .likelihoods import Classes, Likelihood, Numbers, check_single, with_unpenalized
+from .noise import Start
 from .posterior import check_multi_class
 from .process import TYPICAL_ACTIVE
 from .run import Task

@@ -24,7 +24,7 @@ from ..kernels._base import all_log_parameters
 from ..kernels._resolve import learns_smoothness
 from .groups import fit_of_groups
 from .likelihoods import Classes, Likelihood, Numbers, check_single, fit_of_outputs, with_unpenalized
-from .noise_parameters import FIRST_FREEDOM, DispersionFit, First, StudentFit
+from .noise import FIRST_FREEDOM, DispersionFit, Start, StudentFit
 from .process import number_of_landmarks
 from .process_regression import row_weights
 from .run import Task
@@ -44,13 +44,6 @@ _SELECTION_CENTRES: Final = 500
 _MANY_ROWS: Final = 100_000
 #: Fewest landmarks, or all rows, that follow a rough kernel as well as a smooth one.
 _LANDMARKS_OF_ROUGH: Final = 100
-
-
-class Start(NamedTuple):
-    """A model to continue from: its fits, and functions with their precisions and that of the noise."""
-
-    task: Task
-    first: First
 
 
 def in_memory(est: Any, training: Training, settings: Settings, start: Start | None = None) -> Iterator[Task]:

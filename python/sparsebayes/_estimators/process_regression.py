@@ -17,7 +17,7 @@ rows of v (k(x, x) - k(x, Z) K_ZZ^-1 k(Z, x)) / (2 s^2) is at most 1 (Titsias 20
 
 The process also finds the first weights of the rows under Student's t. Outliers show beside a good fit only.
 Functions with a precision of their own each can follow single rows; a process, which has one scale for all
-functions, hardly can. With q(f) q(lambda) as in `noise_parameters`, the bound of the evidence is maximised in
+functions, hardly can. With q(f) q(lambda) as in `noise`, the bound of the evidence is maximised in
 turn by the process of weighted rows, with v and the noise at their best, by the row weights, and by the
 lengths of the kernels.
 """
@@ -45,7 +45,7 @@ from .._types import FloatArray, IntArray, Settings
 from ..kernels import Kernel, Matern32, Matern52
 from ..kernels._base import all_log_parameters, column_stds, with_all_log_parameters
 from .growth import MIN_LANDMARK, MIN_VARIANCE
-from .noise_parameters import OF_ROWS, RowWeights
+from .noise import OF_ROWS, RowWeights
 from .process import Functions, functions_about
 
 #: Rows at a time.
