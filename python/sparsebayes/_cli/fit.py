@@ -48,8 +48,7 @@ def run(options: argparse.Namespace) -> int:
     from sklearn.base import clone
     from sklearn.exceptions import ConvergenceWarning
 
-    from .._estimators.status import about_scales, is_empty
-    from .._estimators.summary import named_inputs
+    from .._estimators.status import about_scales, is_empty, named_inputs
     from .._export.description import to_predictor
     from ..inspection import diagnose
     from ..inspection._diagnosis import bars

@@ -17,7 +17,7 @@ from .._types import FloatArray
 from .tables import TableError
 
 if TYPE_CHECKING:
-    from .._estimators.summary import Summary
+    from .._estimators.status import Summary
 
 #: Parts of the rows, each left out once; with more than `MAX_ROWS_OF_FOLDS` rows only the first is.
 _FOLDS: Final = 5

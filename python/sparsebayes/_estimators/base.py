@@ -23,8 +23,7 @@ from ..kernels import Kernel
 from ..kernels._resolve import is_precomputed
 from ..predictor import Predictor
 from .growth import Growth
-from .status import is_constant, is_empty, is_saturated, warning_of
-from .summary import SUMMARISED, Summary, summary_of
+from .status import SUMMARISED, Summary, is_constant, is_empty, is_saturated, summary_of, warning_of
 
 if TYPE_CHECKING:
     from types import TracebackType
