@@ -22,9 +22,9 @@ from pathlib import Path
 import numpy as np
 from common import Wrong, report
 
-import sparsebayes._data.checkpoint
+import sparsebayes._data.chunks
 from sparsebayes import RVR, load
-from sparsebayes._data.checkpoint import Checkpoint
+from sparsebayes._data.chunks import Checkpoint
 
 INTERRUPTED, BROKEN = 130, 1
 
@@ -143,7 +143,7 @@ class Checkpoints:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.path, self.state = folder, folder / "model", folder / "state"
-        sparsebayes._data.checkpoint._INTERVAL = sparsebayes._data.checkpoint._PATIENCE = 0.0
+        sparsebayes._data.chunks._INTERVAL = sparsebayes._data.chunks._PATIENCE = 0.0
         X, y = data(40_000)
         self.chunks = [(X[:7], y[:7]), (X[7:], y[7:])]
         self.est = RVR(gamma=0.5, candidates=60, random_state=0, n_jobs=1)
@@ -173,7 +173,7 @@ class Checkpoints:
 
 def rows_in(path: Path) -> int:
     """Return how many rows a state has seen; an error if it is damaged."""
-    with np.load(BytesIO(path.read_bytes()[sparsebayes._data.checkpoint.DIGEST_BYTES :])) as state:
+    with np.load(BytesIO(path.read_bytes()[sparsebayes._data.chunks.DIGEST_BYTES :])) as state:
         problem = state["problem"].item()
     found = Checkpoint(path, problem).load() or {}
     return int(found.get("rows", 0))

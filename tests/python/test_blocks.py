@@ -13,7 +13,7 @@ from problems import PAPERS, assert_certified, sinc_2d, two_classes
 from reference import best_alpha, contribution, laplace_statistics, statistics
 from sparsebayes import RVC, RVR, _core, _progress
 from sparsebayes._data import design
-from sparsebayes._data.checkpoint import Checkpoint
+from sparsebayes._data.chunks import Checkpoint
 from sparsebayes.kernels import Gaussian, Sigmoid
 
 #: Sizes of the first and later working sets, candidates added after a sweep, block size, search rounds.

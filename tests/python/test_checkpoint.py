@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-import sparsebayes._data.checkpoint
+import sparsebayes._data.chunks
 from sparsebayes import RVR, SparseBayesRegressor
-from sparsebayes._data.checkpoint import Checkpoint, digest
+from sparsebayes._data.chunks import Checkpoint, digest
 from sparsebayes.kernels import Gaussian, Linear
 
 
@@ -33,8 +33,8 @@ def model(tmp_path):
 @pytest.fixture
 def always(monkeypatch):
     """Save after each block."""
-    monkeypatch.setattr(sparsebayes._data.checkpoint, "_INTERVAL", -1.0)
-    monkeypatch.setattr(sparsebayes._data.checkpoint, "_PATIENCE", 0.0)
+    monkeypatch.setattr(sparsebayes._data.chunks, "_INTERVAL", -1.0)
+    monkeypatch.setattr(sparsebayes._data.chunks, "_PATIENCE", 0.0)
 
 
 def breaking(data, at, borders=(10_000, 20_000), first_passes=1):

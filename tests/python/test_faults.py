@@ -17,7 +17,7 @@ from sklearn.base import clone
 
 from problems import named
 from sparsebayes import RVC, RVR, SparseBayesRegressor, load
-from sparsebayes._data.checkpoint import Checkpoint
+from sparsebayes._data.chunks import Checkpoint
 from sparsebayes.kernels import Gaussian
 
 resource = pytest.importorskip("resource")  # the tests need POSIX

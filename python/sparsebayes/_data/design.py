@@ -19,7 +19,7 @@ from .._types import FloatArray, IntArray, Likelihood, Settings
 from ..kernels import Kernel, OnColumns
 from ..kernels._base import Combination
 from ..kernels._resolve import is_precomputed
-from .checkpoint import Checkpoint
+from .chunks import Checkpoint
 
 #: Called with iteration, action, column (-1: none), gain, log evidence, number of active functions and noise
 #: precision; in a pass over the candidates also with how many were evaluated, and of how many.

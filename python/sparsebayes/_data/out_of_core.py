@@ -30,8 +30,7 @@ from .basis import (
     without_rows,
 )
 from .candidates import RowSample, seed_of
-from .checkpoint import Checkpoint, new_digest, open_checkpoint
-from .chunks import Chunks, Rows, located
+from .chunks import Checkpoint, Chunks, Rows, located, new_digest, open_checkpoint
 from .statistics import SufficientStatistics, check_memory_limit, check_room
 
 #: Results of a first pass by name, as a checkpoint stores them.

@@ -28,8 +28,7 @@ from .._cancellable import one_blas_thread
 from .._checks import check_flag, check_integer, check_settings
 from .._data import candidates as _candidates
 from .._data.basis import Basis, basis_of, check_sums_suffice, check_without_rows, sized, without_rows
-from .._data.checkpoint import check_path
-from .._data.chunks import Chunks, Rows, are_chunks, files_of, open_chunks
+from .._data.chunks import Chunks, Rows, are_chunks, check_path, files_of, open_chunks
 from .._data.design import is_given
 from .._data.out_of_core import Survey, basis_after, gather
 from .._data.statistics import SufficientStatistics, check_memory_limit, check_room, in_words

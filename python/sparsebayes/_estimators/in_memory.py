@@ -14,7 +14,7 @@ from .._arrays import Training
 from .._checks import check_flag, is_auto
 from .._data import candidates as _candidates
 from .._data.basis import Basis, basis_of, learns_kernel, with_linear_terms
-from .._data.checkpoint import Checkpoint, digest, open_checkpoint
+from .._data.chunks import Checkpoint, digest, open_checkpoint
 from .._hyper.evidence import FewCounts, LearningData
 from .._hyper.learner import learn, natural
 from .._row_likelihoods import DISPERSED

@@ -12,7 +12,7 @@ from .. import _core
 from .._arrays import Training, equal_rows
 from .._data.basis import Basis
 from .._data.candidates import choose
-from .._data.checkpoint import Checkpoint
+from .._data.chunks import Checkpoint
 from .._progress import FitReporter
 from .._types import FloatArray, IntArray, ProcessRole, Settings
 from .growth import growths_of, has_process, variance_factor_of
