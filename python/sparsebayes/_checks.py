@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 import numbers
 import os
+import re
 import reprlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
 import numpy as np
@@ -199,6 +202,46 @@ def check_prior(name: str, value: object) -> tuple[float, float]:
     except (TypeError, ValueError) as error:
         raise type(error)(f"{reason}; got {value!r}") from None
     return shape, rate
+
+
+#: Files with the memory limit of a container under Linux.
+_LIMIT_FILES: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+#: Bytes assumed if the system does not report its memory.
+_UNKNOWN_MEMORY: Final = 4 << 30
+
+
+def check_memory_limit(value: object) -> int:
+    """Return ``memory_limit`` in bytes; None is half of the memory of the computer."""
+    if value is None:
+        return _total_memory() // 2
+    remedy = f"memory_limit must be None, a number of bytes, or a string such as '2GiB'; got {value!r}"
+    n_bytes: Any = value
+    if isinstance(value, str):
+        found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([KMGT]?)(i?)B?\s*", value, re.IGNORECASE)
+        if found is None:
+            raise ValueError(remedy)
+        number, unit, binary = found.groups()
+        n_bytes = float(number) * (1024 if binary else 1000) ** " KMGT".index(unit.upper() or " ")
+    elif isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise TypeError(remedy)
+    if not 1 <= n_bytes < math.inf:
+        raise ValueError(remedy)
+    return int(n_bytes)
+
+
+@cache
+def _total_memory() -> int:
+    """Return the bytes of memory of the computer, or of its container."""
+    try:
+        found = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        found = _UNKNOWN_MEMORY
+    for path in _LIMIT_FILES:
+        try:
+            found = min(found, int(Path(path).read_text()))
+        except (OSError, ValueError):  # no such file, or "max"
+            continue
+    return found
 
 
 # --- arrays and functions of the user ---------------------------------------------------------------
@@ -429,3 +472,10 @@ def listed(names: Iterable[str], limit: int = 12) -> str:
 def counted(n: int, what: str) -> str:
     """Return a number and a noun, in the plural unless the number is 1."""
     return f"{n} {what}" + ("" if n == 1 else "s")
+
+
+def in_words(n_bytes: float) -> str:
+    """Return a number of bytes with a unit."""
+    power = 0 if n_bytes < 1 else min(4, int(math.log(n_bytes, 1024)))
+    unit = "B" if power == 0 else f"{' KMGT'[power]}iB"
+    return f"{n_bytes / 1024**power:.3g} {unit}"

@@ -35,8 +35,7 @@ from ._arrays import check_X
 from ._checks import PLAIN, check_flag, check_n_jobs, check_settings
 from ._data.basis import Basis, check_without_rows
 from ._data.chunks import Rows, check_rows
-from ._data.out_of_core import Moments, Survey, basis_after
-from ._data.statistics import SufficientStatistics
+from ._data.statistics import Moments, SufficientStatistics, Survey, basis_after
 from ._estimators.base import Estimator, atomic
 from ._estimators.class_rows import ClassBasis, check_class_weight, check_scheme
 from ._estimators.docs import documented

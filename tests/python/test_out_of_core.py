@@ -15,10 +15,10 @@ from sklearn.base import clone
 from ctrl_c import pressed_after
 from problems import assert_same_model
 from sparsebayes import RVR, SparseBayesRegressor
+from sparsebayes._checks import check_memory_limit
 from sparsebayes._data.candidates import RowSample, keys
 from sparsebayes._data.chunks import Rows, open_chunks
-from sparsebayes._data.out_of_core import Moments
-from sparsebayes._data.statistics import check_memory_limit
+from sparsebayes._data.statistics import Moments
 from sparsebayes.inspection import certificate
 from sparsebayes.kernels import Gaussian, OnColumns
 

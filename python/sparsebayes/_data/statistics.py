@@ -1,23 +1,37 @@
-"""`SufficientStatistics`: sums over rows of basis functions, and the memory that these take."""
+"""`SufficientStatistics`: sums over rows of basis functions, their memory, and passes over rows in parts."""
 
 from __future__ import annotations
 
+import hashlib
 import math
-import numbers
-import os
-import re
-from functools import cache
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from sklearn.utils import check_array
+from numpy.typing import NDArray
+from sklearn.utils import check_array, check_random_state
 
 from .. import _core
 from .._arrays import check_chunk, check_chunk_targets, naming
-from .._checks import PLAIN, check_integer, check_n_jobs
+from .._checks import PLAIN, check_integer, check_memory_limit, check_n_jobs, check_settings, in_words
+from .._hyper.evidence import LearningData
+from .._hyper.learner import learn
+from .._progress import ReadReporter
 from .._types import FloatArray
-from .basis import Basis, block_rows
+from ..kernels._base import all_log_parameters, with_all_log_parameters
+from . import candidates as _candidates
+from .basis import (
+    LEARNING_ROWS,
+    Basis,
+    basis_of,
+    block_rows,
+    first_pass,
+    learns_kernel,
+    sized,
+    without_rows,
+)
+from .candidates import RowSample, seed_of
+from .chunks import Checkpoint, Chunks, Rows, located, new_digest, open_checkpoint
 from .design import check_kernels
 
 if TYPE_CHECKING:
@@ -237,48 +251,216 @@ def check_room(basis: Basis, n_features: int, limit: int) -> None:
         )
 
 
-#: Files with the memory limit of a container under Linux.
-_LIMIT_FILES: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-#: Bytes assumed if the system does not report its memory.
-_UNKNOWN_MEMORY: Final = 4 << 30
+# --- passes over rows that are read in parts: what basis functions depend on, and sums with checkpoints
+
+#: Results of a first pass by name, as a checkpoint stores them.
+Facts = dict[str, NDArray[Any]]
 
 
-def check_memory_limit(value: object) -> int:
-    """Return ``memory_limit`` in bytes; None is half of the memory of the computer."""
-    if value is None:
-        return _total_memory() // 2
-    remedy = f"memory_limit must be None, a number of bytes, or a string such as '2GiB'; got {value!r}"
-    n_bytes: Any = value
-    if isinstance(value, str):
-        found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([KMGT]?)(i?)B?\s*", value, re.IGNORECASE)
-        if found is None:
-            raise ValueError(remedy)
-        number, unit, binary = found.groups()
-        n_bytes = float(number) * (1024 if binary else 1000) ** " KMGT".index(unit.upper() or " ")
-    elif isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise TypeError(remedy)
-    if not 1 <= n_bytes < math.inf:
-        raise ValueError(remedy)
-    return int(n_bytes)
+class Survey:
+    """What basis functions and classes depend on, from a first pass; surveys of successive rows add up.
+
+    ``classes`` are the distinct labels of rows of positive weight, sorted, and ``class_weights`` the sums of
+    their weights; none if targets are numbers.
+    """
+
+    def __init__(self, est: Any, n_features: int) -> None:
+        size, needs_moments = first_pass(est, n_features, check_memory_limit(est.memory_limit))
+        self.n_rows, self.weight = 0, 0.0
+        self.classes: NDArray[Any] = np.empty(0)
+        self.class_weights: FloatArray = np.empty(0)
+        self._has_labels = est._labels
+        self.sample: RowSample | None = None
+        if size is not None:
+            with naming("random_state"):
+                seed = seed_of(check_random_state(est.random_state))
+            self.sample = RowSample(size, n_features, seed)
+        self.moments = Moments(n_features) if needs_moments else None
+
+    def add(self, rows: Rows) -> None:
+        """Add the next rows."""
+        if self.sample is not None:
+            self.sample.add(rows)
+        if self.moments is not None:
+            self.moments.add(rows.X, rows.weights)
+        if self._has_labels:
+            weights = np.ones(len(rows)) if rows.weights is None else rows.weights
+            self.add_labels(rows.y[weights > 0], weights[weights > 0])
+        self.n_rows += len(rows)
+        self.weight += len(rows) if rows.weights is None else float(rows.weights.sum())
+
+    def merge(self, later: Survey) -> None:
+        """Add the survey of the rows that follow, which are numbered from 0 there."""
+        if self.sample is not None and later.sample is not None:
+            self.sample.merge(later.sample, self.n_rows)
+        if self.moments is not None and later.moments is not None:
+            self.moments.merge(later.moments)
+        self.add_labels(later.classes, later.class_weights)
+        self.n_rows += later.n_rows
+        self.weight += later.weight
+
+    def add_labels(self, labels: NDArray[Any], weights: FloatArray) -> None:
+        """Add labels with these weights."""
+        if len(labels) > 0:
+            with naming("y"):
+                known = [self.classes] if len(self.classes) > 0 else []
+                self.classes, at = np.unique(np.concatenate([*known, labels]), return_inverse=True)
+            self.class_weights = np.bincount(at, np.append(self.class_weights, weights)).astype(np.float64)
+
+    def facts(self, est: Any) -> Facts:
+        """Return what the basis of an estimator depends on.
+
+        Centres are chosen, and kernels learned, from the sample.
+        """
+        if self.weight == 0.0:
+            # The words in parentheses are required by scikit-learn's checks.
+            raise ValueError(
+                "sample_weight is zero in every row (it must contain at least one non-zero number)"
+            )
+        facts: Facts = {"n_rows": np.array(self.n_rows)}
+        if self.sample is not None and _candidates.is_number(est.candidates):
+            _candidates.place(est, self.sample.training(self.n_rows))
+            facts |= {"candidate_rows": est.candidate_rows_, "candidates": est.candidates_}
+        if self.moments is not None:
+            facts["inputs"] = self.moments.rows()
+        if self.sample is not None and learns_kernel(est):
+            facts["kernel_parameters"] = self._learned(est, facts, self.sample)
+        return facts
+
+    def _learned(self, est: Any, facts: Facts, sample: RowSample) -> FloatArray:
+        """Return the log parameters of the kernels learned from a sample of the rows."""
+        training = sample.training(self.n_rows, LEARNING_ROWS)
+        basis = basis_after(est, facts, training.X.shape[1])
+        likelihood = est._likelihood_of(self.classes if self._has_labels else None, None)
+        settings = check_settings(est)
+        data = LearningData.of(est, basis, training, likelihood, settings)
+        return all_log_parameters(learn(basis.kernels, data, settings)[0].kernels)
 
 
-def in_words(n_bytes: float) -> str:
-    """Return a number of bytes with a unit."""
-    power = 0 if n_bytes < 1 else min(4, int(math.log(n_bytes, 1024)))
-    unit = "B" if power == 0 else f"{' KMGT'[power]}iB"
-    return f"{n_bytes / 1024**power:.3g} {unit}"
+def basis_after(est: Any, facts: Facts, n_features: int) -> Basis:
+    """Return the basis of an estimator without rows in memory, given the results of a first pass."""
+    rows = without_rows(n_features, int(facts.get("n_rows", 0)), facts.get("inputs"))
+    if "candidates" in facts:
+        est.candidate_rows_, est.candidates_ = facts["candidate_rows"], facts["candidates"]
+    elif hasattr(est, "candidates"):
+        _candidates.place(est, rows)
+    basis: Basis = basis_of(est, rows, stored=False)
+    if "kernel_parameters" in facts:
+        kernels = with_all_log_parameters(basis.kernels, facts["kernel_parameters"])
+        basis = replace(basis, kernels=kernels)
+    return basis
 
 
-@cache
-def _total_memory() -> int:
-    """Return the bytes of memory of the computer, or of its container."""
-    try:
-        found = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):
-        found = _UNKNOWN_MEMORY
-    for path in _LIMIT_FILES:
-        try:
-            found = min(found, int(Path(path).read_text()))
-        except (OSError, ValueError):  # no such file, or "max"
-            continue
-    return found
+@dataclass
+class Gathered:
+    """Sums over the rows of a data set, for the functions of a basis."""
+
+    basis: Basis
+    stats: SufficientStatistics
+    #: Whether the callback stopped the passes.
+    stopped: bool
+    #: To be removed after the fit.
+    checkpoint: Checkpoint | None
+
+
+def gather(est: Any, chunks: Chunks) -> Gathered:
+    """Sum over all rows, or until the callback stops it, after a first pass if the basis needs one."""
+    d, limit = chunks.n_features, check_memory_limit(est.memory_limit)
+    checkpoint, reading = open_checkpoint(est, d), ReadReporter(est, chunks.n_rows)
+    facts = None if checkpoint is None else checkpoint.load()
+    if facts is None:
+        if chunks.n_rows is not None:
+            check_room(sized(est, chunks.n_rows, d), d, limit)
+        facts = _first_pass(est, chunks, reading)
+        if reading.stopped:
+            checkpoint = None  # a fit of all rows would have other centres
+        elif checkpoint is not None and facts:
+            checkpoint.save(**facts)
+    basis = basis_after(est, facts, d)
+    check_room(basis, d, limit)
+    stats = SufficientStatistics(basis.n_summed, n_jobs=est.n_jobs)
+    # With a checkpoint the rows after its rows are added, if those before have the same digest.
+    running, rows, done = new_digest(), 0, int(facts.get("rows", 0))
+    if "parts" in facts:
+        stats._core = _core.SufficientStatistics.from_parts(basis.n_summed, done, facts.pop("parts"))
+
+    def save(file: Checkpoint) -> None:
+        _, parts = stats._core.parts()
+        sums = {"rows": np.array(rows), "parts": parts, "digest": np.frombuffer(running.digest(), np.uint8)}
+        file.save(**facts | sums)
+
+    for block in reading.passing("summing", chunks.blocks(block_rows(max(basis.width, d))), done):
+        rows += len(block)
+        if checkpoint is not None:
+            _feed(running, block)
+        if rows > done:
+            with located(block.chunk, block.first, len(block)):
+                basis.add(stats, block.X, block.y, block.weights)
+            if checkpoint is not None and checkpoint.is_due():
+                save(checkpoint)
+        elif rows == done and checkpoint is not None and running.digest() != facts["digest"].tobytes():
+            raise checkpoint.mismatch()
+    if checkpoint is not None:
+        changed = "whole" in facts and running.digest() != facts["whole"].tobytes()
+        if not reading.stopped and (rows < done or changed):
+            raise checkpoint.mismatch()
+        if rows > done:
+            save(checkpoint)
+    return Gathered(basis, stats, reading.stopped, checkpoint)
+
+
+def _first_pass(est: Any, chunks: Chunks, reading: ReadReporter) -> Facts:
+    survey, digest = Survey(est, chunks.n_features), new_digest()
+    if survey.sample is None and survey.moments is None:
+        return {}
+    of_centres = _candidates.is_number(getattr(est, "candidates", None))
+    chunks.check_passes("an integer in candidates" if of_centres else f"gamma={est.gamma!r}")
+    what = "looking for centres" if of_centres else "measuring X"
+    for block in reading.passing(what, chunks.blocks(block_rows(chunks.n_features))):
+        survey.add(block)
+        if est.checkpoint is not None:
+            _feed(digest, block)
+    return survey.facts(est) | {"whole": np.frombuffer(digest.digest(), np.uint8)}
+
+
+def _feed(digest: hashlib.blake2b, rows: Rows) -> None:
+    """Add the next rows to a running digest."""
+    weights = np.ones(len(rows)) if rows.weights is None else rows.weights
+    for values in (rows.X, rows.y, weights):
+        digest.update(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
+
+
+class Moments:
+    """Running weighted mean and variance of each column (Chan, Golub & LeVeque 1983)."""
+
+    def __init__(self, n_features: int) -> None:
+        self.weight = 0.0
+        self.mean, self.squares = np.zeros(n_features), np.zeros(n_features)
+
+    def add(self, X: FloatArray, weights: FloatArray | None) -> None:
+        """Add rows."""
+        if weights is not None and not weights.all():
+            X, weights = X[weights > 0.0], weights[weights > 0.0]
+        w = np.ones(len(X)) if weights is None else weights
+        total = float(w.sum())
+        if total == 0.0:
+            return
+        with np.errstate(over="ignore", invalid="ignore"):  # overflow is reported where the moments are used
+            mean = w @ X / total
+            self._merge(total, mean, w @ (X - mean) ** 2)
+
+    def merge(self, other: Moments) -> None:
+        """Add the rows of ``other``."""
+        if other.weight > 0.0:
+            self._merge(other.weight, other.mean, other.squares)
+
+    def _merge(self, total: float, mean: FloatArray, squares: FloatArray) -> None:
+        difference, weight = mean - self.mean, self.weight + total
+        self.squares += squares + difference**2 * (self.weight * total / weight)
+        self.mean += difference * (total / weight)
+        self.weight = weight
+
+    def rows(self) -> FloatArray:
+        """Return two rows with the means and variances of all rows, which is all that `resolve` uses."""
+        std = np.sqrt(self.squares / self.weight)
+        return np.stack([self.mean - std, self.mean + std])

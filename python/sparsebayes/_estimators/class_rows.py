@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 from .. import _core
 from .._arrays import are_known, check_X, class_factors, is_unstored, learn_classes, naming
 from .._cancellable import one_blas_thread
-from .._checks import any_array, check_n_jobs, check_settings, is_missing
+from .._checks import any_array, check_memory_limit, check_n_jobs, check_settings, in_words, is_missing
 from .._data.basis import Basis, block_rows
 from .._data.chunks import Chunks, Rows, check_rows, located
 from .._data.design import core_kernels
-from .._data.out_of_core import Survey, basis_after
-from .._data.statistics import check_memory_limit, check_room, in_words
+from .._data.statistics import Survey, basis_after, check_room
 from .._progress import ReadReporter
 from .._types import FloatArray, Settings
 from ..providers import PyStatistics, RowPart, SummedStatistics, add

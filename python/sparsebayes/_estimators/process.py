@@ -35,9 +35,8 @@ from scipy.optimize import minimize
 
 from .._arrays import Training, equal_rows
 from .._cancellable import blas_workers, in_background
-from .._checks import check_integer
+from .._checks import check_integer, check_memory_limit
 from .._data.basis import Basis, as_given, learns_kernel
-from .._data.statistics import check_memory_limit
 from .._types import FloatArray, IntArray, Settings
 from ..kernels import Kernel, Laplacian, OnColumns
 from ..kernels._base import all_log_parameters, with_all_log_parameters

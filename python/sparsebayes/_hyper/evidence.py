@@ -15,10 +15,9 @@ from scipy.optimize import minimize
 
 from .. import _core
 from .._arrays import Training
-from .._checks import column_means
+from .._checks import check_memory_limit, column_means
 from .._data.basis import Basis, flat_columns
 from .._data.design import Design, columns_at, evaluate
-from .._data.statistics import check_memory_limit
 from .._estimators.growth import diagonal
 from .._estimators.likelihoods import Numbers
 from .._types import FloatArray, IntArray, Likelihood, Settings
