@@ -22,7 +22,7 @@ from .._types import FloatArray, IntArray
 from ..kernels import Kernel
 from ..kernels._resolve import is_precomputed
 from ..predictor import Predictor
-from .growth import Growth
+from .posterior import Growth
 from .status import SUMMARISED, Summary, is_constant, is_empty, is_saturated, summary_of, warning_of
 
 if TYPE_CHECKING:

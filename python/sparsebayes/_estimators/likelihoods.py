@@ -20,8 +20,7 @@ from .._data.design import Design, Layout
 from .._row_likelihoods import ROW_LIKELIHOODS, RowLikelihood, row_likelihood
 from .._types import FloatArray, IntArray, Link, PerRow, Settings
 from .._types import Likelihood as Name
-from .growth import variance_factor
-from .posterior import check_multi_class, weights_in_order
+from .posterior import check_multi_class, variance_factor, weights_in_order
 
 if TYPE_CHECKING:
     from .._arrays import Training

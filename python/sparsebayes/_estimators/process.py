@@ -41,9 +41,8 @@ from .._types import FloatArray, IntArray, Settings
 from ..kernels import Kernel, Laplacian, OnColumns
 from ..kernels._base import all_log_parameters, with_all_log_parameters
 from ..kernels._standard import Radial
-from .growth import MIN_LANDMARK, pivoted
 from .leave_one_out import cavity
-from .posterior import logits_of_shares
+from .posterior import MIN_LANDMARK, logits_of_shares, pivoted
 
 #: Landmarks of ``landmarks="auto"`` for two classes and of learning, and most rows that they are chosen from,
 #: if not more landmarks are wanted.

@@ -44,8 +44,8 @@ from .._hyper.evidence import CovarianceEvidence, draw
 from .._types import FloatArray, IntArray, Settings
 from ..kernels import Kernel, Matern32, Matern52
 from ..kernels._base import all_log_parameters, column_stds, with_all_log_parameters
-from .growth import MIN_LANDMARK, MIN_VARIANCE
 from .noise import OF_ROWS, RowWeights
+from .posterior import MIN_LANDMARK, MIN_VARIANCE
 from .process import Functions, functions_about
 
 #: Rows at a time.

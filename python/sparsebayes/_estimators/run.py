@@ -15,10 +15,10 @@ from .._data.candidates import choose
 from .._data.chunks import Checkpoint
 from .._progress import FitReporter
 from .._types import FloatArray, IntArray, ProcessRole, Settings
-from .growth import growths_of, has_process, variance_factor_of
 from .leave_one_out import LeaveOneOut, leave_one_out
 from .likelihoods import Likelihood
 from .noise import DispersionFit, StudentFit
+from .posterior import growths_of, has_process, variance_factor_of
 from .process import estimate_weights
 from .process_regression import estimate_regression, has_large_variance
 from .status import REMEDIES, RowSummary

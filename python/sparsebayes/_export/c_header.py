@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._checks import check_choice, check_flag
 from .._core import __version__
-from .._estimators.growth import rounding
+from .._estimators.posterior import rounding
 from .._types import FloatArray, IntArray
 from ..kernels import Kernel, OnColumns
 from ..kernels._base import Combination

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from .. import _core
-from .._estimators.growth import growths, variance_factor
+from .._estimators.posterior import growths, variance_factor
 from .._types import FloatArray, IntArray, Link
 from ..kernels import Kernel, OnColumns
 from ..kernels._base import Combination

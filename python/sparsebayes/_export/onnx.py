@@ -20,7 +20,7 @@ from scipy.special import erfcx
 
 from .._checks import check_integer
 from .._core import __version__
-from .._estimators.growth import rounding
+from .._estimators.posterior import rounding
 from .._types import FloatArray, IntArray
 from ..kernels import Kernel, Linear, OnColumns
 from ..kernels._base import Combination

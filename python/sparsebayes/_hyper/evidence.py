@@ -18,8 +18,8 @@ from .._arrays import Training
 from .._checks import check_memory_limit, column_means
 from .._data.basis import Basis, flat_columns
 from .._data.design import Design, columns_at, evaluate
-from .._estimators.growth import diagonal
 from .._estimators.likelihoods import Numbers
+from .._estimators.posterior import diagonal
 from .._types import FloatArray, IntArray, Likelihood, Settings
 from ..kernels import Gaussian, Kernel, Laplacian, Matern32, Matern52
 from ..kernels._base import all_log_parameters, bounds, with_all_log_parameters
