@@ -38,13 +38,12 @@ from .._types import Likelihood as Name
 from ..kernels._resolve import is_precomputed, measures_inputs
 from .class_rows import by_passes, check_class_weight
 from .in_memory import in_memory, offset_of
-from .likelihoods import Classes, Likelihood, Numbers, check_single, with_unpenalized
+from .likelihoods import Classes, Likelihood, Numbers, check_single, check_variational, with_unpenalized
 from .noise import Start
 from .posterior import check_multi_class
 from .process import TYPICAL_ACTIVE
 from .run import Task
 from .status import RowSummary
-from .variational import check_variational
 
 #: Name of this kind of fit in error messages.
 CHUNKED_FIT: Final = "a fit that reads its rows in chunks"

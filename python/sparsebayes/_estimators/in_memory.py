@@ -25,13 +25,21 @@ from .._types import FloatArray, IntArray, ProcessRole, Settings
 from ..kernels import Kernel
 from ..kernels._base import all_log_parameters
 from ..kernels._resolve import learns_smoothness
-from .likelihoods import NEEDED, Classes, Likelihood, Numbers, check_single, fit_of_outputs, with_unpenalized
+from .likelihoods import (
+    NEEDED,
+    Classes,
+    Likelihood,
+    Numbers,
+    check_single,
+    check_variational,
+    fit_of_outputs,
+    with_unpenalized,
+)
 from .noise import FIRST_FREEDOM, DispersionFit, Start, StudentFit
 from .process import number_of_landmarks
 from .process_regression import row_weights
 from .run import Task
 from .status import RowSummary
-from .variational import check_variational
 
 #: The mean of y is far from 0 if it exceeds so many standard errors.
 _MAX_STANDARD_ERRORS: Final = 1e6

@@ -27,7 +27,7 @@ from .._data.basis import Basis, block_rows
 from .._data.unstored import as_table
 from .._row_likelihoods import ROW_LIKELIHOODS, RowLikelihood
 from .._types import FloatArray, IntArray
-from .likelihoods import Classes, Likelihood
+from .likelihoods import Classes, Likelihood, curvature
 from .posterior import (
     log_normalised,
     logit_covariances,
@@ -37,7 +37,6 @@ from .posterior import (
     normalised,
     variances_of_differences,
 )
-from .variational import curvature
 
 #: Least 1 - h: by rounding h may reach 1. And the least that follows from a posterior covariance, which may
 #: have lost most of its digits.

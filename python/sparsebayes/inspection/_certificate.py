@@ -19,10 +19,10 @@ from sklearn.utils.validation import check_is_fitted
 from .._arrays import Training, check_training, last_step
 from .._data import candidates as _candidates
 from .._data.basis import dense_blocks
+from .._estimators.likelihoods import bounded, constants, per_function
 from .._estimators.noise import noise_problem
 from .._estimators.posterior import weights_problem
 from .._estimators.status import number_of_functions
-from .._estimators.variational import bounded, constants, per_function
 from .._mrvm import Composite
 from .._row_likelihoods import DISPERSIONS, FREEDOMS, row_likelihood
 from .._types import FloatArray, IntArray, OutputsProblem, PerRow, Problem
