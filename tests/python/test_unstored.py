@@ -9,8 +9,8 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 from sparsebayes import RVR, SparseBayesClassifier, SparseBayesRegressor
-from sparsebayes._data import unstored
-from sparsebayes._data.unstored import ColumnStatistics
+from sparsebayes._data import basis
+from sparsebayes._data.basis import ColumnStatistics
 from sparsebayes.inspection import certificate, diagnose
 from sparsebayes.providers import RowPart
 
@@ -121,7 +121,7 @@ def test_counts_are_those_of_the_table(form):
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("n", [N, P - 20], ids=["long", "wide"])
 def test_all_sums_are_those_of_rows_in_memory(form, likelihood, bias, n, monkeypatch):
-    monkeypatch.setattr(unstored, "_BLOCK", 300)  # several blocks of rows or columns
+    monkeypatch.setattr(basis, "_BLOCK", 300)  # several blocks of rows or columns
     X, rng = table()[:n], np.random.default_rng(4)
     y, w = rng.integers(0, 2, n).astype(float), rng.uniform(0.1, 2.0, n)
     ours = ColumnStatistics(form(X), y, w, likelihood, bias=bias)

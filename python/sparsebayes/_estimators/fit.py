@@ -27,11 +27,18 @@ from .._arrays import (
 from .._cancellable import one_blas_thread
 from .._checks import check_flag, check_integer, check_memory_limit, check_settings, in_words
 from .._data import candidates as _candidates
-from .._data.basis import Basis, basis_of, check_sums_suffice, check_without_rows, sized, without_rows
+from .._data.basis import (
+    Basis,
+    ColumnStatistics,
+    basis_of,
+    check_sums_suffice,
+    check_without_rows,
+    sized,
+    without_rows,
+)
 from .._data.chunks import Chunks, Rows, are_chunks, check_path, files_of, open_chunks
 from .._data.design import is_given
 from .._data.statistics import SufficientStatistics, Survey, basis_after, check_room, gather
-from .._data.unstored import ColumnStatistics
 from .._row_likelihoods import ROW_LIKELIHOODS
 from .._types import FloatArray, Settings
 from .._types import Likelihood as Name

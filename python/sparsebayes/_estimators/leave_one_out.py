@@ -23,8 +23,7 @@ from scipy.special import log_softmax, ndtri
 from sklearn.utils.validation import check_is_fitted
 
 from .._arrays import Training, is_unstored
-from .._data.basis import Basis, block_rows
-from .._data.unstored import as_table
+from .._data.basis import Basis, as_table, block_rows
 from .._row_likelihoods import ROW_LIKELIHOODS, RowLikelihood
 from .._types import FloatArray, IntArray
 from .likelihoods import Classes, Likelihood, curvature

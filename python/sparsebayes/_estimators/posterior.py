@@ -19,10 +19,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._arrays import Training, check_training, check_X, is_operator, is_unstored
 from .._checks import check_choice, check_n_jobs, check_predictions, check_prior, check_settings, real_array
-from .._data.basis import groups_of, learns_kernel, output_weights
+from .._data.basis import as_table, columns_of, groups_of, learns_kernel, output_weights
 from .._data.chunks import located, release
 from .._data.design import columns_at, evaluate
-from .._data.unstored import as_table, columns_of
 from .._types import FloatArray, IntArray, OutputsProblem, PerRow, Problem, WeightsProblem
 from ..kernels import Kernel, Matern32, Matern52, OnColumns
 from ..kernels._base import all_log_parameters
