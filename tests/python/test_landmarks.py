@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, softmax
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
 import softmax_reference
@@ -230,6 +231,19 @@ def test_columns_beside_the_kernel():
     assert inspection.certificate(model, X, y).max_mean_error < 1e-3
     several = RVC(kernel=[kernels.Gaussian(1.0), kernels.Matern52(2.0)], landmarks=20).fit(X, y)
     assert inspection.certificate(several, X, y).max_mean_error < 1e-3
+
+
+def test_learned_kernels_keep_the_columns_that_chose_them():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(1200, 20))
+    p = 1.0 / (1.0 + np.exp(-X @ np.resize([0.7, -0.7], 20)))
+    y = (rng.random(len(p)) < p).astype(int)
+    model = RVC(extra_basis="linear").fit(X[:200], y[:200])
+    assert np.all(model.extra_coef_ != 0.0)
+    logistic = LogisticRegression().fit(X[:200], y[:200])
+    losses = [log_loss(y[200:], one.predict_proba(X[200:])) for one in (model, logistic)]
+    assert losses[0] < losses[1] + 0.03
+    assert inspection.certificate(model, X[:200], y[:200]).max_mean_error < 1e-3
 
 
 def test_same_bits_for_any_number_of_threads():

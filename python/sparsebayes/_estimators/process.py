@@ -141,6 +141,11 @@ def are_of_kernels(basis: Basis, names: IntArray) -> NDArray[np.bool_]:
     return (names >= 0) & (names < basis.n_blocks * basis.size)
 
 
+def beside(basis: Basis) -> IntArray:
+    """Return the names of the columns, which have no kernel."""
+    return basis.n_blocks * basis.size + np.arange(basis.n_columns)
+
+
 def _is_bounded(kernels: list[Kernel]) -> bool:
     """Return whether kernels fall with the distance; logits of others grow far from the data."""
     leaves = [leaf for kernel in kernels for leaf in kernel._leaves()]
@@ -230,11 +235,14 @@ def estimate_weights(
         return basis, None
     t = np.column_stack(est._likelihood.targets(training.y))
     w = np.ones(len(t)) if training.weights is None else training.weights
+    active = est.active_
+    if log_variance is not None:  # it is that with all columns
+        active = np.union1d(active, beside(basis))
 
     def work(pulse: Callable[[], None]) -> _Weights | None:
         with blas_workers(settings.n_threads) as pool:
             rows = ProcessRows.of(training.X, t, w, basis.columns)
-            process = Process(basis, est.active_, rows, n_landmarks, settings, pool, pulse)
+            process = Process(basis, active, rows, n_landmarks, settings, pool, pulse)
             return process.weights(log_variance)
 
     try:
@@ -362,7 +370,7 @@ class Process:
         if self.basis.bias and not self._explains(best):
             if not are_of_kernels(self.basis, self.active).any():
                 return None
-            if np.all(self.active < self.basis.n_blocks * self.basis.size):
+            if not functions.is_flat.any():
                 functions = self._intercept()
                 best = self._at(self._rows(functions, self.given.some), functions, best.log_variance)
         rows, precision = self._rows(functions, slice(None)), functions.precisions(best.log_variance)
@@ -394,8 +402,7 @@ class Process:
         """
         basis, n = self.basis, _MORE_LANDMARKS
         if are_of_kernels(basis, self.active).sum() > LANDMARKS:
-            none = np.array([], dtype=np.intp)
-            alone = replace(self, active=none, n_landmarks=n, n_choosing=n)
+            alone = replace(self, active=beside(basis), n_landmarks=n, n_choosing=n)
             functions = alone._functions(basis, n)
             best = alone._at(alone._rows(functions, self.given.some), functions, log_variance)
             _, functions, best = alone.with_best_lengths(functions, best)

@@ -46,7 +46,7 @@ from ..kernels import Kernel, Matern32, Matern52
 from ..kernels._base import all_log_parameters, column_stds, with_all_log_parameters
 from .noise import OF_ROWS, RowWeights
 from .posterior import MIN_LANDMARK, MIN_VARIANCE
-from .process import Functions, functions_about
+from .process import Functions, beside, functions_about
 
 #: Rows at a time.
 _ROWS: Final = 1024
@@ -377,10 +377,8 @@ def _part(basis: Basis, training: Training, at: IntArray) -> tuple[Basis, Traini
 
 def _weigh(rows: ProcessOfRows, weights: RowWeights) -> _Fit:
     """Alternate between the process of weighted rows and their weights; return the last process."""
-    basis = rows.basis
-    beside = basis.n_blocks * basis.size + np.arange(basis.n_columns)
     rows.weigh(weights)
-    with rows.stored(rows.functions(beside, _WEIGHING_LANDMARKS, MIN_LANDMARK)) as functions:
+    with rows.stored(rows.functions(beside(rows.basis), _WEIGHING_LANDMARKS, MIN_LANDMARK)) as functions:
         return rows.alternate(weights, rows.fit(functions), _MAX_REWEIGHTINGS)
 
 

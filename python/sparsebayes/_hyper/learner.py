@@ -19,7 +19,7 @@ from .._arrays import first_of_equal
 from .._cancellable import begin, blas_workers, in_background
 from .._data.design import Design, evaluate
 from .._estimators.posterior import log_normalised, moderated_logits
-from .._estimators.process import LANDMARKS, Choice, Process, ProcessRows, class_numbers, exceed
+from .._estimators.process import LANDMARKS, Choice, Process, ProcessRows, beside, class_numbers, exceed
 from .._estimators.process_regression import max_variance
 from .._types import FloatArray, IntArray, ProcessRole, Settings
 from ..kernels import Kernel, Matern32, Matern52
@@ -396,8 +396,9 @@ class _Learner:
     def _of_process(self, kernels: list[Kernel]) -> _Candidate:
         """Return how well a Gaussian process predicts."""
         basis = self.data.basis(kernels)
-        beside = len(kernels) * basis.size + np.arange(basis.n_columns)
-        process = Process(basis, beside, self._process_rows, LANDMARKS, self.settings, self.pool, self.pulse)
+        process = Process(
+            basis, beside(basis), self._process_rows, LANDMARKS, self.settings, self.pool, self.pulse
+        )
         return self._chosen(kernels, process.choose)
 
     def _chosen(self, kernels: list[Kernel], choose: Callable[[], Choice]) -> _Candidate:
