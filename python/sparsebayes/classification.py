@@ -330,6 +330,7 @@ class SparseBayesClassifier(Classification):
     Parameters
     ----------
     {column_intercept}
+    {allow_dense}
     {multi_class}
     {class_weight}
     {fit_parameters}
@@ -342,6 +343,7 @@ class SparseBayesClassifier(Classification):
         Functions in the model (of any class), ascending: the column of X, and -1 for the bias.
     alpha_, mu_, sigma_, log_marginal_likelihood_, log_marginal_likelihood_path_, n_iter_, status_
         As for `RVC`.
+    {process_variance}
     {class_loo_}
     coef_ : ndarray of shape (1 or n_classes, n_features)
         Posterior mode of the weights of all columns, 0 for those not in the model.
@@ -361,6 +363,8 @@ class SparseBayesClassifier(Classification):
     >>> model.active_
     array([-1,  1])
     """
+
+    allow_dense: bool = True
 
     # After a fit.
     X_offset_: FloatArray = field(init=False)

@@ -161,11 +161,11 @@ class Regression(RegressorMixin, Estimator):  # type: ignore[misc] # scikit-lear
 
         The first call, and one after ``fit`` or ``fit_statistics``, starts with no rows. Rows are kept as
         sums (`SufficientStatistics`), so the time does not depend on the number of earlier rows. Chunks in
-        any order give the weights of one ``fit`` to 1e-8, for the same kernel and centres. Only with a
-        Gaussian likelihood; with kernels only with ``candidates``. An integer number of candidates and the
-        kernel come from the rows of the first call, which should cover all of the input space. The arguments
-        that the functions depend on, such as ``fit_intercept`` and ``kernel``, must stay as they are between
-        calls.
+        any order give the weights of one ``fit`` to 1e-8, for the same kernel and centres; of columns with
+        ``allow_dense=False``. Only with a Gaussian likelihood; with kernels only with ``candidates``. An
+        integer number of candidates and the kernel come from the rows of the first call, which should cover
+        all of the input space. The arguments that the functions depend on, such as ``fit_intercept`` and
+        ``kernel``, must stay as they are between calls.
 
         Parameters
         ----------
@@ -521,6 +521,7 @@ class SparseBayesRegressor(Regression):
     Parameters
     ----------
     {column_intercept}
+    {allow_dense}
     groups : int or array-like of shape (n_features,), optional
         Columns that share a precision, and so are in the model all together or not at all: a label for each
         column, or the number of consecutive columns of each group. Columns of one group should have the same
@@ -541,6 +542,7 @@ class SparseBayesRegressor(Regression):
     beta_, noise_variance_ : float
         Noise precision and its inverse; only with ``"gaussian"`` and ``"student_t"``.
     {likelihood_attributes}
+    {process_variance}
     {loo_}
     coef_ : ndarray of shape (n_features,)
         Posterior mean of the weights of all columns, 0 for those not in the model.
@@ -574,13 +576,16 @@ class SparseBayesRegressor(Regression):
     array([ 0.,  0.,  3.,  0.,  0., -1.,  0.,  0.,  0.,  0.])
     """
 
+    allow_dense: bool = True
     groups: int | ArrayLike | None = None
 
     # After a fit.
     X_offset_: FloatArray = field(init=False)
 
     def fit_statistics(self, stats: SufficientStatistics) -> Self:
-        """Fit the model to sums over rows: to 1e-8 that of ``fit``, in a time independent of their number.
+        """Fit the model to sums over rows, in a time independent of their number.
+
+        It is that of ``fit`` with ``allow_dense=False`` to 1e-8.
 
         Parameters
         ----------

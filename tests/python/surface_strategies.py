@@ -134,6 +134,7 @@ ARGUMENTS = {
     ),
     "unpenalized": ([None, None, None, "all", 0, [0], [0, -1], "x0"], [[9], ["nowhere"], [], 1.5, {0}]),
     "noise_basis": ([None, None, None, "linear", _squares], [lambda X: X * np.nan, "cubic", np.ones((4, 1))]),
+    "allow_dense": ([True, True, False, np.bool_(False)], ["no", 2]),
     "groups": ([None, None, None, 1, 2, [0, 0], ["a", "b"]], [0, [1], 1.5, "x", {}, [[0], [1, 2]], True]),
     "std": (["plain", "full"], [None, "grow", 1]),
     "scheme": (["sequential", "sequential", "mackay", "em", "variational"], ["Sequential", b"em"]),

@@ -118,6 +118,17 @@ coef0 : float, default=0.0
     "column_intercept": r"""fit_intercept : bool, default=True
     Whether the model has a constant function, the intercept. The columns are then centred by their weighted
     mean: a constant added to a column changes only ``intercept_``.""",
+    "allow_dense": r"""allow_dense : bool, default=True
+    Whether all columns may have weights. Where many columns have effects, few of them predict badly. So all
+    weights are estimated too, with one prior variance for columns of mean square 1, as in ridge regression;
+    they are the model if rows left out are predicted better by two standard errors. ``active_`` then holds
+    all columns. False: the model is always sparse. Tried with 16 rows and more, at most 1000 columns, both in
+    memory and dense, and one column of y; for numbers with ``likelihood="gaussian"``, without
+    ``noise_prior`` and ``groups``; for classes without a softmax; not with ``complexity="none"``,
+    ``penalize_intercept=True``, ``fit_intercept=False`` or another scheme than ``"sequential"``.""",
+    "process_variance": r"""process_variance_ : float
+    Where all columns have weights: the prior variance of weights of columns of mean square 1. The log
+    evidence, its path and ``n_iter_`` are those of the sparse model.""",
     "penalize_intercept": r"""penalize_intercept : bool, default=False
     Whether the intercept has a prior precision of its own and may be pruned, as in Tipping (2001). False: its
     prior is flat, so it is always in the model, and adding a constant to y changes nothing but the intercept.

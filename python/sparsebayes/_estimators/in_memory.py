@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.linalg import block_diag, qr, svd
 
 from .. import _core
-from .._arrays import Training
+from .._arrays import Training, is_unstored
 from .._checks import check_flag, is_auto
 from .._data import candidates as _candidates
 from .._data.basis import Basis, basis_of, groups_of, learns_kernel, with_linear_terms
@@ -36,7 +36,7 @@ from .likelihoods import (
     with_unpenalized,
 )
 from .noise import FIRST_FREEDOM, DispersionFit, Start, StudentFit
-from .process import number_of_landmarks
+from .process import number_of_landmarks, what_forbids
 from .process_regression import row_weights
 from .run import Task
 from .status import RowSummary
@@ -50,6 +50,8 @@ _FEW_COUNTS: Final = 1.0
 #: Most centres to select from if a Gaussian process is the prior of the final weights: their functions are
 #: then beside up to two thousand landmarks. Measured: docs/notebook/final-weights.md.
 _SELECTION_CENTRES: Final = 500
+#: Most columns that may all have weights, most products for the sums over rows, and fewest rows.
+_MAX_COLUMNS, _MAX_PRODUCTS, _LEAST_ROWS = 1000, 10**9, 16
 #: With so many rows only the best is tried: each fit takes minutes.
 _MANY_ROWS: Final = 100_000
 #: Fewest landmarks, or all rows, that follow a rough kernel as well as a smooth one.
@@ -147,7 +149,20 @@ class _Fits(NamedTuple):
         options: Any = {"least_evidence": least_evidence, "n_landmarks": n_landmarks}
         options |= {"parameters": parameters, "of_process": process, "sparse": sparse}
         options |= {"role": role, "log_variance": log_variance}
+        options["allows_dense"] = _allows_dense(est, basis, training, own)
         return Task(basis, likelihood, own, fits, summary, training, shift, **options)
+
+
+def _allows_dense(est: Any, basis: Basis, training: Training, settings: Settings) -> bool:
+    """Tell whether all columns may have weights, with one prior variance."""
+    if not check_flag("allow_dense", getattr(est, "allow_dense", False)) or is_unstored(training.X):
+        return False
+    is_tried = settings.scheme == "sequential" and basis.bias and not settings.is_papers_model
+    is_tried = is_tried and getattr(est, "groups", None) is None
+    is_tried = is_tried and getattr(est, "likelihood", "gaussian") == "gaussian"
+    n, p = training.X.shape
+    suits = n >= _LEAST_ROWS and p <= _MAX_COLUMNS and n * p**2 <= _MAX_PRODUCTS
+    return is_tried and suits and what_forbids(est, training, settings) is None
 
 
 class _Dictionary(NamedTuple):

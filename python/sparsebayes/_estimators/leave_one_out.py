@@ -132,6 +132,13 @@ class LeaveOneOut:
         )
         return float(np.mean(1.0 - error / total))
 
+    def slopes(self) -> tuple[FloatArray, FloatArray]:
+        """Return d ln p / d eta of each target at the mean and its negative derivative, (n, n_outputs)."""
+        if isinstance(self.likelihood, Classes):
+            return self.row.slope(self.m, self.t), self.row.curvature(self.m, self.t)
+        e = (self.t.reshape(self.m.shape) - self.m) / self.noise
+        return e, np.broadcast_to(1.0 / self.noise, e.shape)
+
     def gaussian(self) -> tuple[FloatArray, FloatArray]:
         """Return mean and standard deviation of each target given the other rows, (n, n_outputs)."""
         w = _column(self.counts)

@@ -264,9 +264,9 @@ def weights_problem(
     """Return weights under the prior of a Gaussian process as arrays, given the training data."""
     training = check_training(est, X, y, sample_weight, _stds_of_rows(est, X, y_std), reset=False)
     basis, names = est._basis, est.active_
-    block, row = np.divmod(names, basis.size)
+    block, row = np.divmod(names, max(basis.size, 1))
     Phi, precision = np.ones((len(training.y), len(names))), np.zeros((len(names), len(names)))
-    for p, kernel in enumerate(est._kernels()):
+    for p, kernel in enumerate(basis.kernels):
         at = np.flatnonzero(block == p)
         centres = basis.centres[np.searchsorted(basis.kept, row[at])]
         Phi[:, at], precision[np.ix_(at, at)] = kernel(training.X, centres), kernel(centres, centres)

@@ -102,7 +102,7 @@ def number_of_landmarks(est: Any, basis: Basis, training: Training, settings: Se
         if given != "auto":
             raise ValueError(f"landmarks must be 'auto', None or an integer of at least 0, got {given!r}")
         suits = not settings.is_papers_model and learns_kernel(est) and _is_bounded(basis.kernels)
-        suits = suits and _what_forbids(est, training, settings) is None
+        suits = suits and what_forbids(est, training, settings) is None
         limit = check_memory_limit(est.memory_limit)
         if not est._labels:
             suits = suits and n_rows <= _MAX_ROWS_OF_NUMBERS
@@ -113,7 +113,7 @@ def number_of_landmarks(est: Any, basis: Basis, training: Training, settings: Se
     number = check_integer("landmarks", given, least=0, remedy="; or 'auto', or None")
     if basis.precomputed:
         raise ValueError("landmarks must be None with kernel='precomputed'; or give the kernel as an object")
-    if (option := _what_forbids(est, training, settings)) is not None:
+    if (option := what_forbids(est, training, settings)) is not None:
         raise ValueError(f"landmarks must be None with {option}, got {given!r}")
     return number
 
@@ -123,7 +123,7 @@ def landmarks_of_classes(n_classes: int) -> int:
     return LANDMARKS if n_classes == 2 else _LANDMARKS_OF_SEVERAL
 
 
-def _what_forbids(est: Any, training: Training, settings: Settings) -> str | None:
+def what_forbids(est: Any, training: Training, settings: Settings) -> str | None:
     """Return the options without weights under the prior of a process, None if there are none."""
     if est._labels:
         is_softmax = est._likelihood_of(training.y, training.weights).name == "multinomial"
@@ -218,26 +218,25 @@ class _Weights:
 def estimate_weights(
     est: Any,
     basis: Basis,
+    active: IntArray,
     training: Training,
     n_landmarks: int,
     settings: Settings,
-    log_variance: float | None,
+    log_variance: float | None = None,
 ) -> tuple[Basis, tuple[FloatArray, FloatArray] | None]:
     """Replace the published posterior of a selection by that under the prior of a Gaussian process.
 
-    Return the basis, whose kernels may have other lengths, and the moments of the logits at the rows; None if
-    the selection remains: neither it nor the process has functions, or numbers near their limits, such as
-    huge weights of rows, make the mode unreachable; then the status is "stalled". ``log_variance``: ln v of
-    the process that chose the kernels, None if they were given.
+    ``active``: functions that the process has besides those about landmarks. Return the basis, whose kernels
+    may have other lengths, and the moments of the logits at the rows; None if the selection remains: neither
+    it nor the process has functions, or numbers near their limits, such as huge weights of rows, make the
+    mode unreachable; then the status is "stalled". ``log_variance``: ln v of the process that chose the
+    kernels, None if they were given.
     """
     can_gain = n_landmarks > 0 and basis.bias and basis.kernels
-    if not can_gain and not are_of_kernels(basis, est.active_).any():
+    if basis.kernels and not can_gain and not are_of_kernels(basis, active).any():
         return basis, None
     t = np.column_stack(est._likelihood.targets(training.y))
     w = np.ones(len(t)) if training.weights is None else training.weights
-    active = est.active_
-    if log_variance is not None:  # it is that with all columns
-        active = np.union1d(active, beside(basis))
 
     def work(pulse: Callable[[], None]) -> _Weights | None:
         with blas_workers(settings.n_threads) as pool:
@@ -258,7 +257,8 @@ def estimate_weights(
         est.status_ = "stalled" if est.status_ == "converged" else est.status_
         return basis, None
     est._selection = {name: getattr(est, name) for name in ("active_", "alpha_", "mu_")}
-    est._selection["kernel_"] = as_given(est, basis.kernels)
+    if basis.kernels:
+        est._selection["kernel_"] = as_given(est, basis.kernels)
     est.active_, est.process_variance_ = functions.names, float(v)
     precisions = np.where(functions.is_flat, 0.0, functions.precision / v)
     precisions[functions.names == -1] = functions.of_intercept
@@ -608,7 +608,7 @@ def functions_about(
     names, whitenings, precisions = [], [], []
     if basis.bias:
         names, whitenings, precisions = [np.array([-1])], [np.ones((1, 1))], [np.zeros(1)]
-    block, row = np.divmod(active, basis.size)
+    block, row = np.divmod(active, max(basis.size, 1))
     some_have_rows = are_of_kernels(basis, active).any()
     n_pool = max(_MAX_POOL, n_landmarks)
     pool = np.unique(np.linspace(0, len(basis.kept) - 1, n_pool).astype(np.intp))

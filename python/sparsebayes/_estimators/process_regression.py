@@ -112,6 +112,7 @@ def estimate_regression(
     est: Any,
     basis: Basis,
     process: Basis,
+    active: IntArray,
     training: Training,
     n_landmarks: int,
     settings: Settings,
@@ -130,12 +131,12 @@ def estimate_regression(
             rows = ProcessOfRows(process, training, settings, pool, pulse)
             if row_weights is not None:
                 rows.weigh(row_weights)
-                with rows.stored(rows.functions(est.active_, _FIRST_LANDMARKS, MIN_LANDMARK)) as few:
+                with rows.stored(rows.functions(active, _FIRST_LANDMARKS, MIN_LANDMARK)) as few:
                     rows.alternate(row_weights, rows.fit(few), _MAX_REWEIGHTINGS)
-            fit = rows.fit(rows.functions(est.active_, n_landmarks, MIN_VARIANCE))
+            fit = rows.fit(rows.functions(active, n_landmarks, MIN_VARIANCE))
             least = min(2.0 * fit.noise / (rows.weights.sum() * fit.variance), MIN_LANDMARK)
             if np.sum(fit.functions.rests <= least) > _MIN_FEWER * len(fit.functions.names):
-                fit = rows.fit(rows.functions(est.active_, n_landmarks, least))
+                fit = rows.fit(rows.functions(active, n_landmarks, least))
             if row_weights is not None:
                 fit = rows.alternate(row_weights, fit, _LAST_REWEIGHTINGS)
             return fit, *rows.moments(fit)
@@ -148,7 +149,8 @@ def estimate_regression(
     of_rows = () if row_weights is None else OF_ROWS
     kept = ("active_", "alpha_", "mu_", "sigma_", "beta_", "noise_variance_", *of_rows)
     est._selection = {name: getattr(est, name) for name in kept}
-    est._selection["kernel_"] = as_given(est, basis.kernels)
+    if basis.kernels:
+        est._selection["kernel_"] = as_given(est, basis.kernels)
     if process.kept is not basis.kept:
         est._selection |= {name: est.__dict__[name] for name in CHOSEN}
         choose(est, training, process.kept)

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from .. import _core
-from .._arrays import Training, equal_rows
+from .._arrays import SMALLEST, Training, equal_rows
 from .._data.basis import Basis
 from .._data.candidates import choose
 from .._data.chunks import Checkpoint
@@ -19,13 +19,17 @@ from .leave_one_out import LeaveOneOut, leave_one_out
 from .likelihoods import Likelihood
 from .noise import DispersionFit, StudentFit
 from .posterior import growths_of, has_process, variance_factor_of
-from .process import estimate_weights
+from .process import beside, estimate_weights, exceed
 from .process_regression import estimate_regression, has_large_variance
 from .status import REMEDIES, RowSummary
 
 #: Log density per row by which a sparse model may be worse than a process, or a fit than its trials, before
 #: the process replaces it. Measured: docs/notebook/final-weights.md.
 _MAX_LOSS: Final = 0.2
+#: Products in the sums over rows up to which weights of all columns are tried however small the residuals.
+_FEW_PRODUCTS: Final = 10**8
+#: Standard errors by which weights of all columns have to predict rows left out better than few.
+_DENSE_ERRORS: Final = 1.0
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,8 @@ class Task:
     role: ProcessRole = "prior"
     #: Return the task with all centres, for where the process turns out unfit to be the prior.
     sparse: Callable[[], Task] | None = None
+    #: Whether all columns may have weights, with one prior variance.
+    allows_dense: bool = False
     #: The fit, if it estimates parameters of the likelihood.
     parameters: DispersionFit | StudentFit | None = None
 
@@ -148,12 +154,16 @@ def publish(est: Any, task: Task, posteriors: list[Any]) -> tuple[Task, list[Any
     if task.n_landmarks is not None and training is not None and may_have_process:
         n_landmarks, settings = task.n_landmarks, task.settings
         if est._labels:
-            basis, at_rows = estimate_weights(est, basis, training, n_landmarks, settings, task.log_variance)
+            log_variance, active = task.log_variance, est.active_
+            if log_variance is not None:  # it is that with all columns
+                active = np.union1d(active, beside(basis))
+            of_rows = basis, active, training, n_landmarks, settings, log_variance
+            basis, at_rows = estimate_weights(est, *of_rows)
         else:
             start = task.parameters.start if isinstance(task.parameters, StudentFit) else None
             process = task.of_process or basis
-            of_rows = training, n_landmarks, settings, start
-            basis, training, at_rows = estimate_regression(est, basis, process, *of_rows)
+            of_process = process, est.active_, training, n_landmarks, settings, start
+            basis, training, at_rows = estimate_regression(est, basis, *of_process)
             fails = est._selection is None
             is_doubtful = fails or task.role != "prior" or has_large_variance(est, process, training)
             if task.sparse is not None and is_doubtful:
@@ -162,6 +172,8 @@ def publish(est: Any, task: Task, posteriors: list[Any]) -> tuple[Task, list[Any
                     left_out = leave_one_out(est, basis, training, settings.n_threads, at_rows)
                     density = _log_density(left_out, training)
                 return _publish_better(est, task, posteriors, density)
+    elif task.allows_dense and training is not None and est.status_ in ("converged", "empty"):
+        at_rows = _weights_of_all_columns(est, task, basis, training)
     n_effective = _effective_parameters(posteriors, likelihood, task.basis.n_basis)
     est._row_summary = replace(task.summary, n_effective=None if has_process(est) else n_effective)
     est._loo = None
@@ -175,6 +187,44 @@ def publish(est: Any, task: Task, posteriors: list[Any]) -> tuple[Task, list[Any
     if task.checkpoint is not None and est.status_ != "stopped":
         task.checkpoint.remove()
     return task, posteriors
+
+
+def _weights_of_all_columns(
+    est: Any, task: Task, basis: Basis, training: Training
+) -> tuple[FloatArray, FloatArray] | None:
+    """Give all columns weights with one prior variance if these predict rows left out better.
+
+    Return the moments of the linear predictors at the rows if they do.
+    """
+    before, settings, columns = dict(est.__dict__), task.settings, beside(basis)
+    few = leave_one_out(est, basis, training, settings.n_threads)
+    n_products = len(training.X) * basis.n_columns**2
+    if n_products > _FEW_PRODUCTS and not _columns_explain_rest(basis, few):
+        return None
+    if est._labels:
+        _, at_rows = estimate_weights(est, basis, columns, training, 0, settings)
+    else:
+        _, _, at_rows = estimate_regression(est, basis, basis, columns, training, 0, settings, None)
+    if at_rows is not None:
+        every = leave_one_out(est, basis, training, settings.n_threads, at_rows)
+        if exceed(*(_densities(left_out, training) for left_out in (every, few)), _DENSE_ERRORS):
+            return at_rows
+    est.__dict__.clear()
+    est.__dict__.update(before)
+    return None
+
+
+def _columns_explain_rest(basis: Basis, few: LeaveOneOut) -> bool:
+    """Tell whether columns of equal scale explain more of the residuals than they do of noise, on average.
+
+    The squares of the slopes along the columns would have the mean of the curvatures.
+    """
+    assert basis.columns is not None
+    F = (basis.columns - basis.offset).T
+    w = np.ones(F.shape[1]) if few.counts is None else few.counts
+    scale, (e, b) = np.maximum(F**2 @ w, SMALLEST), few.slopes()
+    slopes, curvatures = F @ (w[:, np.newaxis] * e), F**2 @ (w[:, np.newaxis] * b)
+    return bool(np.sum(slopes**2 / scale[:, np.newaxis]) > np.sum(curvatures / scale[:, np.newaxis]))
 
 
 def _publish_better(est: Any, task: Task, posteriors: list[Any], density: float) -> tuple[Task, list[Any]]:
@@ -192,11 +242,17 @@ def _publish_better(est: Any, task: Task, posteriors: list[Any], density: float)
 
 
 def _log_density(left_out: LeaveOneOut, training: Training) -> float:
-    """Return the mean log density of each row from the rows that do not repeat it."""
-    _, number = equal_rows(np.column_stack([training.X, training.y]))
-    copies = np.bincount(number)[number].astype(np.float64)
-    counts = copies if left_out.counts is None else copies * left_out.counts
-    return replace(left_out, counts=counts).scores.mean_log_density
+    """Return the mean log density of the rows from those that do not repeat them."""
+    return float(_densities(left_out, training).mean())
+
+
+def _densities(left_out: LeaveOneOut, training: Training) -> FloatArray:
+    """Return the log density of each distinct row from the others, times its weight over the mean."""
+    first, number = equal_rows(np.column_stack([training.X, left_out.t]))
+    given = np.ones(len(number)) if left_out.counts is None else left_out.counts
+    counts = np.bincount(number, given)[number]
+    log_p = replace(left_out, counts=counts, rows=slice(None), n_samples=len(counts)).scores.loo
+    return log_p[first] * counts[first] / counts[first].mean()
 
 
 def _choose_centres(est: Any, task: Task, kept: IntArray) -> None:

@@ -397,7 +397,7 @@ def _about_others(others: dict[str, tuple[tuple[float, float], str]]) -> Iterato
 def _unfitted(est: Any) -> Any:
     """Return an unfitted copy that reports no progress, and has as many landmarks."""
     quiet = {"callback": None, "verbose": 0}
-    if est.__dict__.get("_selection") is not None:
+    if hasattr(est, "landmarks") and est.__dict__.get("_selection") is not None:
         n_classes = len(est.classes_) if is_classifier(est) else 0
         quiet["landmarks"] = landmarks_of_classes(n_classes) if n_classes > 0 else len(est.relevance_)
     twin = clone(est).set_params(**{key: v for key, v in quiet.items() if key in est.get_params()})
