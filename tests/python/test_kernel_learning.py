@@ -727,6 +727,31 @@ def test_linear_terms_are_part_of_all_that_a_model_tells(tmp_path):
     np.testing.assert_array_equal(twin.predict(X), mean)
 
 
+@pytest.mark.parametrize("gamma", ["ard", "learn"])
+def test_noise_has_no_functions(gamma):
+    n_empty = 0
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(150, 4)), rng.normal(size=150)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model = RVR(gamma=gamma).fit(X, y)
+        n_empty += model.status_ == "empty"
+        if model.status_ == "empty":
+            assert_certified(model, X, y, status="empty")
+            np.testing.assert_allclose(model.predict(X), y.mean(), atol=1e-3)
+    assert n_empty >= 6
+
+
+def test_rows_far_from_the_others_do_not_hide_a_function():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 2))
+    y = np.sin(2.0 * X[:, 0]) + 0.1 * rng.normal(size=120)
+    y[:4] += 10.0
+    model = RVR().fit(X, y)
+    assert r2_score(np.sin(2.0 * X[4:, 0]), model.predict(X[4:])) > 0.2
+
+
 def test_few_rows_have_widths_of_each_input_only_if_they_pay():
     """Where all inputs matter alike, different widths of 40 rows would be chance."""
     equal, single = [], []

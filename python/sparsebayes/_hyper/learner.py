@@ -73,6 +73,9 @@ _MAX_WALK: Final = 10
 _STANDARD_ERRORS: Final = 2.0
 #: Standard errors by which predictions have to be better with linear terms.
 _LINEAR_ERRORS: Final = 0.5
+#: Standard errors by which a kernel has to predict rows left out better than none, and the largest gain or
+#: loss of a row that counts, in nats.
+_KERNEL_ERRORS, _MAX_GAIN = 1.0, 3.0
 #: Kernels within this log density per row of the best replace it if its fit does not converge, or has so much
 #: less log evidence per row than its trial fits.
 _MAX_DENSITY_LOSS: Final = 0.2
@@ -149,7 +152,10 @@ def learn(
                     compared = [call.result() for call in calls]
             (plain, *_), (other, *_) = compared[0][0], compared[-1][0]
             best = -1 if _exceeds(other, plain, _LINEAR_ERRORS) else 0
-            return learners[best].finish(*compared[best])
+            learned = learners[best].finish(*compared[best])
+            if learned[0].role == "reserve":
+                return learners[best].without_kernel(compared[best][0][0], learner) or learned
+            return learned
 
     return in_background(work)
 
@@ -300,6 +306,27 @@ class _Learner:
 
         return [replace(one, of_process=proposed(one), role=role) for one in learned]
 
+    def without_kernel(self, best: _Candidate, plain: _Learner) -> list[Learned]:
+        """Return a kernel in which no input counts, if rows left out are predicted no better by the best one.
+
+        ``plain``: without linear terms. Gains are bounded, as few rows far from the others may lose thousands
+        of nats by a kernel that predicts all others well.
+        """
+        (kernel, *others) = self.kernels
+        if others or not isinstance(kernel, Radial):
+            return []
+        constant = [_with_widths(kernel, np.full(self.data.X.shape[1], np.inf))]
+
+        def exceeds(n_errors: float) -> bool:
+            gains = np.clip(best.densities - none.densities, -_MAX_GAIN, _MAX_GAIN)
+            return exceed(gains, np.zeros(len(gains)), n_errors)
+
+        none = plain._predict(constant)
+        if self._other_folds and not exceeds(_STANDARD_ERRORS):
+            best = best.joined(self._predict(best.kernels, self._other_folds))
+            none = none.joined(plain._predict(constant, plain._other_folds))
+        return [] if exceeds(_KERNEL_ERRORS) else [Learned(constant)]
+
     def _with_moderate_variance(self, kernels: list[Kernel], x: FloatArray) -> FloatArray:
         """Return where the evidence is largest with v at its bound, from a maximum with a larger one.
 
@@ -445,9 +472,7 @@ class _Learner:
         if not irrelevant.any() or irrelevant.all():
             return []
         widths[irrelevant] = np.inf
-        params = kernel.get_params(deep=False) | {"width": widths.tolist()}
-        kernels: list[Kernel] = [type(kernel)(**params)]
-        found = predict(kernels)
+        found = predict([_with_widths(kernel, widths)])
         return [found] if found.score > best.score - irrelevant.sum() / len(found.densities) else []
 
     def _candidate(self, theta: FloatArray) -> _Candidate:
@@ -650,6 +675,10 @@ class _Learner:
             raise
         # The event decides alone: which fits it ended depends on the clock.
         return None if abandoned.is_set() else found
+
+
+def _with_widths(kernel: Radial, widths: FloatArray) -> Kernel:
+    return type(kernel)(**kernel.get_params(deep=False) | {"width": widths.tolist()})
 
 
 def _ranked(found: list[_Candidate]) -> list[_Candidate]:
