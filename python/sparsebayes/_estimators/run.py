@@ -207,7 +207,7 @@ def _weights_of_all_columns(
         _, _, at_rows = estimate_regression(est, basis, basis, columns, training, 0, settings, None)
     if at_rows is not None:
         every = leave_one_out(est, basis, training, settings.n_threads, at_rows)
-        if exceed(*(_densities(left_out, training) for left_out in (every, few)), _DENSE_ERRORS):
+        if exceed(_densities(every, training), _densities(few, training), _DENSE_ERRORS):
             return at_rows
     est.__dict__.clear()
     est.__dict__.update(before)
@@ -250,9 +250,9 @@ def _densities(left_out: LeaveOneOut, training: Training) -> FloatArray:
     """Return the log density of each distinct row from the others, times its weight over the mean."""
     first, number = equal_rows(np.column_stack([training.X, left_out.t]))
     given = np.ones(len(number)) if left_out.counts is None else left_out.counts
-    counts = np.bincount(number, given)[number]
+    counts = np.bincount(number, given).astype(np.float64)[number]
     log_p = replace(left_out, counts=counts, rows=slice(None), n_samples=len(counts)).scores.loo
-    return log_p[first] * counts[first] / counts[first].mean()
+    return np.asarray(log_p[first] * counts[first] / counts[first].mean())
 
 
 def _choose_centres(est: Any, task: Task, kept: IntArray) -> None:
