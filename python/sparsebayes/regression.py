@@ -459,7 +459,8 @@ class RVR(Regression):
     Several outputs have their own weights and noise, :math:`w_{jc} \sim N(0, \alpha_j^{-1})`, and share the
     functions and precisions, which maximise the sum of the log evidences. Then ``mu_`` is (n_active,
     n_outputs), ``sigma_`` (n_outputs, n_active, n_active), ``beta_`` and ``noise_variance_`` (n_outputs,);
-    with shared noise ``sigma_`` and noise as for one output. Scale outputs to similar variance.
+    with shared noise ``sigma_`` and noise as for one output. Scale outputs to similar variance, and fit
+    outputs of very different noise apart: one that is mostly noise makes the others less accurate.
 
     {variational_notes}
 
