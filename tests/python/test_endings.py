@@ -22,7 +22,7 @@ from sparsebayes import (
     SufficientStatistics,
 )
 from sparsebayes.inspection import certificate
-from sparsebayes.kernels import Gaussian, OnColumns
+from sparsebayes.kernels import Gaussian, Linear, OnColumns
 
 SCALES = np.array([1.0, 1e3, 1e6])
 
@@ -174,6 +174,25 @@ def test_constant_targets_are_named():
             np.testing.assert_allclose(model.predict(X), level, rtol=1e-4)
 
 
+def test_a_term_that_hides_the_others_of_a_sum_is_named():
+    rng = np.random.default_rng(0)
+    t = np.sort(rng.uniform(0.0, 250.0, (150, 1)), axis=0)
+    y = 0.002 * t[:, 0] + np.sin(2.0 * np.pi * t[:, 0] / 50.0) + 0.1 * rng.normal(size=150)
+    for learns in (False, True):
+        model = RVR(Gaussian(20.0) + Linear(), optimize_kernel=learns)
+        with pytest.warns(ConvergenceWarning, match="Linear.* hides Gaussian.*Give a list of kernels"):
+            model.fit(t, y)
+        assert model.status_ == "empty"
+    assert RVR([Gaussian(20.0), Linear()]).fit(t, y).score(t, y) > 0.9
+    assert RVR(Gaussian(2.0) + Linear()).fit(t / 10.0, y).score(t / 10.0, y) > 0.9
+
+
+def test_terms_of_a_sum_that_suit_each_other_are_not_named():
+    X, _ = rows()
+    _, warning = warned(lambda: RVR(Gaussian(2.0) + Linear()).fit(X, unexplained(X)))
+    assert warning is None or "sum" not in str(warning.message)
+
+
 # --- inputs that were not scaled --------------------------------------------------------------------
 
 
@@ -217,6 +236,12 @@ def test_fits_with_one_scale_for_unscaled_inputs_warn():
     model, warning = warned(lambda: RVR(gamma=1e-12).fit(X * SCALES, y))
     assert (model.status_, warning.category) == ("converged", UserWarning)
     assert str(warning.message).startswith("RVR: The inputs have very different standard deviations")
+
+
+def test_advice_for_unscaled_inputs_does_not_blame_a_learned_width():
+    X, y = rows()
+    _, warning = warned(lambda: RVR(gamma="learn").fit(X * SCALES, y))
+    assert str(warning.message).endswith("Scale X (StandardScaler), or take one width per input.")
 
 
 def test_a_stopped_fit_of_unscaled_inputs_has_converged_as_far_as_asked():

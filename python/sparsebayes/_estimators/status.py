@@ -27,7 +27,7 @@ from .._data.design import evaluate
 from .._row_likelihoods import DISPERSIONS, FREEDOMS
 from .._types import FloatArray, IntArray
 from ..kernels import Kernel, OnColumns
-from ..kernels._base import column_stds
+from ..kernels._base import Sum, column_stds
 from ..kernels._resolve import is_precomputed
 
 #: Statuses, best first, with their remedies. Several fits have the worst status of them.
@@ -239,8 +239,14 @@ def _widths_of(est: Any) -> str:
     if not hasattr(est, "optimize_kernel"):
         return "kernels.Gaussian takes widths"
     if learns_kernel(est):
-        return "its widths were learned, from too few rows for so many inputs"
+        return f"its widths were learned from {_extent(est)}"
     return "gamma='ard' learns its widths"
+
+
+def _extent(est: Any) -> str:
+    """Return the numbers of rows and inputs."""
+    rows = "rows" if est._n_rows is None else counted(est._n_rows, "row")
+    return f"{rows} of {counted(est.n_features_in_, 'input')}"
 
 
 def functions_of(est: Any) -> str:
@@ -282,7 +288,9 @@ def _cause_of_emptiness(est: Any, summary: RowSummary, unscaled: str | None) -> 
         found = "y is far from 0: subtract its mean, or set fit_intercept=True"
     elif X is not None and len(X) > 1 and not _stds(X).any():
         return "All rows of X are the same: there is nothing to learn from"
-    elif (fault := unscaled or _unsuited(est, X)) is not None:
+    elif (fault := unscaled or _about_sums(est, X)) is not None:
+        found = fault
+    elif (fault := _unsuited(est, X)) is not None:
         found = fault
     elif hasattr(est, "kernel_"):
         remedy = f"change its width ({_widths_of(est)})" if _has_width(est) else "take another"
@@ -346,6 +354,25 @@ def _unsuited(est: Any, X: FloatArray | None) -> str | None:
     )
 
 
+def _about_sums(est: Any, X: FloatArray | None) -> str | None:
+    """Return a message if a term of a sum of kernels is hidden by the others."""
+    if X is None or isinstance(getattr(est, "kernel_", ""), str):
+        return None
+    rows = X[_some_rows(X)]
+    for kernel in est._kernels():
+        if not isinstance(kernel, Sum):
+            continue
+        sizes = [np.abs(np.diagonal(evaluate(term, rows, rows, 1))).mean() for term in kernel.terms]
+        least, most = (pick(sizes) for pick in (np.argmin, np.argmax))
+        if sizes[least] < _NARROW_KERNEL_VALUE * sizes[most]:
+            hidden, large = (_shortened(kernel.terms[which]) for which in (least, most))
+            return (
+                f"The kernel is a sum in which {large} hides {hidden}: k(x, x) is {sizes[most]:.2g} and "
+                f"{sizes[least]:.2g} on average. Give a list of kernels instead of their sum, or scale X"
+            )
+    return None
+
+
 def about_scales(est: Any, X: FloatArray | None) -> str | None:
     """Return a message if a kernel has one scale for inputs of very different standard deviations."""
     leaves = [(leaf, columns) for leaf, columns in _leaves_of(est) if leaf._has_one_scale()]
@@ -359,7 +386,8 @@ def about_scales(est: Any, X: FloatArray | None) -> str | None:
         least, most = (varying[pick(stds[varying])] for pick in (np.argmin, np.argmax))
         if stds[most] > _MAX_STD_RATIO * stds[least]:
             names = getattr(est, "feature_names_in_", range(X.shape[1]))
-            widths = f", or take one width per input ({_widths_of(est)})"
+            how = "" if learns_kernel(est) else f" ({_widths_of(est)})"
+            widths = f", or take one width per input{how}"
             return (
                 f"The inputs have very different standard deviations, for which the kernel has one scale: "
                 f"column {names[most]!r} has the standard deviation {stds[most]:.3g}, "
@@ -522,12 +550,16 @@ def _kernel_alone(est: Any) -> str:
         return "precomputed"
     if not isinstance(est.kernel, str):
         learned = ", learned" if learns_kernel(est) else ""
-        return textwrap.shorten(repr(est.kernel_), _KERNEL_WIDTH, placeholder=" ...") + learned
+        return _shortened(est.kernel_) + learned
     if learns_kernel(est):
         widths = "a width for each input" if hasattr(est, "inputs_") else "its width"
         name = est.kernel_._core_name  # that of a process may be another one
         return f"{'rbf' if name == 'gaussian' else name}, {widths}, learned"
     return f"{est.kernel}, gamma {est.gamma if est.gamma not in ('ard', 'learn') else 'scale'}"
+
+
+def _shortened(kernel: object) -> str:
+    return textwrap.shorten(repr(kernel), _KERNEL_WIDTH, placeholder=" ...")
 
 
 def named_inputs(est: Any) -> dict[str, float]:

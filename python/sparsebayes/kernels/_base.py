@@ -305,6 +305,9 @@ class Combination(Kernel):
 class Sum(Combination):
     """The sum of kernels, made by ``+``.
 
+    A term of much larger values than the others hides them: scale X, or give a list of kernels instead,
+    whose functions have weights of their own.
+
     Parameters
     ----------
     terms : sequence of Kernel
