@@ -193,6 +193,21 @@ def test_terms_of_a_sum_that_suit_each_other_are_not_named():
     assert warning is None or "sum" not in str(warning.message)
 
 
+def test_few_rows_or_events_are_named_where_a_kernel_was_learned():
+    rng = np.random.default_rng(7)
+    X = rng.uniform(-2.0, 2.0, (60, 1))
+    counts = np.zeros(60)
+    counts[:10] = 1.0
+    for model, y, extent in [
+        (RVR(), rng.normal(size=60), "60 rows of 1 input"),
+        (RVR(likelihood="poisson"), rng.permutation(counts), "60 rows of 1 input with 10 events"),
+        (RVC(), rng.permutation(counts), "60 rows of 1 input with 10 of the rarest class"),
+    ]:
+        with pytest.warns(ConvergenceWarning, match=f"or {extent} are too few to learn it.$"):
+            model.fit(X, y)
+        assert model.status_ == "empty"
+
+
 # --- inputs that were not scaled --------------------------------------------------------------------
 
 

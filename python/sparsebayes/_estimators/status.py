@@ -243,10 +243,15 @@ def _widths_of(est: Any) -> str:
     return "gamma='ard' learns its widths"
 
 
-def _extent(est: Any) -> str:
-    """Return the numbers of rows and inputs."""
+def _extent(est: Any, y: NDArray[Any] | None = None) -> str:
+    """Return the numbers of rows and inputs, and of events or rows of the rarest class in ``y``."""
     rows = "rows" if est._n_rows is None else counted(est._n_rows, "row")
-    return f"{rows} of {counted(est.n_features_in_, 'input')}"
+    extent = f"{rows} of {counted(est.n_features_in_, 'input')}"
+    if y is not None and is_classifier(est):
+        return f"{extent} with {np.unique(y, return_counts=True)[1].min()} of the rarest class"
+    if y is not None and getattr(est, "likelihood", "") in ("poisson", "negative_binomial"):
+        return f"{extent} with {y.sum():.6g} events"
+    return extent
 
 
 def functions_of(est: Any) -> str:
@@ -290,6 +295,9 @@ def _cause_of_emptiness(est: Any, summary: RowSummary, unscaled: str | None) -> 
         return "All rows of X are the same: there is nothing to learn from"
     elif (fault := unscaled or _about_sums(est, X)) is not None:
         found = fault
+    elif learns_kernel(est):  # a learned kernel is wide because no function was found, not the reverse
+        too_few = f"{_extent(est, y)} are too few to learn it"
+        return f"The inputs may not explain y; or the kernel does not suit them, or {too_few}"
     elif (fault := _unsuited(est, X)) is not None:
         found = fault
     elif hasattr(est, "kernel_"):
