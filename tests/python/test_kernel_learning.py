@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 from scipy.stats import multivariate_normal
 from sklearn.base import clone
+from sklearn.datasets import make_moons
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import r2_score
+from sklearn.metrics import log_loss, r2_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -37,7 +38,7 @@ from sparsebayes.kernels import (
     RationalQuadratic,
     Sigmoid,
 )
-from sparsebayes.kernels._base import bounds, with_all_log_parameters
+from sparsebayes.kernels._base import bounds, column_stds, robust_stds, with_all_log_parameters
 from sparsebayes.kernels._resolve import resolve
 from sparsebayes.model_selection import density_score
 
@@ -192,6 +193,63 @@ def test_logarithms_of_parameters_can_be_read_and_set(kernel):
     assert not np.allclose(moved(X, X), kernel(X, X))
     assert kernel._natural(X).shape == kernel._length_powers().shape == theta.shape
     assert (bounds(kernel, X)[:, 0] < bounds(kernel, X)[:, 1]).all()
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    "kernel",
+    [Gaussian(1.0), Gaussian((1.0, 2.0, 0.7)), Matern32(1.0), Periodic(3.0, 1.2), Laplacian(0.4)],
+    ids=named,
+)
+def test_one_wrong_input_hardly_changes_natural_lengths(kernel, weighted):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 3))
+    weights = rng.uniform(0.2, 2.0, 150) if weighted else None
+    expected = kernel._natural(X, weights)
+    for wrong in (1e4, -1e8):
+        spoilt = X.copy()
+        spoilt[7, 1] = wrong
+        np.testing.assert_allclose(kernel._natural(spoilt, weights), expected, atol=0.15)
+
+
+def test_robust_standard_deviations_of_ordinary_columns_are_the_standard_deviations():
+    rng = np.random.default_rng(0)
+    n = 300
+    X = np.column_stack(
+        [
+            rng.normal(size=n),
+            rng.exponential(size=n),
+            np.exp(rng.normal(size=n)),
+            rng.poisson(1.0, n),
+            rng.random(n) < 0.02,
+            1e9 * np.exp(rng.normal(size=n)) * (rng.random(n) < 0.04),
+            np.full(n, 3.0),
+        ]
+    )
+    for weights in (None, rng.uniform(0.0, 2.0, n)):
+        np.testing.assert_array_equal(robust_stds(X, weights), column_stds(X, weights))
+
+
+def test_rows_of_weight_0_do_not_change_robust_standard_deviations():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 2))
+    X[:10] = 1e6
+    X[10] = 1e4
+    weights = np.r_[np.zeros(10), rng.uniform(0.5, 2.0, 90)]
+    np.testing.assert_allclose(robust_stds(X, weights), robust_stds(X[10:], weights[10:]), rtol=1e-12)
+    np.testing.assert_array_less(robust_stds(X, weights), 2.0)
+    times = rng.integers(1, 4, 90)
+    repeated = robust_stds(np.repeat(X[10:], times, axis=0), None)
+    np.testing.assert_allclose(robust_stds(X[10:], times.astype(float)), repeated, rtol=1e-12)
+
+
+def test_one_wrong_input_hardly_changes_predictions():
+    X, labels = make_moons(150, noise=0.2, random_state=0)
+    X_test, labels_test = make_moons(500, noise=0.2, random_state=1)
+    X[0, 0] = 1e5
+    assert log_loss(labels_test, RVC().fit(X, labels).predict_proba(X_test)) < 0.15
+    y = np.r_[0.0, np.sin(3.0 * X[1:, 0])] + 0.1 * np.random.default_rng(0).normal(size=150)
+    assert RVR().fit(X, y).score(X_test, np.sin(3.0 * X_test[:, 0])) > 0.95
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -173,14 +173,16 @@ def _learned_leaves(kernels: list[Kernel]) -> list[Kernel]:
     return [leaf for leaf in leaves if len(leaf._log_parameters()) > 0]
 
 
-def _natural_parameters(leaves: list[Kernel], X: FloatArray, weights: FloatArray | None) -> FloatArray:
+def _natural_parameters(
+    leaves: list[Kernel], X: FloatArray, weights: FloatArray | None, *, robust: bool = True
+) -> FloatArray:
     """Return natural log parameters for the data, with the given proportions of kernels of the same kind."""
     means = [float(leaf._log_parameters().mean()) for leaf in leaves]
     suggested = []
     for leaf, mean in zip(leaves, means, strict=True):
         # Kernels with equal starts would stay equal.
         alike = [other for part, other in zip(leaves, means, strict=True) if part._kind() == leaf._kind()]
-        suggested.append(leaf._natural(X, weights) + mean - np.mean(alike))
+        suggested.append(leaf._natural(X, weights, robust=robust) + mean - np.mean(alike))
     return np.concatenate(suggested)
 
 
@@ -231,11 +233,14 @@ class _Learner:
         """Return the kernels that predict classes of rows left out, the best first.
 
         Starts are equal lengths, in standard deviations or in the units of inputs that may have the same
-        unit, the given ones, and the proposal. If final weights are smooth the best gets the best factor of
-        all lengths. Each length of the proposal has to pay its cost, as labels say little about lengths.
+        unit, the given ones, and the proposal. Values far from the others may be wrong or a class of their
+        own, so lengths in standard deviations of all rows and of most of them are tried. If final weights are
+        smooth the best gets the best factor of all lengths. Each length of the proposal has to pay its cost,
+        as labels say little about lengths.
         """
         starts = [self._natural]
-        for theta in (self._of_one_unit(), all_log_parameters(self.kernels)):
+        plain = _natural_parameters(self._leaves, self.data.X, self.data.weights, robust=False)
+        for theta in (self._of_one_unit(), all_log_parameters(self.kernels), plain):
             if not any(np.allclose(theta, other) for other in starts):
                 starts.append(theta)
         found = [self._of_process(with_all_log_parameters(self.kernels, theta)) for theta in starts]

@@ -14,7 +14,7 @@ import numpy as np
 
 from .._checks import any_array, check_integer, check_real
 from .._types import FloatArray
-from ._base import Kernel, Pull, column_stds
+from ._base import Kernel, Pull, column_stds, robust_stds
 
 #: exp(-r) is 0 here and above; polynomials times it stop growing, so that the product is a number.
 _MAX_RADIUS: Final = 1e3
@@ -79,8 +79,10 @@ class Radial(Kernel):
         """Return v."""
         return total if np.size(self.width) > 1 else total * self._inverse_squares()[0]
 
-    def _natural(self, X: FloatArray, weights: FloatArray | None = None) -> FloatArray:
-        stds = column_stds(X, weights)
+    def _natural(
+        self, X: FloatArray, weights: FloatArray | None = None, *, robust: bool = True
+    ) -> FloatArray:
+        stds = (robust_stds if robust else column_stds)(X, weights)
         if not isinstance(self.width, tuple):
             widths = np.log([2.0 * (np.sqrt(np.sum(stds**2)) or 1.0)])
         else:
@@ -264,9 +266,12 @@ class Periodic(Kernel):
     def _of_total(self, total: Any) -> Any:
         return np.exp(-self._factor() * total)
 
-    def _natural(self, X: FloatArray, weights: FloatArray | None = None) -> FloatArray:
+    def _natural(
+        self, X: FloatArray, weights: FloatArray | None = None, *, robust: bool = True
+    ) -> FloatArray:
         # The given period, and a standard deviation of each input no larger than the circle.
-        stds = np.minimum(column_stds(X, weights), self.period / (2.0 * np.pi))
+        stds = (robust_stds if robust else column_stds)(X, weights)
+        stds = np.minimum(stds, self.period / (2.0 * np.pi))
         return np.log([self.period, 2.0 * (np.sqrt(np.sum(stds**2)) or 1.0)])
 
     def _forward(self, X: FloatArray, Z: FloatArray) -> tuple[FloatArray, Pull]:
@@ -309,9 +314,11 @@ class Laplacian(Kernel):
     def _of_total(self, total: Any) -> Any:
         return np.exp(-self.gamma * total)
 
-    def _natural(self, X: FloatArray, weights: FloatArray | None = None) -> FloatArray:
+    def _natural(
+        self, X: FloatArray, weights: FloatArray | None = None, *, robust: bool = True
+    ) -> FloatArray:
         # The mean distance of two normal numbers is 2 / sqrt(pi) of their standard deviation.
-        total = float(column_stds(X, weights).sum()) or 1.0
+        total = float((robust_stds if robust else column_stds)(X, weights).sum()) or 1.0
         return -np.log([total * 4.0 / np.sqrt(np.pi)])
 
     def _forward(self, X: FloatArray, Z: FloatArray) -> tuple[FloatArray, Pull]:
@@ -367,7 +374,9 @@ class Affine(Kernel):
     def _of_total(self, total: Any) -> Any:
         return self._profile(self.gamma * total + self.coef0)
 
-    def _natural(self, X: FloatArray, weights: FloatArray | None = None) -> FloatArray:
+    def _natural(
+        self, X: FloatArray, weights: FloatArray | None = None, *, robust: bool = True
+    ) -> FloatArray:
         square = float(np.sum(np.average(X**2, axis=0, weights=weights)))
         return np.append(-np.log(square) if square > 0.0 else 0.0, self._log_parameters()[1:])
 
