@@ -10,6 +10,7 @@ from scipy.integrate import quad
 from scipy.optimize import minimize_scalar
 from scipy.special import gammaln, psi
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import HuberRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -283,6 +284,35 @@ def test_outliers_are_found_where_a_gaussian_fits_them_too():
     model = SparseBayesRegressor(likelihood="student_t").fit(x, y)
     assert_allclose(model.coef_, [1.0, -1.0, 0.0], atol=0.05)
     assert_allclose(model.intercept_, 0.0, atol=0.1)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 5, 7, 8])
+def test_columns_are_found_beside_many_outliers(seed):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(60, 10))
+    f = x[:, :3].sum(axis=1) / np.sqrt(3.0)
+    y = f + 0.3 * rng.normal(size=60)
+    bad = rng.uniform(size=60) < 0.2
+    y[bad] += 10.0 * rng.normal(size=bad.sum())
+    model = SparseBayesRegressor(likelihood="student_t").fit(x, y)
+    error = np.sqrt(np.mean((x @ model.coef_ - f) ** 2))
+    huber = HuberRegressor().fit(x, y)
+    assert error < np.sqrt(np.mean((x @ huber.coef_ - f) ** 2))
+    scaled = SparseBayesRegressor(likelihood="student_t").fit(x * 10.0 ** np.arange(-5, 5), y)
+    assert_allclose(scaled.coef_ * 10.0 ** np.arange(-5, 5), model.coef_, atol=1e-4)
+
+
+def test_a_callback_ends_the_fit_that_finds_first_row_weights():
+    steps = []
+
+    def stop(record):
+        steps.append(record)
+        return True
+
+    x = np.c_[X, np.sin(X)]
+    model = SparseBayesRegressor(likelihood="student_t", callback=stop).fit(x, Y["student_t"])
+    assert model.status_ == "stopped"
+    assert len(steps) == 1
 
 
 def test_targets_that_are_mostly_equal_end_at_the_noise_floor():

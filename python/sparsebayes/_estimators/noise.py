@@ -48,6 +48,9 @@ _MAX_WEIGHTINGS: Final = 200
 _FEW_FUNCTIONS: Final = 30
 #: Change to which weights converge at first, with the functions of the model alone.
 _SMALL_CHANGE: Final = 0.02
+#: Share of the prior on complexity while first row weights are found: with rough ones the noise is large, and
+#: beside it the whole prior leaves no function. Measured: docs/notebook/robust.md.
+_FIRST_COMPLEXITY: Final = 0.25
 #: Degrees of freedom to begin with: estimated ones are large where outliers are fitted. Measured:
 #: docs/notebook/robust.md.
 FIRST_FREEDOM: Final = 4.0
@@ -392,7 +395,8 @@ class RowWeights:
 class StudentFit(_ParameterFit):
     """The fit of Student's t: of weighted rows, whose weights depend on the residuals."""
 
-    #: Weights to begin with, those of a process; None: rough ones.
+    #: Weights to begin with, those of a process; None: those of a fit with less prior on complexity, or where
+    #: functions could explain every row, rough ones.
     begin: FloatArray | None
     #: Whether the noise is at the floor of the core's fits, which may exceed `RowWeights.least_noise`.
     is_held: bool = field(default=False, init=False)
@@ -428,6 +432,15 @@ class StudentFit(_ParameterFit):
 
     def __call__(self, callback: Any) -> Any:
         """Return the posterior of the weighted fit at the best weights."""
+        less = _FIRST_COMPLEXITY * float(self.settings.complexity)
+        if self.begin is None and less > 0.0 and self.design.n_basis < self.data.weight:
+            other = copy(self)
+            other.settings, other.rows = replace(self.settings, complexity=less), replace(self.rows)
+            posterior = other._alternated(callback)
+            if other.converged or posterior.status == "stopped":
+                self.rows, self.begin = other.rows, other.rows.values
+            if posterior.status == "stopped":
+                return posterior
         posterior = self._alternated(callback)
         if self.converged and len(posterior.active) < _FEW_FUNCTIONS:
             # The search may have missed functions that explain little alone, but much together.
