@@ -302,6 +302,18 @@ def test_columns_are_found_beside_many_outliers(seed):
     assert_allclose(scaled.coef_ * 10.0 ** np.arange(-5, 5), model.coef_, atol=1e-4)
 
 
+@pytest.mark.parametrize("seed", [2])
+def test_smooth_functions_with_little_noise_are_found_beside_far_outliers(seed):
+    rng = np.random.default_rng(seed)
+    x, new = rng.uniform(size=(200, 3)), np.random.default_rng(100).uniform(size=(500, 3))
+    f, truth = (10 * np.sin(np.pi * x[:, 0] * x[:, 1]) + 20 * (x[:, 2] - 0.5) ** 2 for x in (x, new))
+    y = f + 0.01 * f.std() * rng.normal(size=200)
+    bad = rng.uniform(size=200) < 0.1
+    y[bad] += 5.0 * f.std() * rng.normal(size=bad.sum())
+    model = RVR(likelihood="student_t").fit(x, y)
+    assert np.sqrt(np.mean((model.predict(new) - truth) ** 2)) < 0.015 * f.std()
+
+
 def test_a_callback_ends_the_fit_that_finds_first_row_weights():
     steps = []
 

@@ -131,7 +131,7 @@ def estimate_regression(
             rows = ProcessOfRows(process, training, settings, pool, pulse)
             if row_weights is not None:
                 rows.weigh(row_weights)
-                with rows.stored(rows.functions(active, _FIRST_LANDMARKS, MIN_LANDMARK)) as few:
+                with rows.stored(rows.functions(active, _FIRST_LANDMARKS, MIN_VARIANCE)) as few:
                     rows.alternate(row_weights, rows.fit(few), _MAX_REWEIGHTINGS)
             fit = rows.fit(rows.functions(active, n_landmarks, MIN_VARIANCE))
             least = min(2.0 * fit.noise / (rows.weights.sum() * fit.variance), MIN_LANDMARK)
@@ -380,7 +380,7 @@ def _part(basis: Basis, training: Training, at: IntArray) -> tuple[Basis, Traini
 def _weigh(rows: ProcessOfRows, weights: RowWeights) -> _Fit:
     """Alternate between the process of weighted rows and their weights; return the last process."""
     rows.weigh(weights)
-    with rows.stored(rows.functions(beside(rows.basis), _WEIGHING_LANDMARKS, MIN_LANDMARK)) as functions:
+    with rows.stored(rows.functions(beside(rows.basis), _WEIGHING_LANDMARKS, MIN_VARIANCE)) as functions:
         return rows.alternate(weights, rows.fit(functions), _MAX_REWEIGHTINGS)
 
 
