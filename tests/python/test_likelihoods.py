@@ -302,7 +302,7 @@ def test_columns_are_found_beside_many_outliers(seed):
     assert_allclose(scaled.coef_ * 10.0 ** np.arange(-5, 5), model.coef_, atol=1e-4)
 
 
-@pytest.mark.parametrize("seed", [2])
+@pytest.mark.parametrize("seed", [0, 2])
 def test_smooth_functions_with_little_noise_are_found_beside_far_outliers(seed):
     rng = np.random.default_rng(seed)
     x, new = rng.uniform(size=(200, 3)), np.random.default_rng(100).uniform(size=(500, 3))

@@ -109,7 +109,9 @@ class _Fits(NamedTuple):
         est, training, rows, likelihood, learning, settings, summary, shift = self
         basis, least_evidence, of_process, role, log_variance = dictionary
         if learning.likelihood is not likelihood and least_evidence is not None:
-            least_evidence = -np.inf  # another likelihood has another evidence
+            # Student's t fits a Gaussian to rows whose weights have the mean 1; others have another evidence.
+            is_student = likelihood.name == "student_t"
+            least_evidence = learning.rows_per_row_inside * least_evidence if is_student else -np.inf
         n_landmarks = number_of_landmarks(est, basis, training, settings)
         process, sparse = None, None
         if of_process is not None:
@@ -187,6 +189,12 @@ class _Learning(NamedTuple):
     #: Which rows kernels are learned from; None: all.
     inside: NDArray[np.bool_] | None = None
     few_counts: FewCounts | None = None
+
+    @property
+    def rows_per_row_inside(self) -> float:
+        """The number of rows for each that kernels are learned from."""
+        counts = self.rows.row_counts
+        return 1.0 if self.inside is None else float(counts.sum() / counts[self.inside].sum())
 
 
 def _to_learn_from(est: Any, rows: Training, likelihood: Likelihood, settings: Settings) -> _Learning:
