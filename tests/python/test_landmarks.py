@@ -139,6 +139,15 @@ def test_copies_of_rows_with_few_levels_are_weights():
     assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), atol=1e-8)
 
 
+@pytest.mark.parametrize("landmarks", ["auto", None])
+def test_kernels_of_classes_are_learned_with_weights_as_well_as_without(landmarks):
+    rng = np.random.default_rng(0)
+    X, new = rng.uniform(-3.0, 3.0, (200, 4)), rng.uniform(-3.0, 3.0, (500, 4))
+    y = rng.random(200) < expit(4.0 * np.sin(1.5 * X[:, 0]) + X[:, -1])
+    model = RVC(landmarks=landmarks).fit(X, y, sample_weight=np.full(200, 3.0))
+    assert np.mean(model.predict(new) != (4.0 * np.sin(1.5 * new[:, 0]) + new[:, -1] > 0.0)) < 0.1
+
+
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_classes_that_inputs_do_not_explain(n_classes):
     rng = np.random.default_rng(0)

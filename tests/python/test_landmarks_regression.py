@@ -127,7 +127,8 @@ def test_known_noise(weighted):
     std = rng.uniform(0.02, 0.3, 200)
     y += std * rng.normal(size=200)
     counts = rng.integers(1, 4, 200) if weighted else None
-    model = RVR(extra_basis=None).fit(X, y, sample_weight=counts, y_std=std)
+    landmarks = 80 if weighted else "auto"  # where rows count several times a process is hardly chosen
+    model = RVR(extra_basis=None, landmarks=landmarks).fit(X, y, sample_weight=counts, y_std=std)
     assert np.sqrt(np.mean((model.predict(X) - truth) ** 2)) < 0.2
     weights = (counts if weighted else 1.0) / std**2
     dense, shift = Dense(model, X, weights), np.average(y, weights=weights)
@@ -331,6 +332,19 @@ def test_copies_of_rows_do_not_prefer_a_process():
         y = X[:, 0] * X[:, 1] + 0.1 * rng.normal(size=40)
         found.append(hasattr(RVR().fit(np.repeat(X, 3, axis=0), np.repeat(y, 3)), "process_variance_"))
     assert sum(found) <= 2
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_kernels_are_learned_with_copies_as_well_as_without(seed):
+    rng = np.random.default_rng(seed)
+    X, new = rng.uniform(-3.0, 3.0, (200, 4)), rng.uniform(-3.0, 3.0, (500, 4))
+    y = np.sin(1.5 * X[:, 0]) + 0.3 * X[:, -1] + 0.3 * rng.normal(size=200)
+    truth, counts = np.sin(1.5 * new[:, 0]) + 0.3 * new[:, -1], rng.integers(1, 4, 200)
+    weighted = RVR().fit(X, y, sample_weight=counts)
+    repeated = RVR().fit(np.repeat(X, counts, axis=0), np.repeat(y, counts))
+    for model in (weighted, repeated):
+        assert np.sqrt(np.mean((model.predict(new) - truth) ** 2)) < 0.15
+    assert abs(np.sqrt(weighted.noise_variance_) - 0.3) < 0.1
 
 
 @pytest.mark.parametrize("noise", [0.1, 0.3, 1.0])

@@ -322,7 +322,7 @@ class ProcessRows:
         weights = np.bincount(number, w).astype(np.float64)
         columns = None if columns is None else columns[first]
         X, t = X[first], t[first]
-        unit = np.minimum(weights, 1.0) if _are_observations(X, weights) else weights
+        unit = np.minimum(weights, 1.0) if are_observations(X, weights) else weights
         return cls(X, t, weights, columns, unit, number, _some_of_each(t))
 
 
@@ -645,21 +645,26 @@ def functions_about(
     return Functions(basis, every, whitening, is_flat, precision, rests=np.concatenate([*rests, np.empty(0)]))
 
 
-def _are_observations(X: FloatArray, w: FloatArray) -> bool:
+def are_observations(X: FloatArray, w: FloatArray) -> bool:
     """Tell whether equal inputs belong to several observations; ``X`` are distinct rows of inputs and class.
 
     They do if the inputs have few levels, or if many of them come with several classes, which copies do not.
     """
-    _, number = equal_rows(X)
-    several = np.bincount(number)[number] > 1
-    total, combinations = w.sum(), 1.0
-    if w[several].sum() >= _MIN_SEVERAL * total:
+    if have_several_targets(X, w):
         return True
+    total, combinations = w.sum(), 1.0
     for x in X.T:
         combinations *= len(np.unique(x))
         if combinations > total:
             return False
     return True
+
+
+def have_several_targets(X: FloatArray, w: FloatArray) -> bool:
+    """Tell whether many inputs come with several targets; ``X`` are distinct rows of inputs and target."""
+    _, number = equal_rows(X)
+    several = np.bincount(number)[number] > 1
+    return bool(w[several].sum() >= _MIN_SEVERAL * w.sum())
 
 
 def class_numbers(t: FloatArray) -> IntArray:

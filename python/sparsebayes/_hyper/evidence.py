@@ -351,6 +351,8 @@ class LearningData:
     #: How often rows count, and the noise variance of each in units of that of a fit; None: all 1.
     counts: FloatArray | None = None
     noise_factors: FloatArray | None = None
+    #: Independent evidence in a unit of the given weights, at most 1; weights of numbers have this factor.
+    unit: float = 1.0
     #: Bytes that a fit may use.
     memory_limit: int = 1 << 40
 
@@ -408,6 +410,26 @@ class LearningData:
         if self.centre_rows is None:
             return found
         return replace(found, centre_rows=np.where(out[self.centre_rows], -1, number[self.centre_rows]))
+
+    def of_equal_rows(self, first: IntArray, number: IntArray, factor: float) -> LearningData:
+        """Return each set of equal rows as its first, with ``factor`` times the sum of their weights.
+
+        ``number``: that of the set of each row.
+        """
+
+        def total(weights: FloatArray) -> FloatArray:
+            return np.asarray(factor * np.bincount(number, weights))
+
+        found, few = self.at(first, np.arange(len(self.centres))), self.few_counts
+        weights, counts = total(self.weights), None if self.counts is None else total(self.counts)
+        return replace(
+            found,
+            weights=weights,
+            counts=counts,
+            noise_factors=None if self.noise_factors is None or counts is None else counts / weights,
+            centre_rows=None if self.centre_rows is None else number[self.centre_rows],
+            few_counts=None if few is None else replace(few.at(first), weights=total(few.weights)),
+        )
 
     def with_linear_terms(self) -> LearningData:
         """Return the same with the columns of X, centred if there is a bias, among the fixed functions."""

@@ -15,11 +15,21 @@ from numpy.linalg import LinAlgError
 from numpy.typing import NDArray
 
 from .. import _core
-from .._arrays import first_of_equal
+from .._arrays import equal_rows, first_of_equal
 from .._cancellable import begin, blas_workers, in_background
 from .._data.design import Design, evaluate
 from .._estimators.posterior import log_normalised, moderated_logits
-from .._estimators.process import LANDMARKS, Choice, Process, ProcessRows, beside, class_numbers, exceed
+from .._estimators.process import (
+    LANDMARKS,
+    Choice,
+    Process,
+    ProcessRows,
+    are_observations,
+    beside,
+    class_numbers,
+    exceed,
+    have_several_targets,
+)
 from .._estimators.process_regression import max_variance
 from .._types import FloatArray, IntArray, ProcessRole, Settings
 from ..kernels import Kernel, Matern32, Matern52
@@ -127,6 +137,8 @@ def learn(
     deterministic.
     """
     _check_learnable(kernels)
+    data = _without_copies(data)
+    linear = None if linear is None else _without_copies(linear)
     with np.errstate(over="ignore", invalid="ignore"):
         _, stds = data.centred()
     varies = len(stds) > 0 and all(0.0 < std < np.inf for std in stds)
@@ -158,6 +170,28 @@ def learn(
             return learned
 
     return in_background(work)
+
+
+def _without_copies(data: LearningData) -> LearningData:
+    """Return each set of equal rows as one, and the weights divided by their mean where that exceeds 1.
+
+    The evidence of a process with a free noise variance has no limit where rows occur several times: the
+    differences of equal rows are zero, as if there were no noise. Equal rows of which many differ from others
+    in the target alone are observations.
+    """
+    few = data.few_counts
+    targets = np.column_stack([*data.targets, *([] if few is None else (few.y, few.offset))])
+    first, number = equal_rows(np.hstack([data.X, targets]))
+    counts = data.weights if data.counts is None else data.counts
+    weights = np.bincount(number, counts).astype(np.float64)
+    is_gaussian, X = data.likelihood == "gaussian", data.X[first]
+    if (have_several_targets if is_gaussian else are_observations)(X, weights):
+        return data
+    unit = min(1.0, len(first) / float(weights.sum()))
+    if len(first) == len(data.X) and unit == 1.0:
+        return data
+    # v of a process of classes is chosen with the weights of the model.
+    return replace(data.of_equal_rows(first, number, unit if is_gaussian else 1.0), unit=unit)
 
 
 def natural(kernels: list[Kernel], X: FloatArray, weights: FloatArray | None) -> list[Kernel] | None:
@@ -290,7 +324,8 @@ class _Learner:
         """
         ranked[:0] = self._without_irrelevant(ranked[0], self._predict)
         least = ranked[0].score - _MAX_DENSITY_LOSS
-        weight = self.data.weights.sum()
+        is_scaled = self.data.likelihood == "gaussian"
+        weight = self.data.weights.sum() / (self.data.unit if is_scaled else 1.0)
         learned = [
             Learned(one.kernels, weight * (one.log_evidence - _MAX_DENSITY_LOSS), self.has_linear_terms)
             for one in ranked
@@ -300,7 +335,8 @@ class _Learner:
             return learned
         processes = [(self.kernels, proposal), *self._rougher(proposal)]
         prefers, (kernels, x) = self._prefers_process(processes, ranked[0]), processes[-1]
-        role: ProcessRole = "prior" if prefers else "reserve"
+        # Counted as evidence, copies may let the noise of its final weights vanish.
+        role: ProcessRole = "reserve" if not prefers else "prior" if self.data.unit == 1.0 else "rival"
         if prefers and self._variances(x, kernels).max() > np.log(max_variance(kernels)):
             role, x = "rival", self._with_moderate_variance(kernels, x)
 
@@ -561,6 +597,8 @@ class _Learner:
         given = data.noise_variance if Y.shape[1] == 1 else None
         noise = None if given is None else given / std**2
         X, fixed, weights = data.X[rows], data.fixed[rows], data.weights[rows]
+        if data.likelihood != "gaussian":
+            weights = data.unit * weights
         return CovarianceEvidence(kernels, X, fixed, Y[rows], weights, noise, self.pulse)
 
     @property
