@@ -248,7 +248,7 @@ def test_fits_with_one_scale_for_unscaled_inputs_warn():
     ]:
         assert "very different standard deviations" in str(warned(fit)[1].message)
     X[:, 2] = X[:, 0]
-    model, warning = warned(lambda: RVR(gamma=1e-12).fit(X * SCALES, y))
+    model, warning = warned(lambda: RVR(gamma=1e-11).fit(X * SCALES, y))
     assert (model.status_, warning.category) == ("converged", UserWarning)
     assert str(warning.message).startswith("RVR: The inputs have very different standard deviations")
 
