@@ -52,6 +52,16 @@ def test_many_effects():
     assert inspection.certificate(model, X[:120], y[:120]).max_mean_error < 1e-6
 
 
+def test_many_effects_beside_outliers():
+    X, f, y = many_effects(n=200, p=30, n_effects=30)
+    y[:200:20] += 100.0
+    model = SparseBayesRegressor(likelihood="student_t").fit(X[:200], y[:200])
+    assert_array_equal(model.active_, np.arange(-1, 30))
+    assert np.std(model.predict(X[200:]) - 5.0 - f[200:]) < 0.2 * np.std(f)
+    assert model.row_weights_[::20].max() < 0.1
+    assert inspection.certificate(model, X[:200], y[:200]).max_mean_error < 1e-6
+
+
 def test_weights_and_variances_are_those_of_the_evidence():
     X, _, y = many_effects(n=60, p=10, n_effects=10)
     X, y = X[:60], y[:60]
@@ -87,8 +97,8 @@ def test_copies_are_no_evidence():
 
 
 def test_weights_count_rows():
-    X, _, y = many_effects(n=200)
-    X, y, counts = X[:200], y[:200], 1 + (np.arange(200) % 20 == 0)
+    X, _, y = many_effects()
+    X, y, counts = X[:120], y[:120], 1 + (np.arange(120) % 20 == 0)
     weighted = SparseBayesRegressor().fit(X, y, sample_weight=counts)
     repeated = SparseBayesRegressor().fit(np.repeat(X, counts, axis=0), np.repeat(y, counts))
     assert weighted.process_variance_ == pytest.approx(repeated.process_variance_, rel=1e-6)

@@ -123,8 +123,8 @@ coef0 : float, default=0.0
     weights are estimated too, with one prior variance for columns of mean square 1, as in ridge regression;
     they are the model if rows left out are predicted better by two standard errors. ``active_`` then holds
     all columns. False: the model is always sparse. Tried with 16 rows and more, at most 1000 columns, both in
-    memory and dense, and one column of y; for numbers with ``likelihood="gaussian"``, without
-    ``noise_prior`` and ``groups``; for classes without a softmax; not with ``complexity="none"``,
+    memory and dense, and one column of y; for numbers with ``likelihood="gaussian"`` or ``"student_t"``,
+    without ``noise_prior`` and ``groups``; for classes without a softmax; not with ``complexity="none"``,
     ``penalize_intercept=True``, ``fit_intercept=False`` or another scheme than ``"sequential"``.""",
     "process_variance": r"""process_variance_ : float
     Where all columns have weights: the prior variance of weights of columns of mean square 1. The log

@@ -161,7 +161,7 @@ def _allows_dense(est: Any, basis: Basis, training: Training, settings: Settings
         return False
     is_tried = settings.scheme == "sequential" and basis.bias and not settings.is_papers_model
     is_tried = is_tried and getattr(est, "groups", None) is None
-    is_tried = is_tried and getattr(est, "likelihood", "gaussian") == "gaussian"
+    is_tried = is_tried and getattr(est, "likelihood", "gaussian") in ("gaussian", "student_t")
     n, p = training.X.shape
     suits = n >= _LEAST_ROWS and p <= _MAX_COLUMNS and n * p**2 <= _MAX_PRODUCTS
     return is_tried and suits and what_forbids(est, training, settings) is None

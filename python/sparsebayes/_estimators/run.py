@@ -204,7 +204,8 @@ def _weights_of_all_columns(
     if est._labels:
         _, at_rows = estimate_weights(est, basis, columns, training, 0, settings)
     else:
-        _, _, at_rows = estimate_regression(est, basis, basis, columns, training, 0, settings, None)
+        start = task.parameters.start if isinstance(task.parameters, StudentFit) else None
+        _, _, at_rows = estimate_regression(est, basis, basis, columns, training, 0, settings, start)
     if at_rows is not None:
         every = leave_one_out(est, basis, training, settings.n_threads, at_rows)
         if exceed(_densities(every, training), _densities(few, training), _DENSE_ERRORS):
