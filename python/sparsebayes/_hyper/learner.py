@@ -71,6 +71,8 @@ _VARIANCE_STEP: Final = 2.0
 _STEP_ITERATIONS: Final = 6
 #: Standard errors by which the process may be worse before further folds are predicted.
 _FUTILE_ERRORS: Final = 1.5
+#: Distinct rows for each unit of weight, from which on the other rows are too few to matter as copies.
+_MIN_UNIT: Final = 0.9
 #: Rows up to which lengths of a regression have to pay their cost, compared with equal ones.
 _FEW_ROWS: Final = 60
 #: Factors of the lengths that are tried: shorter ones, then longer ones if none of those is best.
@@ -173,7 +175,7 @@ def learn(
 
 
 def _without_copies(data: LearningData) -> LearningData:
-    """Return each set of equal rows as one, and the weights divided by their mean where that exceeds 1.
+    """Return each set of equal rows as one, and the weights divided by their mean, if that is well above 1.
 
     The evidence of a process with a free noise variance has no limit where rows occur several times: the
     differences of equal rows are zero, as if there were no noise. Equal rows of which many differ from others
@@ -187,8 +189,8 @@ def _without_copies(data: LearningData) -> LearningData:
     is_gaussian, X = data.likelihood == "gaussian", data.X[first]
     if (have_several_targets if is_gaussian else are_observations)(X, weights):
         return data
-    unit = min(1.0, len(first) / float(weights.sum()))
-    if len(first) == len(data.X) and unit == 1.0:
+    unit = len(first) / float(weights.sum())
+    if unit >= _MIN_UNIT:
         return data
     # v of a process of classes is chosen with the weights of the model.
     return replace(data.of_equal_rows(first, number, unit if is_gaussian else 1.0), unit=unit)
