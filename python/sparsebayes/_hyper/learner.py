@@ -182,8 +182,8 @@ def _without_copies(data: LearningData) -> LearningData:
     in the target alone are observations.
     """
     few = data.few_counts
-    targets = np.column_stack([*data.targets, *([] if few is None else (few.y, few.offset))])
-    first, number = equal_rows(np.hstack([data.X, targets]))
+    of_counts = () if few is None else (few.y, few.offset)
+    first, number = equal_rows(np.column_stack([data.X, *data.targets, *of_counts]))
     counts = data.weights if data.counts is None else data.counts
     weights = np.bincount(number, counts).astype(np.float64)
     is_gaussian, X = data.likelihood == "gaussian", data.X[first]
