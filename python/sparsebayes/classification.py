@@ -125,7 +125,7 @@ class Classification(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit
         """Add rows and fit the model to all rows so far.
 
         The first call, and one after ``fit``, starts with no rows. Up to 2000 rows are kept, and the model is
-        that of ``fit``, of `RVC` with ``landmarks=None``. Then their log likelihood is replaced by its
+        that of ``fit`` with ``landmarks=None`` or ``allow_dense=False``. Then their log likelihood is replaced by its
         second-order expansion at the mode, 8 K^2 bytes of each class for K functions, and rows are collected
         anew. So time and memory do not depend on the number of rows, and the model is an approximation
         (online Laplace): it depends on the order of the rows, and differs from that of ``fit`` where later

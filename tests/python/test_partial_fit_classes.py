@@ -84,8 +84,8 @@ def test_models_of_several_calls_are_close_to_one_fit(kind, expanded):
     X, y, _ = problem(4, n=2000, n_classes=3)
     model = stream(KINDS[kind](), X, y, classes=["ant", "bee", "cat"])
     whole = KINDS[kind]()
-    if kind != "columns":
-        whole.set_params(candidates=model.candidates_)
+    own = {"allow_dense": False} if kind == "columns" else {"candidates": model.candidates_}
+    whole.set_params(**own)
     p = model.predict_proba(X)
     assert log_loss(y, p) < log_loss(y, whole.fit(X, y).predict_proba(X)) + 0.01
     np.testing.assert_array_equal(model.predict(X), model.classes_[p.argmax(axis=1)])
