@@ -125,15 +125,15 @@ class Classification(ClassifierMixin, Estimator):  # type: ignore[misc] # scikit
         """Add rows and fit the model to all rows so far.
 
         The first call, and one after ``fit``, starts with no rows. Up to 2000 rows are kept, and the model is
-        that of ``fit`` with ``landmarks=None`` or ``allow_dense=False``. Then their log likelihood is replaced by its
-        second-order expansion at the mode, 8 K^2 bytes of each class for K functions, and rows are collected
-        anew. So time and memory do not depend on the number of rows, and the model is an approximation
-        (online Laplace): it depends on the order of the rows, and differs from that of ``fit`` where later
-        rows move the mode far, as for columns with a few values of many standard deviations: logarithms help.
-        With kernels only with ``candidates``; a number of them, and the kernel, come from the rows of the
-        first call, which should cover all of the input space. The arguments that the functions depend on,
-        such as ``fit_intercept`` and ``kernel``, must stay as they are between calls. Not with
-        ``multi_class="softmax"``, ``class_weight="balanced"`` or ``scheme="variational"``.
+        that of ``fit`` with ``landmarks=None`` or ``allow_dense=False``. Then their log likelihood is
+        replaced by its second-order expansion at the mode, 8 K^2 bytes of each class for K functions, and
+        rows are collected anew. So time and memory do not depend on the number of rows, and the model is an
+        approximation (online Laplace): it depends on the order of the rows, and differs from that of ``fit``
+        where later rows move the mode far, as for columns with a few values of many standard deviations:
+        logarithms help. With kernels only with ``candidates``; a number of them, and the kernel, come from
+        the rows of the first call, which should cover all of the input space. The arguments that the
+        functions depend on, such as ``fit_intercept`` and ``kernel``, must stay as they are between calls.
+        Not with ``multi_class="softmax"``, ``class_weight="balanced"`` or ``scheme="variational"``.
 
         Parameters
         ----------

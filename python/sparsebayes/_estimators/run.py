@@ -26,8 +26,10 @@ from .status import REMEDIES, RowSummary
 #: Log density per row by which a sparse model may be worse than a process, or a fit than its trials, before
 #: the process replaces it. Measured: docs/notebook/final-weights.md.
 _MAX_LOSS: Final = 0.2
-#: Products in the sums over rows up to which weights of all columns are tried however small the residuals.
-_FEW_PRODUCTS: Final = 10**8
+#: Products in the sums over rows, of numbers and of classes, up to which weights of all columns are always
+#: tried; with more of them only if the squares of slopes along the columns are larger than those of noise by
+#: this factor. Measured, like the standard errors: docs/notebook/columns.md.
+_FEW_PRODUCTS, _FEW_PRODUCTS_OF_CLASSES, _MIN_SLOPES = 3 * 10**7, 3 * 10**6, 1.2
 #: Standard errors by which weights of all columns have to predict rows left out better than few.
 _DENSE_ERRORS: Final = 1.0
 
@@ -198,8 +200,8 @@ def _weights_of_all_columns(
     """
     before, settings, columns = dict(est.__dict__), task.settings, beside(basis)
     few = leave_one_out(est, basis, training, settings.n_threads)
-    n_products = len(training.X) * basis.n_columns**2
-    if n_products > _FEW_PRODUCTS and not _columns_explain_rest(basis, few):
+    most = _FEW_PRODUCTS_OF_CLASSES if est._labels else _FEW_PRODUCTS
+    if len(training.X) * basis.n_columns**2 > most and not _columns_explain_rest(basis, few):
         return None
     if est._labels:
         _, at_rows = estimate_weights(est, basis, columns, training, 0, settings)
@@ -218,14 +220,15 @@ def _weights_of_all_columns(
 def _columns_explain_rest(basis: Basis, few: LeaveOneOut) -> bool:
     """Tell whether columns of equal scale explain more of the residuals than they do of noise, on average.
 
-    The squares of the slopes along the columns would have the mean of the curvatures.
+    For noise the squares of the slopes along the columns have the mean of the curvatures.
     """
     assert basis.columns is not None
-    F = (basis.columns - basis.offset).T
-    w = np.ones(F.shape[1]) if few.counts is None else few.counts
-    scale, (e, b) = np.maximum(F**2 @ w, SMALLEST), few.slopes()
-    slopes, curvatures = F @ (w[:, np.newaxis] * e), F**2 @ (w[:, np.newaxis] * b)
-    return bool(np.sum(slopes**2 / scale[:, np.newaxis]) > np.sum(curvatures / scale[:, np.newaxis]))
+    F = basis.columns - basis.offset
+    w = np.ones(len(F)) if few.counts is None else few.counts
+    (e, b), F2 = few.slopes(), F**2
+    scale, slopes = np.maximum(w @ F2, SMALLEST), (w[:, np.newaxis] * e).T @ F
+    squares, of_noise = np.sum(slopes**2 / scale), np.sum((w[:, np.newaxis] * b).T @ F2 / scale)
+    return bool(squares > _MIN_SLOPES * of_noise)
 
 
 def _publish_better(est: Any, task: Task, posteriors: list[Any], density: float) -> tuple[Task, list[Any]]:
