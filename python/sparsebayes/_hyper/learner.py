@@ -167,7 +167,7 @@ def learn(
             (plain, *_), (other, *_) = compared[0][0], compared[-1][0]
             best = -1 if _exceeds(other, plain, _LINEAR_ERRORS) else 0
             learned = learners[best].finish(*compared[best])
-            if learned[0].role == "reserve":
+            if learned[0].role == "reserve" and not settings.is_papers_model:
                 return learners[best].without_kernel(compared[best][0][0], learner) or learned
             return learned
 
