@@ -175,7 +175,8 @@ def publish(est: Any, task: Task, posteriors: list[Any]) -> tuple[Task, list[Any
                     density = _log_density(left_out, training)
                 return _publish_better(est, task, posteriors, density)
     elif task.allows_dense and training is not None and est.status_ in ("converged", "empty"):
-        at_rows = _weights_of_all_columns(est, task, basis, training)
+        with np.errstate(all="ignore"):  # numbers near their limits have the sparse model
+            at_rows = _weights_of_all_columns(est, task, basis, training)
     n_effective = _effective_parameters(posteriors, likelihood, task.basis.n_basis)
     est._row_summary = replace(task.summary, n_effective=None if has_process(est) else n_effective)
     est._loo = None
