@@ -121,7 +121,7 @@ coef0 : float, default=0.0
     "allow_dense": r"""allow_dense : bool, default=True
     Whether all columns may have weights. Where many columns have effects, few of them predict badly. So all
     weights are estimated too, with one prior variance for columns of mean square 1, as in ridge regression;
-    they are the model if rows left out are predicted better by two standard errors. ``active_`` then holds
+    they are the model if rows left out are predicted better by a standard error. ``active_`` then holds
     all columns. False: the model is always sparse. Tried with 16 rows and more, at most 1000 columns, both in
     memory and dense, and one column of y; for numbers with ``likelihood="gaussian"`` or ``"student_t"``,
     without ``noise_prior`` and ``groups``; for classes without a softmax; not with ``complexity="none"``,
