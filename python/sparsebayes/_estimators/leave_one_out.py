@@ -133,24 +133,23 @@ class LeaveOneOut:
         return float(np.mean(1.0 - error / total))
 
     def slopes(self) -> tuple[FloatArray, FloatArray]:
-        """Return d ln p / d eta of each target at the mean and its negative derivative, (n, n_outputs)."""
+        """Return e and b of each row at the mean, (n, n_outputs), for Gaussian noise or classes."""
+        w = _column(self.counts)
         if isinstance(self.likelihood, Classes):
-            return self.row.slope(self.m, self.t), self.row.curvature(self.m, self.t)
-        e = (self.t.reshape(self.m.shape) - self.m) / self.noise
-        return e, np.broadcast_to(1.0 / self.noise, e.shape)
+            return w * self.row.slope(self.m, self.t), w * self.row.curvature(self.m, self.t)
+        e = w * (self.t.reshape(self.m.shape) - self.m) / self.noise
+        return e, np.broadcast_to(w / self.noise, e.shape)
 
     def gaussian(self) -> tuple[FloatArray, FloatArray]:
         """Return mean and standard deviation of each target given the other rows, (n, n_outputs)."""
-        w = _column(self.counts)
-        e, b = w * (self.t.reshape(self.m.shape) - self.m) / self.noise, w / self.noise
-        mean, variance = cavity(self.m, self.v, e, b)
+        mean, variance = cavity(self.m, self.v, *self.slopes())
         return mean, np.sqrt(variance + self.noise)
 
     def _of_numbers(self) -> tuple[FloatArray, NDArray[np.bool_], FloatArray]:
         """Return log density, whether the target is in its interval, and prediction of each row."""
         m, v, w, row = self.m, self.v, _column(self.counts), self.row
         t = self.t.reshape(m.shape)
-        e, b = w * (t - m) / self.noise, w / self.noise
+        e, b = self.slopes()
         if row.targets is None:
             mean, std = self.gaussian()
             z = (t - mean) / std

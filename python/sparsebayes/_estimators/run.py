@@ -227,8 +227,8 @@ def _columns_explain_rest(basis: Basis, few: LeaveOneOut) -> bool:
     F = basis.columns - basis.offset
     w = np.ones(len(F)) if few.counts is None else few.counts
     (e, b), F2 = few.slopes(), F**2
-    scale, slopes = np.maximum(w @ F2, SMALLEST), (w[:, np.newaxis] * e).T @ F
-    squares, of_noise = np.sum(slopes**2 / scale), np.sum((w[:, np.newaxis] * b).T @ F2 / scale)
+    scale = np.maximum(w @ F2, SMALLEST)
+    squares, of_noise = np.sum((e.T @ F) ** 2 / scale), np.sum(b.T @ F2 / scale)
     return bool(squares > _MIN_SLOPES * of_noise)
 
 
